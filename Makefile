@@ -1,0 +1,45 @@
+# Needs git, make and Python 3.11 or newer. Everything else is installed into $(VENV), once for each pyproject.toml.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?= -n auto
+BENCH_ARGS ?=
+
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SOURCES := src tests $(wildcard benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help test check demo bench clean
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+test: check ## linters, types, layer order and the whole test suite
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP) ## linters, types and layer order only
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+demo: $(STAMP) ## place and explain a bundled cluster and workload
+	@$(BIN)/stowplan demo
+
+bench: $(STAMP) ## µs for each decision, at several cluster sizes
+	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+		echo "stowplan needs Python 3.11 or newer, and '$(PYTHON)' is not there. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "stowplan needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+		echo "'$(PYTHON) -m venv' failed; some distributions keep it in a package of its own (python3-venv)." >&2; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

@@ -1,0 +1,291 @@
+"""From JSON-shaped data to structs and back, with errors that name the field.
+
+Decoding follows the API server: unknown fields are dropped, `null` means absent. Nulls are rare,
+so they are stripped only after a first attempt failed. Types are strict: a number is no label
+value. Quantities and operators stay text; `validate_object` reads them for callers whose input
+no API server has checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+from typing import Any, TypeVar, cast, get_args, get_type_hints
+
+import msgspec
+
+from stowplan.api import types as api
+from stowplan.api.label_selectors import LABEL_SELECTOR_OPERATORS, NODE_SELECTOR_OPERATORS
+from stowplan.api.meta import ApiStruct, QuantityValue, ResourceList
+from stowplan.api.quantity import QuantityError, parse_quantity
+
+T = TypeVar("T")
+
+_CLUSTER_SCOPED = (
+    api.Node,
+    api.Namespace,
+    api.PersistentVolume,
+    api.StorageClass,
+    api.CSINode,
+    api.CSIDriver,
+    api.VolumeAttachment,
+    api.PriorityClass,
+    api.ResourceSlice,
+    api.DeviceClass,
+)
+_NAMESPACED = (
+    api.Pod,
+    api.Service,
+    api.ReplicationController,
+    api.ReplicaSet,
+    api.StatefulSet,
+    api.PersistentVolumeClaim,
+    api.CSIStorageCapacity,
+    api.PodDisruptionBudget,
+    api.ResourceClaim,
+    api.Lease,
+    api.Event,
+)
+
+
+def group_of(api_version: str) -> str:
+    """The API group of an apiVersion; "" for the core group."""
+    return api_version.rpartition("/")[0]
+
+
+def _kind_of(struct: type[ApiStruct]) -> tuple[str, str]:
+    example = cast("Any", struct())
+    return group_of(example.api_version), example.kind
+
+
+#: (API group, kind) to struct. Versions of a group read alike, but for `_VERSIONS`.
+KINDS: dict[tuple[str, str], type[ApiStruct]] = {
+    _kind_of(struct): struct for struct in (*_CLUSTER_SCOPED, *_NAMESPACED)
+}
+#: Versions with the shape our structs have; older ones lay out requests and devices differently.
+_VERSIONS = {"resource.k8s.io": ("v1", "v1beta2")}
+
+_OPERATORS: dict[type[ApiStruct], tuple[str, ...]] = {
+    api.LabelSelectorRequirement: LABEL_SELECTOR_OPERATORS,
+    api.NodeSelectorRequirement: NODE_SELECTOR_OPERATORS,
+    api.Toleration: ("", "Equal", "Exists", "Lt", "Gt"),
+}
+
+_CONVERT_RE = re.compile(
+    r"(?:Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`|(?P<other>.*?))(?: - at `(?P<at>.*)`)?"
+)
+_STEP_RE = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>[0-9]+)\]|(?P<any>\[\.\.\.\])")
+_WORDS = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+class DecodeError(ValueError):
+    """Data that does not decode: which field, in Kubernetes' notation, and why."""
+
+    def __init__(self, *, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+        self.message = message
+
+
+class UnknownKindError(ValueError):
+    """An object of a kind, or in a version, the scheduler does not read."""
+
+    def __init__(self, *, api_version: str, kind: str) -> None:
+        super().__init__(f"unknown kind {kind!r} in apiVersion {api_version!r}")
+        self.api_version = api_version
+        self.kind = kind
+
+
+def struct_for(api_version: str, kind: str) -> type[ApiStruct]:
+    group, _, version = api_version.rpartition("/")
+    struct = KINDS.get((group, kind))
+    if struct is None or version not in _VERSIONS.get(group, (version,)):
+        raise UnknownKindError(api_version=api_version, kind=kind)
+    return struct
+
+
+def decode_object(obj: Mapping[str, Any]) -> ApiStruct:
+    """Decode by the object's own apiVersion and kind."""
+    return convert(obj, struct_for(_text(obj, "apiVersion"), _text(obj, "kind")))
+
+
+def _text(obj: Mapping[str, Any], field: str) -> str:
+    value = obj.get(field)
+    if not isinstance(value, str) or not value:
+        raise DecodeError(field=field, message="missing" if value in (None, "") else "expected a string")
+    return value
+
+
+def convert(obj: object, type_: type[T]) -> T:
+    try:
+        return msgspec.convert(obj, type_)
+    except msgspec.ValidationError:
+        stripped = without_nulls(obj)
+    try:
+        return msgspec.convert(stripped, type_)
+    except msgspec.ValidationError as error:
+        raise _decode_error(str(error), stripped) from None
+
+
+def decode_json(data: bytes | str, type_: type[T]) -> T:
+    try:
+        return cast("T", _decoder(cast("Any", type_)).decode(data))
+    except msgspec.ValidationError:
+        return convert(msgspec.json.decode(data), type_)
+    except msgspec.DecodeError as error:
+        raise DecodeError(field="", message=f"invalid JSON: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def _decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(type_)
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def to_dict(obj: ApiStruct) -> dict[str, Any]:
+    """The object as Kubernetes serialises it: defaults left out, but for apiVersion and kind."""
+    # By way of JSON, so that tuples become lists.
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+    if "kind" not in obj.__struct_fields__:
+        return fields
+    top = cast("Any", obj)
+    return {"apiVersion": top.api_version, "kind": top.kind, **fields}
+
+
+def encode_json(obj: ApiStruct) -> bytes:
+    return msgspec.json.encode(to_dict(obj))
+
+
+def is_namespaced(obj: ApiStruct) -> bool:
+    return isinstance(obj, _NAMESPACED)
+
+
+def namespace_of(obj: ApiStruct) -> str:
+    """Where the object lives: "default" if a namespaced one does not say, "" if it is cluster-scoped."""
+    return cast("Any", obj).metadata.namespace or "default" if is_namespaced(obj) else ""
+
+
+def _decode_error(text: str, obj: object) -> DecodeError:
+    match = _CONVERT_RE.fullmatch(text)
+    if match is None:
+        return DecodeError(field="", message=text)
+    expected, got = match["expected"], match["got"]
+    message = f"expected {_in_words(expected)}, got {_WORDS.get(got, got)}" if expected else match["other"]
+    return DecodeError(field=_locate(match["at"] or "$", obj, got), message=message)
+
+
+def _in_words(expected: str) -> str:
+    if {"int", "float", "str"} <= set(expected.split(" | ")):
+        return "a quantity"
+    return " or ".join(_WORDS.get(name, name) for name in expected.split(" | ") if name != "null")
+
+
+def _locate(at: str, obj: object, got: str | None) -> str:
+    """Turn msgspec's path into Kubernetes' notation, finding the map keys it does not tell."""
+    steps = [match.groupdict() for match in _STEP_RE.finditer(at)]
+    found = next(_walk(steps, obj, "", got), None)
+    return found if found is not None else at.removeprefix("$").removeprefix(".")
+
+
+def _walk(steps: list[dict[str, Any]], obj: Any, path: str, got: str | None) -> Iterator[str]:
+    if not steps:
+        if got is None or _json_type(obj) == got:
+            yield path
+        return
+    step, rest = steps[0], steps[1:]
+    if step["any"] and isinstance(obj, Mapping):
+        for key, item in obj.items():
+            yield from _walk(rest, item, f"{path}[{key}]", got)
+    elif step["name"] and isinstance(obj, Mapping) and step["name"] in obj:
+        yield from _walk(rest, obj[step["name"]], f"{path}.{step['name']}".removeprefix("."), got)
+    elif step["index"] and isinstance(obj, list) and int(step["index"]) < len(obj):
+        yield from _walk(rest, obj[int(step["index"])], f"{path}[{step['index']}]", got)
+
+
+def _json_type(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "object"
+    if isinstance(value, list | tuple):
+        return "array"
+    return "null" if value is None else type(value).__name__
+
+
+def validate_object(obj: ApiStruct) -> None:
+    """Raise the first of `validation_errors`."""
+    for error in validation_errors(obj):
+        raise error
+
+
+def validation_errors(obj: ApiStruct) -> list[DecodeError]:
+    """Quantities that do not parse and operators that do not exist."""
+    return list(_struct_errors(obj, ""))
+
+
+def _struct_errors(obj: ApiStruct, path: str) -> Iterator[DecodeError]:
+    operators = _OPERATORS.get(type(obj))
+    if operators is not None:
+        yield from _operator_errors(cast("Any", obj).operator, operators, path)
+    for attribute, name, check in _checks(type(obj)):
+        value = getattr(obj, attribute)
+        if value:
+            yield from check(value, f"{path}.{name}" if path else name)
+
+
+def _operator_errors(operator: str, known: tuple[str, ...], path: str) -> Iterator[DecodeError]:
+    if operator not in known:
+        listed = ", ".join(name for name in known if name)
+        yield DecodeError(field=f"{path}.operator", message=f'"{operator}" is none of {listed}')
+
+
+def _quantity_errors(value: QuantityValue, path: str) -> Iterator[DecodeError]:
+    try:
+        parse_quantity(value)
+    except QuantityError as error:
+        yield DecodeError(field=path, message=f'"{value}" is not a quantity: {error}')
+
+
+def _resource_list_errors(resources: ResourceList, path: str) -> Iterator[DecodeError]:
+    for name, value in resources.items():
+        yield from _quantity_errors(value, f"{path}[{name}]")
+
+
+def _tuple_errors(items: tuple[ApiStruct, ...], path: str) -> Iterator[DecodeError]:
+    for index, item in enumerate(items):
+        yield from _struct_errors(item, f"{path}[{index}]")
+
+
+@cache
+def _checks(struct: type[ApiStruct]) -> tuple[tuple[str, str, Any], ...]:
+    """Attribute, JSON name and check of each field that holds quantities or structs."""
+    hints = get_type_hints(struct)
+    names = zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True)
+    checks = ((attribute, name, _check_for(hints[attribute])) for attribute, name in names)
+    return tuple((attribute, name, check) for attribute, name, check in checks if check is not None)
+
+
+def _check_for(hint: Any) -> Any:
+    if hint == ResourceList:
+        return _resource_list_errors
+    if set(get_args(hint)) - {type(None)} == set(get_args(QuantityValue)):
+        return _quantity_errors
+    parts = get_args(hint) or (hint,)
+    if any(isinstance(part, type) and issubclass(part, ApiStruct) for part in parts):
+        return _tuple_errors if getattr(hint, "__origin__", None) is tuple else _struct_errors
+    optional_tuple = next((part for part in parts if getattr(part, "__origin__", None) is tuple), None)
+    return _check_for(optional_tuple) if optional_tuple is not None else None

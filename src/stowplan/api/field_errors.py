@@ -1,0 +1,60 @@
+"""Validation messages as Kubernetes words them: `path: Invalid value: "x": why`.
+
+People match on these texts, so values are quoted as Go quotes them: strings with `%q`, lists as
+compact JSON with `<`, `>` and `&` escaped, an absent list as `null`.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/field.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+_ESCAPES |= {'"': r"\"", "\\": r"\\"}
+
+
+def go_quote(text: str) -> str:
+    """Quote like Go's `%q`."""
+    return '"' + "".join(_ESCAPES.get(char) or _escape(char) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if char.isprintable():
+        return char
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def go_json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
+
+
+def child(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def invalid(path: str, value: str, detail: str) -> str:
+    return f"{path}: Invalid value: {go_quote(value)}: {detail}"
+
+
+def invalid_list(path: str, values: Sequence[str], detail: str) -> str:
+    return f"{path}: Invalid value: {go_json(list(values) or None)}: {detail}"
+
+
+def not_supported(path: str, value: str, supported: Iterable[str]) -> str:
+    listed = ", ".join(go_quote(name) for name in supported)
+    return f"{path}: Unsupported value: {go_json(value)}: supported values: {listed}"
+
+
+def aggregate(errors: Iterable[str]) -> str:
+    """Join as Go's error aggregate does: one text bare, several in brackets, each text once."""
+    unique = list(dict.fromkeys(errors))
+    return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"

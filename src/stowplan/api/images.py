@@ -1,0 +1,11 @@
+"""Image names in the form node image lists are keyed by."""
+
+from __future__ import annotations
+
+
+def normalized_image_name(name: str) -> str:
+    """Append `:latest` to a name without tag or digest; nothing else is normalised.
+
+    A colon before the last slash belongs to a registry port, not to a tag.
+    """
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -1,0 +1,274 @@
+"""Reading objects from files, as `kubectl -f` would: YAML or JSON, many documents, lists, directories.
+
+Every problem of every file is collected and raised once, one line each, with the place it is at:
+`cluster.yaml: document 3: Pod default/web-0: spec.containers[0].resources.requests[cpu]: ...`.
+Kinds the scheduler does not read are skipped and noted, so that a whole `kubectl get -o yaml`
+dump may be given.
+
+YAML is read as version 1.1 (a bare `yes` is true), as kubectl does, but timestamps stay strings
+and `1:30` is no number. Map keys become strings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import msgspec
+import yaml
+
+from stowplan.api.decode import (
+    DecodeError,
+    UnknownKindError,
+    decode_object,
+    group_of,
+    namespace_of,
+    validation_errors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stowplan.api.meta import ApiStruct
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_STDIN = "-"
+
+
+class LoadError(ValueError):
+    """Everything wrong with the files given; one line for each problem."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        super().__init__("\n".join(errors))
+        self.errors = tuple(errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    file: str
+    #: Counted from 1, as is the item of a List.
+    document: int
+    items: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}: document {self.document}" + "".join(f", item {item}" for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was read. `objects`, `raw` and `sources` run in parallel."""
+
+    objects: tuple[ApiStruct, ...] = ()
+    raw: tuple[Mapping[str, Any], ...] = ()
+    sources: tuple[Source, ...] = ()
+    #: What was skipped, for the user to know.
+    notes: tuple[str, ...] = ()
+
+
+def load_files(paths: Sequence[str], stdin: BinaryIO | None = None) -> Loaded:
+    """Read files, directories (their own files only) and, for `-`, `stdin`."""
+    loader = _Loader()
+    for path in paths:
+        loader.read(path, stdin)
+    if loader.errors:
+        raise LoadError(loader.errors)
+    return Loaded(tuple(loader.objects), tuple(loader.raw), tuple(loader.sources), tuple(loader.notes()))
+
+
+@dataclass(slots=True)
+class _Loader:
+    objects: list[ApiStruct] = field(default_factory=list)
+    raw: list[Mapping[str, Any]] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    #: Number of skipped objects by (file, kind, apiVersion).
+    skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    #: Where each (group, kind, namespace, name) was first seen.
+    seen: dict[tuple[str, str, str, str], Source] = field(default_factory=dict)
+
+    def read(self, path: str, stdin: BinaryIO | None) -> None:
+        try:
+            if path == _STDIN:
+                self._read_text("stdin", stdin.read() if stdin is not None else b"")
+            elif Path(path).is_dir():
+                self._read_directory(Path(path))
+            else:
+                self._read_text(path, Path(path).read_bytes())
+        except OSError as error:
+            self.errors.append(f"{path}: {error.strerror or error}")
+
+    def notes(self) -> Iterator[str]:
+        for (file, kind, api_version), count in self.skipped.items():
+            objects = "1 object" if count == 1 else f"{count} objects"
+            yield f"{file}: skipped {objects} of kind {kind} ({api_version}), which the scheduler does not read"
+
+    def _read_directory(self, directory: Path) -> None:
+        files = sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+        if not files:
+            self.errors.append(f"{directory}: a directory without {', '.join('*' + s for s in _SUFFIXES)} files")
+        for path in files:
+            self.read(str(path), None)
+
+    def _read_text(self, file: str, data: bytes) -> None:
+        found = False
+        try:
+            for number, document in enumerate(_documents(data), start=1):
+                if document is not None:
+                    found = True
+                    self._add(document, Source(file, number))
+        except _SyntaxError as error:
+            self.errors.append(f"{file}: {error}")
+            return
+        if not found:
+            self.errors.append(f"{file}: empty, there is no object in it")
+
+    def _add(self, document: object, source: Source) -> None:
+        if not isinstance(document, dict):
+            self.errors.append(f"{source}: expected an object with apiVersion and kind, got {_described(document)}")
+        elif _is_list(document):
+            for number, item in enumerate(document.get("items") or (), start=1):
+                self._add(_with_kind(item, document), Source(source.file, source.document, (*source.items, number)))
+        else:
+            self._add_object(document, source)
+
+    def _add_object(self, raw: dict[str, Any], source: Source) -> None:
+        try:
+            obj = decode_object(raw)
+        except UnknownKindError as error:
+            self.skipped[source.file, error.kind, error.api_version] += 1
+            return
+        except DecodeError as error:
+            self.errors.append(f"{source}: {_name_of(raw)}{error}")
+            return
+        self.errors += (f"{source}: {_name_of(raw)}{error}" for error in validation_errors(obj))
+        if self._is_new(raw, obj, source):
+            self.objects.append(obj)
+            self.raw.append(raw)
+            self.sources.append(source)
+
+    def _is_new(self, raw: Mapping[str, Any], obj: ApiStruct, source: Source) -> bool:
+        name: str = cast("Any", obj).metadata.name
+        if not name:
+            self.errors.append(f"{source}: {raw['kind']}: metadata.name: missing")
+            return False
+        key = (group_of(raw["apiVersion"]), raw["kind"], namespace_of(obj), name)
+        first = self.seen.setdefault(key, source)
+        if first is not source:
+            self.errors.append(f"{source}: {_name_of(raw)}already given in {first}")
+        return first is source
+
+
+def _is_list(document: Mapping[str, Any]) -> bool:
+    kind = document.get("kind")
+    items = document.get("items", ())
+    return isinstance(kind, str) and kind.endswith("List") and (items is None or isinstance(items, list | tuple))
+
+
+def _with_kind(item: object, parent: Mapping[str, Any]) -> object:
+    """Give an item of a PodList its kind: only the List states it."""
+    kind = parent["kind"].removesuffix("List")
+    if not isinstance(item, dict) or not kind or "kind" in item:
+        return item
+    return {"apiVersion": parent.get("apiVersion"), "kind": kind, **item}
+
+
+def _name_of(raw: Mapping[str, Any]) -> str:
+    """`Pod default/web-0: `, as far as it can be told from data that may be anything."""
+    kind, metadata = raw.get("kind"), raw.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        return f"{kind}: " if kind else ""
+    namespace = metadata.get("namespace") or _default_namespace(raw)
+    return f"{kind} {namespace}/{metadata['name']}: " if namespace else f"{kind} {metadata['name']}: "
+
+
+def _default_namespace(raw: Mapping[str, Any]) -> str:
+    try:
+        return namespace_of(decode_object({"apiVersion": raw.get("apiVersion"), "kind": raw.get("kind")}))
+    except ValueError:
+        return ""
+
+
+def _described(document: object) -> str:
+    return "a list" if isinstance(document, list) else f"{document!r:.60}"
+
+
+class _SyntaxError(ValueError):
+    """Neither YAML nor JSON; the text says where."""
+
+
+def _documents(data: bytes) -> Iterator[Any]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _SyntaxError(f"not UTF-8 text (byte {error.start})") from None
+    if text.lstrip()[:1] in ("{", "["):
+        documents = _json_documents(text)
+        if documents is not None:
+            return iter(documents)
+    return _yaml_documents(text)
+
+
+def _json_documents(text: str) -> list[Any] | None:
+    """One JSON value or several in a row; None if it is not JSON, as flow YAML is not."""
+    try:
+        return [msgspec.json.decode(text)]
+    except msgspec.DecodeError:
+        pass
+    documents, position, decoder = [], 0, json.JSONDecoder()
+    while position < len(text):
+        try:
+            document, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError:
+            return None
+        documents.append(document)
+        position += len(text[position:]) - len(text[position:].lstrip())
+    return documents
+
+
+def _yaml_documents(text: str) -> Iterator[Any]:
+    try:
+        for document in yaml.load_all(text, Loader=_YAML_LOADER):
+            yield _with_string_keys(document)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise _SyntaxError(f"{place}{error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise _SyntaxError(str(error).replace("\n", " ")) from None
+    except (ValueError, RecursionError) as error:
+        raise _SyntaxError(f"unreadable YAML: {error}") from None
+
+
+def _with_string_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_key(key): _with_string_keys(item) for key, item in value.items()}
+    return [_with_string_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else json.dumps(key, default=str)
+
+
+def _yaml_loader() -> Any:
+    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    replaced = ("timestamp", "int", "float")
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in replaced]
+        for first, entries in base.yaml_implicit_resolvers.items()
+    }
+    loader: Any = type("KubernetesLoader", (base,), {"yaml_implicit_resolvers": resolvers})
+    loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER_RE, list("-+0123456789"))
+    loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_RE, list("-+0123456789."))
+    return loader
+
+
+_INTEGER_RE = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
+_FLOAT_RE = re.compile(
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?\Z"
+    r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
+)
+_YAML_LOADER = _yaml_loader()

@@ -1,0 +1,72 @@
+"""What every Kubernetes object shares: metadata, label selectors, references.
+
+Only fields the scheduler reads are declared; unknown ones are dropped on decoding. Attribute
+names are the JSON names in snake case. Absent and empty are told apart (`None` against a value)
+only where scheduling tells them apart.
+
+Structs are frozen, so one decoded object may be shared by cache, queue and plugins. They cannot
+form reference cycles, hence `gc=False`: a cluster is hundreds of thousands of small structs, and
+keeping them from the collector keeps its pauses short.
+"""
+
+import msgspec
+
+# A quantity as it stands in JSON; `quantity.parse_quantity` gives it a meaning.
+QuantityValue = str | int | float
+
+ResourceList = dict[str, QuantityValue]
+
+
+class ApiStruct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of every API struct; it carries the msgspec options."""
+
+
+class OwnerReference(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class ListMeta(ApiStruct, frozen=True, kw_only=True):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class LabelSelectorRequirement(ApiStruct, frozen=True, kw_only=True):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(ApiStruct, frozen=True, kw_only=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class ObjectReference(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""

@@ -1,0 +1,160 @@
+"""What a pod requests, summed the way kubelet and scheduler agree on.
+
+Containers and sidecars run together, so they add up. Ordinary init containers run one after the
+other, each beside the sidecars started before it; the largest such stage is a floor. Pod-level
+requests replace the result for the names they set, and the overhead comes on top.
+
+All amounts are nano-units; rounding to the scheduler's integers happens once, in `to_vector`.
+
+Upstream: k8s.io/component-helpers/resource/helpers.go.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from stowplan.api.quantity import NANO, milli_value, parse_quantity, value
+from stowplan.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_pod_level, is_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stowplan.api.meta import ResourceList
+    from stowplan.api.pod import Container, ContainerStatus, Pod
+
+Requests = dict[str, int]
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
+
+#: What a container counts for in scoring if it names no cpu or memory: 100m and 200Mi.
+NON_ZERO_DEFAULTS: Mapping[str, int] = MappingProxyType({CPU: NANO // 10, MEMORY: 200 * 1024 * 1024 * NANO})
+
+
+def pod_requests(
+    pod: Pod,
+    *,
+    use_status: bool = False,
+    skip_pod_level: bool = False,
+    pod_level_resize: bool = False,
+    dra_node_allocatable: bool = False,
+    defaults: Mapping[str, int] = _NOTHING,
+) -> Requests:
+    """Nano-units by resource name.
+
+    `use_status` counts a resize in flight, `defaults` stand in for names a container lacks.
+    """
+    requests = _container_requests(pod, use_status, defaults)
+    if dra_node_allocatable:
+        for claim in pod.status.node_allocatable_resource_claim_statuses:
+            _add(requests, _parsed(claim.resources))
+    if not skip_pod_level:
+        requests.update(_pod_level_requests(pod, resized=use_status and pod_level_resize))
+    if pod.spec.overhead:
+        _add(requests, _parsed(pod.spec.overhead))
+    return requests
+
+
+def non_zero_requests(pod: Pod) -> tuple[int, int]:
+    """Milli-cpu and bytes of memory, with `NON_ZERO_DEFAULTS` where the pod is silent."""
+    missing: Mapping[str, int] = NON_ZERO_DEFAULTS
+    requests: Requests | None = None
+    if has_pod_level_requests(pod):
+        requests = pod_requests(pod, use_status=True, pod_level_resize=True)
+        missing = {name: amount for name, amount in missing.items() if name not in requests}
+    if requests is None or missing:
+        requests = pod_requests(pod, use_status=True, pod_level_resize=True, defaults=missing)
+    return milli_value(requests.get(CPU, 0)), value(requests.get(MEMORY, 0))
+
+
+def to_vector(requests: Mapping[str, int]) -> dict[str, int]:
+    """The scheduler's integers: cpu in milli-units, the rest in units; names it does not count are dropped."""
+    vector = {}
+    for name, nano in requests.items():
+        if name == CPU:
+            vector[name] = milli_value(nano)
+        elif name in (MEMORY, EPHEMERAL_STORAGE) or is_scalar(name):
+            vector[name] = value(nano)
+    return vector
+
+
+def has_pod_level_requests(pod: Pod) -> bool:
+    resources = pod.spec.resources
+    return resources is not None and any(is_pod_level(name) for name in resources.requests)
+
+
+def _container_requests(pod: Pod, use_status: bool, defaults: Mapping[str, int]) -> Requests:
+    statuses = _resized(pod) if use_status else {}
+    total: Requests = {}
+    for container in pod.spec.containers:
+        _add(total, _requested(pod, container, statuses.get(container.name), defaults))
+    if not pod.spec.init_containers:
+        return total
+    sidecars: Requests = {}
+    peak: Requests = {}
+    for container in pod.spec.init_containers:
+        if container.restart_policy == "Always":
+            requests = _requested(pod, container, statuses.get(container.name), defaults)
+            _add(total, requests)
+            _add(sidecars, requests)
+            _raise_to(peak, sidecars)
+        else:
+            stage = dict(_requested(pod, container, None, defaults))
+            _add(stage, sidecars)
+            _raise_to(peak, stage)
+    _raise_to(total, peak)
+    return total
+
+
+def _resized(pod: Pod) -> dict[str, ContainerStatus]:
+    """Statuses that report actual resources, by container name."""
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return {status.name: status for status in statuses if status.resources is not None}
+
+
+def _requested(
+    pod: Pod, container: Container, status: ContainerStatus | None, defaults: Mapping[str, int]
+) -> Mapping[str, int]:
+    requests = _parsed(container.resources.requests)
+    if status is not None and status.resources is not None:
+        requests = _effective(pod, requests, status.resources.requests, status.allocated_resources)
+    return {**defaults, **requests} if defaults else requests
+
+
+def _effective(pod: Pod, spec: Requests, actuated: ResourceList, allocated: ResourceList) -> Requests:
+    """The most a resize in flight may need; one that cannot happen no longer counts."""
+    requests = {} if _resize_is_infeasible(pod) else spec
+    _raise_to(requests, _parsed(actuated))
+    _raise_to(requests, _parsed(allocated))
+    return requests
+
+
+def _resize_is_infeasible(pod: Pod) -> bool:
+    # Parity: only the first such condition counts, and its status is not looked at.
+    reasons: Iterable[str] = (c.reason for c in pod.status.conditions if c.type == "PodResizePending")
+    return next(iter(reasons), "") == "Infeasible"
+
+
+def _pod_level_requests(pod: Pod, *, resized: bool) -> Requests:
+    if pod.spec.resources is None or not pod.spec.resources.requests:
+        return {}
+    spec = _parsed(pod.spec.resources.requests)
+    names = [name for name in spec if is_pod_level(name)]
+    if resized and pod.status.resources is not None:
+        spec = _effective(pod, spec, pod.status.resources.requests, pod.status.allocated_resources)
+    return {name: spec.get(name, 0) for name in names}
+
+
+def _parsed(resources: ResourceList) -> Requests:
+    return {name: parse_quantity(amount) for name, amount in resources.items()}
+
+
+def _add(total: Requests, requests: Mapping[str, int]) -> None:
+    for name, amount in requests.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: Requests, requests: Mapping[str, int]) -> None:
+    for name, amount in requests.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount

@@ -1,0 +1,78 @@
+"""Disruption budgets, priority classes, and the objects the scheduler itself writes."""
+
+# ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
+
+from stowplan.api.meta import ApiStruct, LabelSelector, ObjectMeta, ObjectReference
+
+
+class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class PodDisruptionBudgetStatus(ApiStruct, frozen=True, kw_only=True):
+    disruptions_allowed: int = 0
+    #: Pod name to the time its eviction was accepted.
+    disrupted_pods: dict[str, str] = {}
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+
+
+class PodDisruptionBudget(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "policy/v1"
+    kind: str = "PodDisruptionBudget"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class PriorityClass(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "scheduling.k8s.io/v1"
+    kind: str = "PriorityClass"
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class LeaseSpec(ApiStruct, frozen=True, kw_only=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+    strategy: str | None = None
+    preferred_holder: str | None = None
+
+
+class Lease(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "coordination.k8s.io/v1"
+    kind: str = "Lease"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+class EventSeries(ApiStruct, frozen=True, kw_only=True):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class Event(ApiStruct, frozen=True, kw_only=True):
+    """An event of `events.k8s.io/v1`, the form kube-scheduler writes."""
+
+    api_version: str = "events.k8s.io/v1"
+    kind: str = "Event"
+    metadata: ObjectMeta = ObjectMeta()
+    event_time: str | None = None
+    series: EventSeries | None = None
+    reporting_controller: str = ""
+    reporting_instance: str = ""
+    action: str = ""
+    reason: str = ""
+    regarding: ObjectReference = ObjectReference()
+    related: ObjectReference | None = None
+    note: str = ""
+    type: str = ""

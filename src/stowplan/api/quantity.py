@@ -1,0 +1,191 @@
+"""Resource quantities: "500m", "1.5Gi", "2e3" and the numbers behind them.
+
+A quantity is kept as an exact integer of nano-units (1e-9), the finest grain Kubernetes knows, so
+adding and comparing are integer operations. Reading rounds away from zero to that grain; the
+integer views round away from zero once more, and only there.
+
+`parse_quantity` is what the scheduler uses. `Quantity` also remembers the format, for printing
+the canonical string that the API server would.
+
+Upstream: k8s.io/apimachinery/pkg/api/resource.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.api.meta import QuantityValue
+
+FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+NUMERIC_WRONG = "unable to parse numeric part of quantity"
+SUFFIX_WRONG = "unable to parse quantity's suffix"
+
+NANO = 10**9
+_NANO_PER_MILLI = 10**6
+_INT64_MAX = (1 << 63) - 1
+
+_SPLIT_RE = re.compile(
+    r"(?P<sign>[+-]?)0*(?P<num>[0-9]*)(?:\.(?P<denom>[0-9]*))?(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)"
+)
+_EXPONENT_RE = re.compile(r"[eE]([+-]?[0-9]+)")
+
+_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL_SUFFIXES.items()}
+_BINARY_BY_EXPONENT = {exponent: suffix for suffix, exponent in _BINARY_SUFFIXES.items()}
+
+# Beyond this a decimal exponent tells nothing more: far past int64, far below a nano-unit.
+_EXPONENT_LIMIT = 1000
+# The reference has no limit; Python refuses to read integers of thousands of digits.
+_LENGTH_LIMIT = 1000
+
+
+class QuantityError(ValueError):
+    """Text that is not a quantity; its message is the reference's."""
+
+
+class Format(Enum):
+    DECIMAL_EXPONENT = "DecimalExponent"
+    BINARY_SI = "BinarySI"
+    DECIMAL_SI = "DecimalSI"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    nano: int
+    format: Format = Format.DECIMAL_SI
+    #: The text it was read from, if the reference prints that as it stands.
+    text: str | None = None
+
+    def __str__(self) -> str:
+        return self.text or format_quantity(self.nano, self.format)
+
+
+@lru_cache(maxsize=65536)
+def parse_quantity(value: QuantityValue) -> int:
+    """Nano-units of a quantity as it stands in JSON."""
+    if isinstance(value, int):
+        return value * NANO
+    return read_quantity(value).nano
+
+
+@lru_cache(maxsize=4096)
+def read_quantity(value: QuantityValue) -> Quantity:
+    """The quantity with its format, for printing."""
+    text = value.strip() if isinstance(value, str) else str(value)
+    parts = _SPLIT_RE.fullmatch(text) if text else None
+    if parts is None:
+        raise QuantityError(FORMAT_WRONG)
+    if len(text) > _LENGTH_LIMIT:
+        raise QuantityError(NUMERIC_WRONG)
+    number = _Number(parts["num"], parts["denom"] or "", *_interpret(parts["suffix"]))
+    if not parts["num"] and not parts["denom"] and "0" not in text[: parts.start("suffix")] and not number.is_small:
+        # Parity: a number without digits ("Mi", "-") reads as zero unless it takes the slow path.
+        raise QuantityError(NUMERIC_WRONG)
+    nano = number.nano
+    signed = -nano if parts["sign"] == "-" else nano
+    if number.is_small:
+        return Quantity(signed, number.format, text if number.prints_as_read else None)
+    below_one = number.format is Format.BINARY_SI and 0 < nano < NANO
+    return Quantity(signed, Format.DECIMAL_SI if below_one else number.format)
+
+
+def _interpret(suffix: str) -> tuple[int, Format]:
+    if suffix in _DECIMAL_SUFFIXES:
+        return _DECIMAL_SUFFIXES[suffix], Format.DECIMAL_SI
+    if suffix in _BINARY_SUFFIXES:
+        return _BINARY_SUFFIXES[suffix], Format.BINARY_SI
+    match = _EXPONENT_RE.fullmatch(suffix)
+    if match is None:
+        raise QuantityError(SUFFIX_WRONG)
+    return int(match[1]), Format.DECIMAL_EXPONENT
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """The unsigned parts of a quantity: digits before (no leading zeros) and after the dot, and the suffix."""
+
+    num: str
+    denom: str
+    exponent: int
+    format: Format
+
+    @property
+    def nano(self) -> int:
+        digits = int(self.num + self.denom or "0")
+        if self.format is Format.BINARY_SI:
+            nano = _divide_up(digits * NANO << self.exponent, 10 ** len(self.denom))
+            return min(nano, _INT64_MAX * NANO)
+        shift = 9 - len(self.denom) + max(-_EXPONENT_LIMIT, min(_EXPONENT_LIMIT, self.exponent))
+        return digits * 10**shift if shift >= 0 else _divide_up(digits, 10**-shift)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the reference keeps it as a scaled int64 rather than a big decimal."""
+        digits = max(1, len(self.num))
+        if self.format is Format.BINARY_SI:
+            small = not self.denom and 14 - digits - self.exponent * 3 // 10 >= 0
+            return small and int(self.num or "0") << self.exponent <= _INT64_MAX
+        return digits + len(self.denom) <= 18 and self.exponent - len(self.denom) >= -9
+
+    @property
+    def prints_as_read(self) -> bool:
+        shifted = (self.num or "0") + self.denom
+        if self.format is Format.BINARY_SI:
+            return int(shifted) & 7 != 0
+        return (self.exponent - len(self.denom)) % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
+
+
+def _divide_up(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
+
+
+def value(nano: int) -> int:
+    """Whole units, rounded away from zero; 0 if that does not fit int64."""
+    return _rounded(nano, NANO)
+
+
+def milli_value(nano: int) -> int:
+    """Milli-units, rounded away from zero; 0 if that does not fit int64."""
+    return _rounded(nano, _NANO_PER_MILLI)
+
+
+def _rounded(nano: int, unit: int) -> int:
+    magnitude = _divide_up(abs(nano), unit)
+    if magnitude > _INT64_MAX:
+        return 0
+    return -magnitude if nano < 0 else magnitude
+
+
+def format_quantity(nano: int, format: Format = Format.DECIMAL_SI) -> str:
+    """Canonical text: no fraction, the largest suffix that allows it."""
+    if nano == 0:
+        return "0"
+    sign, magnitude = ("-", -nano) if nano < 0 else ("", nano)
+    if format is Format.BINARY_SI and magnitude >= 1024 * NANO and magnitude % NANO == 0:
+        number, times = _without_factors(magnitude // NANO, 1024)
+        return f"{sign}{number}{_BINARY_BY_EXPONENT.get(10 * times, '')}"
+    number, times = _without_factors(magnitude, 10)
+    exponent = times - 9
+    excess = exponent % 3
+    return f"{sign}{number * 10**excess}{_decimal_suffix(exponent - excess, format)}"
+
+
+def _decimal_suffix(exponent: int, format: Format) -> str:
+    if format is Format.DECIMAL_EXPONENT:
+        return f"e{exponent}" if exponent else ""
+    # Parity: past exa the reference prints no suffix at all.
+    return _DECIMAL_BY_EXPONENT.get(exponent, "")
+
+
+def _without_factors(number: int, factor: int) -> tuple[int, int]:
+    times = 0
+    while number % factor == 0:
+        number //= factor
+        times += 1
+    return number, times

@@ -1,0 +1,53 @@
+"""Owners of pods. Default spreading reads nothing of them but their selectors.
+
+A Service or ReplicationController selects by a plain label map, where absent differs from empty.
+"""
+
+from stowplan.api.meta import ApiStruct, LabelSelector, ObjectMeta
+
+
+class ServiceSpec(ApiStruct, frozen=True, kw_only=True):
+    selector: dict[str, str] | None = None
+
+
+class Service(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "Service"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicationControllerSpec(ApiStruct, frozen=True, kw_only=True):
+    replicas: int | None = None
+    selector: dict[str, str] | None = None
+
+
+class ReplicationController(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "ReplicationController"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+
+class ReplicaSetSpec(ApiStruct, frozen=True, kw_only=True):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+
+
+class ReplicaSet(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "apps/v1"
+    kind: str = "ReplicaSet"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+
+
+class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+
+
+class StatefulSet(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "apps/v1"
+    kind: str = "StatefulSet"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()

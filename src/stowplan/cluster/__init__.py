@@ -1,0 +1,1 @@
+"""What the scheduler knows of the cluster, kept as columns."""

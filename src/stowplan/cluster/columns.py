@@ -1,0 +1,22 @@
+"""Arrays with a row a node (last axis) that grow by doubling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
+    """The same array with its last axis extended to `capacity` by zeros."""
+    larger = np.zeros((*array.shape[:-1], capacity), array.dtype)
+    larger[..., : array.shape[-1]] = array
+    return larger
+
+
+def with_rows(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """The same matrix with its first axis extended to `rows` by zeros."""
+    larger = np.zeros((rows, *array.shape[1:]), array.dtype)
+    larger[: array.shape[0]] = array
+    return larger

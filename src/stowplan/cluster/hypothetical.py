@@ -1,0 +1,127 @@
+"""Nodes as they would be with some pods gone and others come: each row in a world of its own.
+
+Preemption asks, for thousands of nodes, "would the pod fit here if these pods left?", and changes only that node's
+own pods in each question. So one overlay serves them all: a copy of the pod columns for the rows in question, which
+`shift` changes for many rows at once. The table itself is never touched.
+
+The overlay speaks in positions: position i is the view's i-th row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.ports import ports_conflict
+from stowplan.cluster.view import Nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import Disk, PodInfo
+    from stowplan.cluster.ports import Port
+    from stowplan.cluster.state import ClusterState
+
+
+class HypotheticalNodes(Nodes):
+    """A view whose rows can gain and lose pods."""
+
+    def __init__(self, state: ClusterState, rows: npt.NDArray[np.intp]) -> None:
+        super().__init__(state, rows)
+        self._requested = self.take(state.table.requested).copy()
+        self._non_zero = self.take(state.table.non_zero_requested).copy()
+        self._pod_count = self.take(state.table.pod_count).copy()
+        #: Position -> the node's pods, for the positions that were changed one by one.
+        self._pods: dict[int, list[PodInfo]] = {}
+        self._ports: dict[int, set[Port]] = {}
+
+    def restricted(self, rows: npt.NDArray[np.intp]) -> Nodes:
+        raise NotImplementedError("take positions of a hypothetical view with `at`")
+
+    def position_of(self, row: int) -> int:
+        """Position of a table row."""
+        assert self.rows is not None
+        return int(np.flatnonzero(self.rows == row)[0])
+
+    def at(self, positions: npt.NDArray[np.intp]) -> HypotheticalNodes:
+        """The same worlds, fewer of them."""
+        assert self.rows is not None
+        part = HypotheticalNodes.__new__(HypotheticalNodes)
+        Nodes.__init__(part, self.state, self.rows[positions])
+        part._requested = self._requested[:, positions]
+        part._non_zero = self._non_zero[:, positions]
+        part._pod_count = self._pod_count[positions]
+        part._pods = {i: self._pods[p] for i, p in enumerate(positions.tolist()) if p in self._pods}
+        part._ports = {i: self._ports[p] for i, p in enumerate(positions.tolist()) if p in self._ports}
+        return part
+
+    def shift(
+        self,
+        positions: npt.NDArray[np.intp],
+        requests: npt.NDArray[np.int64],
+        non_zero: npt.NDArray[np.int64],
+        sign: int,
+        pods: npt.NDArray[np.int64] | int = 1,
+    ) -> None:
+        """Add (or take away) pods at distinct positions; `requests` has a column a position."""
+        height = requests.shape[0]
+        self._requested[:height, positions] += sign * requests
+        self._non_zero[:, positions] += sign * non_zero
+        self._pod_count[positions] += sign * pods
+
+    def add_pod(self, position: int, info: PodInfo) -> None:
+        """Let the node list a pod more, with its ports; the sums are `shift`'s business."""
+        self._listed(position).append(info)
+        if info.shape.host_ports:
+            self._ports_at(position).update(info.shape.host_ports)
+
+    def remove_pod(self, position: int, info: PodInfo) -> None:
+        pods = self._listed(position)
+        at = pods.index(info)
+        pods[at] = pods[-1]
+        pods.pop()
+        if info.shape.host_ports:
+            # Parity: a port is free as soon as one of its holders leaves, even if another holds it too.
+            self._ports_at(position).difference_update(info.shape.host_ports)
+
+    def _listed(self, position: int) -> list[PodInfo]:
+        if position not in self._pods:
+            self._pods[position] = list(self.state.row_pods[self.row(position)])
+        return self._pods[position]
+
+    def _ports_at(self, position: int) -> set[Port]:
+        if position not in self._ports:
+            self._ports[position] = set(self.state.ports.on(self.row(position)))
+        return self._ports[position]
+
+    # -- what pods take, as it would be -------------------------------------------------------------------------------
+
+    def requested(self, resource: int) -> npt.NDArray[np.int64]:
+        found: npt.NDArray[np.int64] = self._requested[resource]
+        return found
+
+    def non_zero_requested(self, resource: int) -> npt.NDArray[np.int64]:
+        found: npt.NDArray[np.int64] = self._non_zero[resource]
+        return found
+
+    def pod_count(self) -> npt.NDArray[np.int64]:
+        return self._pod_count
+
+    def port_conflicts(self, wanted: Sequence[Port]) -> npt.NDArray[np.bool_]:
+        taken = super().port_conflicts(wanted)
+        for position, ports in self._ports.items():
+            taken[position] = ports_conflict(wanted, ports)
+        return taken
+
+    def disk_conflicts(self, disks: Sequence[Disk]) -> npt.NDArray[np.bool_]:
+        found = super().disk_conflicts(disks)
+        for position, pods in self._pods.items():
+            found[position] = any(a.conflicts(b) for pod in pods for b in pod.shape.disks for a in disks)
+        return found
+
+    def pods(self, i: int) -> Sequence[PodInfo]:
+        found = self._pods.get(i)
+        return super().pods(i) if found is None else found

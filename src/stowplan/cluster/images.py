@@ -1,0 +1,55 @@
+"""Which nodes hold which container image.
+
+Upstream: pkg/scheduler/backend/cache (imageStates).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.api.types import Node
+
+
+class ImageState:
+    """One image name: its size as first reported, and the rows that hold it."""
+
+    __slots__ = ("rows", "size")
+
+    def __init__(self, size: int) -> None:
+        #: Parity: the first report's size is kept while any node has the image.
+        self.size = size
+        self.rows: set[int] = set()
+
+
+class ImageIndex:
+    """Image name -> state, kept current as nodes come and go."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, ImageState] = {}
+
+    def get(self, name: str) -> ImageState | None:
+        return self._states.get(name)
+
+    def __bool__(self) -> bool:
+        return bool(self._states)
+
+    def items(self) -> list[tuple[str, ImageState]]:
+        return list(self._states.items())
+
+    def add(self, row: int, node: Node) -> None:
+        for image in node.status.images:
+            for name in image.names:
+                state = self._states.get(name)
+                if state is None:
+                    state = self._states[name] = ImageState(image.size_bytes)
+                state.rows.add(row)
+
+    def remove(self, row: int, node: Node) -> None:
+        for image in node.status.images:
+            for name in image.names:
+                state = self._states.get(name)
+                if state is not None:
+                    state.rows.discard(row)
+                    if not state.rows:
+                        del self._states[name]

@@ -1,0 +1,113 @@
+"""Node labels as columns of small integers.
+
+A plugin that groups nodes by zone, or asks which nodes have disk=ssd, wants an array with a small integer a node.
+A column is made when its key is first asked for and kept current from then on, so labels that nobody asks for cost
+nothing. Code 0 is "the node lacks the label" (also of rows that hold no node); the codes of values that no node
+carries any more are given out again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.columns import grown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+
+
+class LabelColumn:
+    """One label key over all rows."""
+
+    def __init__(self, key: str, capacity: int) -> None:
+        self.key = key
+        #: Code of the row's value, 0 without the label; shape (capacity,), intp so that it indexes directly.
+        self.codes: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        #: Value of a code; index 0 is a placeholder.
+        self.values: list[str] = [""]
+        self._code_of: dict[str, int] = {}
+        #: Nodes that carry each code.
+        self._population: list[int] = [0]
+        self._free: list[int] = []
+        #: Codes that two or more nodes share; while 0, every domain is a single node.
+        self._shared = 0
+
+    @property
+    def size(self) -> int:
+        """One more than the largest code in use: the length of an array indexed by code."""
+        return len(self.values)
+
+    @property
+    def unique(self) -> bool:
+        return self._shared == 0
+
+    def code(self, value: str) -> int:
+        """Code of a value, 0 if no node carries it."""
+        return self._code_of.get(value, 0)
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        return iter(self._code_of.items())
+
+    def set(self, row: int, value: str | None) -> None:
+        old = int(self.codes[row])
+        if value is not None and old and self.values[old] == value:
+            return
+        if old:
+            self._leave(old)
+        self.codes[row] = self._join(value) if value is not None else 0
+
+    def _join(self, value: str) -> int:
+        code = self._code_of.get(value, 0)
+        if not code:
+            code = self._allocate(value)
+        self._population[code] += 1
+        self._shared += self._population[code] == 2
+        return code
+
+    def _allocate(self, value: str) -> int:
+        if self._free:
+            code = self._free.pop()
+            self.values[code] = value
+        else:
+            code = len(self.values)
+            self.values.append(value)
+            self._population.append(0)
+        self._code_of[value] = code
+        return code
+
+    def _leave(self, code: int) -> None:
+        self._population[code] -= 1
+        self._shared -= self._population[code] == 1
+        if not self._population[code]:
+            del self._code_of[self.values[code]]
+            self._free.append(code)
+
+
+class LabelColumns:
+    """All label columns that somebody has asked for."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, LabelColumn] = {}
+
+    def column(self, key: str, capacity: int, labels: Iterable[dict[str, str] | None]) -> LabelColumn:
+        """The column of a key; `labels` (row by row) fills it when it is new."""
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = LabelColumn(key, capacity)
+            for row, of_node in enumerate(labels):
+                if of_node is not None and key in of_node:
+                    column.set(row, of_node[key])
+        return column
+
+    def set_row(self, row: int, labels: dict[str, str]) -> None:
+        for key, column in self._columns.items():
+            column.set(row, labels.get(key))
+
+    def grow(self, capacity: int) -> None:
+        for column in self._columns.values():
+            column.codes = grown(column.codes, capacity)
+

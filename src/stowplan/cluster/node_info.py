@@ -1,0 +1,62 @@
+"""One node by itself: what a node-level plugin is given.
+
+A thin window on the columns; nothing is copied until it is asked for.
+
+Upstream: pkg/scheduler/framework/types.go (NodeInfo).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.types import Node
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.ports import Port
+    from stowplan.cluster.view import Nodes
+
+
+class NodeInfo:
+    """A node with the aggregates of its pods; valid within the call it was passed to."""
+
+    def __init__(self, node: Node, nodes: Nodes, index: int) -> None:
+        self.node = node
+        self._nodes = nodes
+        self._index = index
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+    @property
+    def pods(self) -> Sequence[PodInfo]:
+        return self._nodes.pods(self._index)
+
+    @cached_property
+    def allocatable(self) -> dict[str, int]:
+        """Resource name -> amount (cpu in milli-units); pods apart, see `allowed_pods`."""
+        return {name: int(self._nodes.allocatable(i)[self._index]) for name, i in self._nodes.table.resources.items()}
+
+    @cached_property
+    def requested(self) -> dict[str, int]:
+        return {name: int(self._nodes.requested(i)[self._index]) for name, i in self._nodes.table.resources.items()}
+
+    @property
+    def non_zero_requested(self) -> tuple[int, int]:
+        cpu, memory = (int(self._nodes.non_zero_requested(i)[self._index]) for i in (0, 1))
+        return cpu, memory
+
+    @property
+    def allowed_pods(self) -> int:
+        return int(self._nodes.take(self._nodes.table.allowed_pods)[self._index])
+
+    @property
+    def used_ports(self) -> frozenset[Port]:
+        return frozenset(port for pod in self.pods for port in pod.shape.host_ports)
+
+    @property
+    def image_sizes(self) -> dict[str, int]:
+        return {name: image.size_bytes for image in self.node.status.images for name in image.names}

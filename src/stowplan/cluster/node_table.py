@@ -1,0 +1,207 @@
+"""The cluster's nodes as a table: a node is a row number, its properties are columns.
+
+Everything that a plugin needs of all nodes at once is an array whose last axis runs over rows. Rows are reused: a
+removed node leaves a hole (`valid` is False there, every column zero) that the next new node takes. `generation`
+moves when any node object changed in something that a plugin can read, so what was worked out from node objects
+alone can be kept until it moves.
+
+Upstream: pkg/scheduler/framework/types.go (NodeInfo), there one object a node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from stowplan.api.quantity import milli_value, parse_quantity, value
+from stowplan.api.resource_names import is_scalar
+from stowplan.cluster.columns import grown, with_rows
+from stowplan.cluster.images import ImageIndex
+from stowplan.cluster.labels import LabelColumn, LabelColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import Node, Taint
+
+T = TypeVar("T", bound="Hashable")
+
+CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
+_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+class Interner:
+    """Small integers for hashable values, in order of first sight."""
+
+    def __init__(self, *first: Any) -> None:
+        self.values: list[Any] = []
+        self._ids: dict[Any, int] = {}
+        for item in first:
+            self.id(item)
+
+    def id(self, item: Any) -> int:
+        found = self._ids.get(item)
+        if found is None:
+            found = self._ids[item] = len(self.values)
+            self.values.append(item)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class NodeTable:
+    """Rows of nodes; written by `ClusterState` only."""
+
+    def __init__(self, capacity: int = 64) -> None:
+        self.capacity = capacity
+        #: Rows ever used; columns are read as `column[..., :n]`.
+        self.n = 0
+        #: Nodes in the table.
+        self.count = 0
+        self.generation = 0
+        self.nodes: list[Node | None] = []
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self._free: list[int] = []
+        #: Resource name -> first index of the matrices below.
+        self.resources: dict[str, int] = {name: i for i, name in enumerate(_BASE_RESOURCES)}
+        #: Base units: milli-CPU, bytes, counts; shape (resources, capacity).
+        self.allocatable: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
+        #: Sum over the pods of each row, in the same units.
+        self.requested: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
+        #: cpu and memory with the scheduler's defaults for containers that name none; shape (2, capacity).
+        self.non_zero_requested: npt.NDArray[np.int64] = np.zeros((2, capacity), np.int64)
+        self.allowed_pods: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.pod_count: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.valid: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        self.unschedulable: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        #: Id in `taint_sets`; set 0 is "no taints".
+        self.taint_set: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        self.taint_sets = Interner(())
+        #: Id in `feature_sets` (status.declaredFeatures); set 0 is "none".
+        self.feature_set: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        self.feature_sets = Interner(())
+        #: Number of rows with `unschedulable` set, so that the common case costs nothing.
+        self.unschedulable_count = 0
+        self.images = ImageIndex()
+        self._labels = LabelColumns()
+        self._memos: dict[Hashable, tuple[int, Any]] = {}
+
+    _PER_ROW = ("allocatable", "requested", "non_zero_requested", "allowed_pods", "pod_count", "valid", "unschedulable", "taint_set", "feature_set")
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def add(self, node: Node) -> int:
+        """Give a new node a row."""
+        row = self._free.pop() if self._free else self._append()
+        self.row_of[node.metadata.name] = row
+        self.names[row] = node.metadata.name
+        self.valid[row] = True
+        self.count += 1
+        self._write(row, node)
+        return row
+
+    def update(self, row: int, node: Node) -> bool:
+        """Take over a changed object; whether anything that plugins read differs."""
+        old = self.nodes[row]
+        assert old is not None
+        if _same(old, node):
+            self.nodes[row] = node
+            return False
+        self.images.remove(row, old)
+        self._write(row, node)
+        return True
+
+    def remove(self, row: int) -> None:
+        old = self.nodes[row]
+        assert old is not None
+        self.images.remove(row, old)
+        self._labels.set_row(row, {})
+        self.unschedulable_count -= int(self.unschedulable[row])
+        for name in self._PER_ROW:
+            getattr(self, name)[..., row] = 0
+        del self.row_of[self.names[row]]
+        self.nodes[row], self.names[row] = None, ""
+        self._free.append(row)
+        self.count -= 1
+        self.generation += 1
+
+    def _append(self) -> int:
+        if self.n == self.capacity:
+            self._grow(self.capacity * 2)
+        self.nodes.append(None)
+        self.names.append("")
+        self.n += 1
+        return self.n - 1
+
+    def _grow(self, capacity: int) -> None:
+        self.capacity = capacity
+        for name in self._PER_ROW:
+            setattr(self, name, grown(getattr(self, name), capacity))
+        self._labels.grow(capacity)
+
+    def _write(self, row: int, node: Node) -> None:
+        self.nodes[row] = node
+        self._write_allocatable(row, node)
+        self.unschedulable_count += int(node.spec.unschedulable) - int(self.unschedulable[row])
+        self.unschedulable[row] = node.spec.unschedulable
+        self.taint_set[row] = self.taint_sets.id(node.spec.taints)
+        self.feature_set[row] = self.feature_sets.id(node.status.declared_features)
+        self._labels.set_row(row, node.metadata.labels)
+        self.images.add(row, node)
+        self.generation += 1
+
+    def _write_allocatable(self, row: int, node: Node) -> None:
+        self.allocatable[:, row] = 0
+        self.allowed_pods[row] = 0
+        for name, quantity in node.status.allocatable.items():
+            nano = parse_quantity(quantity)
+            if name == "pods":
+                self.allowed_pods[row] = value(nano)
+            elif name in ("cpu", "memory", "ephemeral-storage") or is_scalar(name):
+                i = self.resource(name)
+                self.allocatable[i, row] = milli_value(nano) if name == "cpu" else value(nano)
+
+    def resource(self, name: str) -> int:
+        """Index of a resource, made on first sight."""
+        i = self.resources.get(name)
+        if i is None:
+            i = self.resources[name] = len(self.resources)
+            self.allocatable = with_rows(self.allocatable, i + 1)
+            self.requested = with_rows(self.requested, i + 1)
+        return i
+
+    # -- what plugins read --------------------------------------------------------------------------------------------
+
+    def label(self, key: str) -> LabelColumn:
+        return self._labels.column(key, self.capacity, (None if n is None else n.metadata.labels for n in self.nodes))
+
+    def memo(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """A value that depends on node objects alone, worked out again only after one of them changed."""
+        found = self._memos.get(key)
+        if found is not None and found[0] == self.generation:
+            return found[1]
+        if len(self._memos) > 4096:
+            self._memos = {k: v for k, v in self._memos.items() if v[0] == self.generation}
+            if len(self._memos) > 4096:
+                self._memos.clear()
+        result = compute()
+        self._memos[key] = (self.generation, result)
+        return result
+
+    def taints(self, row: int) -> tuple[Taint, ...]:
+        found: tuple[Taint, ...] = self.taint_sets.values[self.taint_set[row]]
+        return found
+
+
+def _same(old: Node, new: Node) -> bool:
+    return (
+        old.status == new.status
+        and old.spec == new.spec
+        and old.metadata.labels == new.metadata.labels
+        and old.metadata.annotations == new.metadata.annotations
+    )

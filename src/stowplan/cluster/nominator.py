@@ -1,0 +1,48 @@
+"""Pods that preemption promised a node to, until they get there.
+
+Upstream: pkg/scheduler/backend/queue/nominator.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.cluster.pod_info import PodInfo
+
+
+class Nominator:
+    """Node name -> pods nominated to it, in order of nomination."""
+
+    def __init__(self) -> None:
+        self._node_of: dict[str, str] = {}
+        self._pods: dict[str, list[PodInfo]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._node_of)
+
+    def add(self, info: PodInfo, node_name: str) -> None:
+        """Nominate a pod; an empty name only takes the old nomination away."""
+        self.delete(info.uid)
+        if node_name:
+            self._node_of[info.uid] = node_name
+            self._pods.setdefault(node_name, []).append(info)
+
+    def delete(self, uid: str) -> None:
+        node_name = self._node_of.pop(uid, None)
+        if node_name is None:
+            return
+        left = [info for info in self._pods[node_name] if info.uid != uid]
+        if left:
+            self._pods[node_name] = left
+        else:
+            del self._pods[node_name]
+
+    def nodes(self) -> list[str]:
+        return list(self._pods)
+
+    def on(self, node_name: str) -> list[PodInfo]:
+        return self._pods.get(node_name, [])
+
+    def node_of(self, uid: str) -> str:
+        return self._node_of.get(uid, "")

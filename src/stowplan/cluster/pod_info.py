@@ -1,0 +1,335 @@
+"""A pod as the scheduler sees it: compiled once for all pods that look alike.
+
+Almost all pods of a cluster come from templates, so what a plugin reads of a pod (requests, ports, affinity terms,
+tolerations, labels, namespace, owner) is the same for thousands of them. A `PodShape` holds those facts, compiled;
+shapes are interned by the encoded fields they are made from, so "equal for every in-tree plugin" is `is`. A
+`PodInfo` is one pod: its object, its shape and where it sits.
+
+Upstream: pkg/scheduler/framework/types.go (PodInfo, QueuedPodInfo).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from stowplan.api.host_ports import host_ports
+from stowplan.api.images import normalized_image_name
+from stowplan.api.pod_requests import non_zero_requests, pod_requests, to_vector
+from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.api.types import LabelSelector, OwnerReference, Pod, PodAffinityTerm, Volume, WeightedPodAffinityTerm
+
+#: Where the reference reads "now" for a pod that has not started: after every real time.
+NOT_STARTED = (1 << 63) - 1
+
+#: Requests that a container is taken to have for scoring, when it names none (upstream's util.GetNonzeroRequests).
+DEFAULT_MILLI_CPU = 100
+DEFAULT_MEMORY = 200 * 1024 * 1024
+_SCORING_DEFAULTS = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_MEMORY * 10**9}
+
+_NO_LABELS: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """One pod (anti-)affinity term, parsed; namespaces default to the owner's only when nothing else is said."""
+
+    namespaces: frozenset[str]
+    selector: Selector
+    topology_key: str
+    namespace_selector: Selector
+    weight: int = 0
+
+    def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
+        in_namespace = namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
+        return in_namespace and self.selector.matches(labels)
+
+
+class Disk(NamedTuple):
+    """An inline volume that VolumeRestrictions compares."""
+
+    kind: str
+    names: frozenset[str]
+    rest: tuple[str, ...]
+    read_only: bool
+
+    def conflicts(self, other: Disk) -> bool:
+        if self.kind != other.kind or self.rest != other.rest or not self.names & other.names:
+            return False
+        # Parity: EBS volumes conflict even when both sides mount them read-only.
+        return self.kind == "awsElasticBlockStore" or not (self.read_only and other.read_only)
+
+
+class PodShape:
+    """Everything that plugins read of a pod, shared by all pods that are equal in it."""
+
+    def __init__(self, pod: Pod, key: bytes, id: int) -> None:
+        self.key = key
+        #: Slot in the shape columns of `PodTable`; reused when the last pod of the shape is gone.
+        self.id = id
+        self.pod = pod
+        self.namespace = pod.metadata.namespace or "default"
+        self.labels = pod.metadata.labels
+        self.priority = pod.spec.priority or 0
+        #: Pods of this shape that the cluster holds.
+        self.refs = 0
+        #: What plugins worked out for this shape, by name; (version, value), see `memo`.
+        self._memos: dict[Any, tuple[Any, Any]] = {}
+
+    def memo(self, name: Any, version: Any) -> Any:
+        """What was remembered under this name for this version, or None."""
+        found = self._memos.get(name)
+        return found[1] if found is not None and found[0] == version else None
+
+    def remember(self, name: Any, version: Any, value: Any) -> Any:
+        self._memos[name] = (version, value)
+        return value
+
+    # -- requests: resource name -> integer (cpu in milli-units), as spec'd for each of their readers ---------------
+
+    @cached_property
+    def requests(self) -> dict[str, int]:
+        """What Filter asks for: pod-level resources included, status left aside."""
+        return to_vector(pod_requests(self.pod))
+
+    @cached_property
+    def used(self) -> dict[str, int]:
+        """What a pod on a node takes: resize status considered."""
+        return to_vector(pod_requests(self.pod, use_status=True, pod_level_resize=True))
+
+    @cached_property
+    def non_zero_used(self) -> tuple[int, int]:
+        return non_zero_requests(self.pod)
+
+    @cached_property
+    def scoring_requests(self) -> dict[str, int]:
+        # Parity: NodeResourcesFit never sees pod-level requests of the incoming pod when it scores.
+        return to_vector(pod_requests(self.pod, skip_pod_level=True, defaults=_SCORING_DEFAULTS))
+
+    # -- affinity -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _affinity(self) -> tuple[tuple[AffinityTerm, ...], ...]:
+        return tuple(terms for terms, _ in self._parsed_affinity)
+
+    @cached_property
+    def _parsed_affinity(self) -> tuple[tuple[tuple[AffinityTerm, ...], str | None], ...]:
+        affinity = self.pod.spec.affinity
+        near = affinity.pod_affinity if affinity is not None else None
+        far = affinity.pod_anti_affinity if affinity is not None else None
+        return (
+            self._required(near.required_during_scheduling_ignored_during_execution if near else ()),
+            self._required(far.required_during_scheduling_ignored_during_execution if far else ()),
+            self._preferred(near.preferred_during_scheduling_ignored_during_execution if near else ()),
+            self._preferred(far.preferred_during_scheduling_ignored_during_execution if far else ()),
+        )
+
+    def _required(self, terms: tuple[PodAffinityTerm, ...]) -> tuple[tuple[AffinityTerm, ...], str | None]:
+        try:
+            return tuple(_affinity_term(term, self.namespace, 0) for term in terms), None
+        except SelectorError as e:
+            return (), str(e)
+
+    def _preferred(self, terms: tuple[WeightedPodAffinityTerm, ...]) -> tuple[tuple[AffinityTerm, ...], str | None]:
+        try:
+            return tuple(_affinity_term(t.pod_affinity_term, self.namespace, t.weight) for t in terms), None
+        except SelectorError as e:
+            return (), str(e)
+
+    @property
+    def required_affinity(self) -> tuple[AffinityTerm, ...]:
+        return self._affinity[0]
+
+    @property
+    def required_anti_affinity(self) -> tuple[AffinityTerm, ...]:
+        return self._affinity[1]
+
+    @property
+    def preferred_affinity(self) -> tuple[AffinityTerm, ...]:
+        return self._affinity[2]
+
+    @property
+    def preferred_anti_affinity(self) -> tuple[AffinityTerm, ...]:
+        return self._affinity[3]
+
+    @cached_property
+    def affinity_error(self) -> str | None:
+        """The reference's text for terms that do not parse, or None."""
+        lists = ("requiredAffinityTerms", "requiredAntiAffinityTerms", "preferredAffinityTerms", "preferredAntiAffinityTerms")
+        errors = [f"{name}: {error}" for name, (_, error) in zip(lists, self._parsed_affinity, strict=True) if error]
+        if not errors:
+            return None
+        return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+
+    @cached_property
+    def has_pod_affinity(self) -> bool:
+        affinity = self.pod.spec.affinity
+        return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def required_node_affinity(self) -> RequiredNodeAffinity:
+        return RequiredNodeAffinity.from_pod(self.pod)
+
+    @cached_property
+    def host_ports(self) -> tuple[tuple[str, str, int], ...]:
+        return host_ports(self.pod)
+
+    @cached_property
+    def image_names(self) -> tuple[str, ...]:
+        """Normalised images: init containers, containers, image volumes; each occurrence."""
+        spec = self.pod.spec
+        images = [c.image for c in spec.init_containers] + [c.image for c in spec.containers]
+        images += [v.image.reference for v in spec.volumes if v.image is not None]
+        return tuple(normalized_image_name(image) for image in images)
+
+    @cached_property
+    def claim_names(self) -> tuple[str, ...]:
+        """Claims named by persistentVolumeClaim volumes (not generic ephemeral ones), in order."""
+        volumes = self.pod.spec.volumes
+        return tuple(v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None)
+
+    @cached_property
+    def disks(self) -> tuple[Disk, ...]:
+        return tuple(disk for volume in self.pod.spec.volumes for disk in _disks(volume))
+
+    @cached_property
+    def controller(self) -> OwnerReference | None:
+        return controller_of(self.pod)
+
+
+def _affinity_term(term: PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
+    namespaces = frozenset(term.namespaces)
+    if not namespaces and term.namespace_selector is None:
+        namespaces = frozenset((namespace,))
+    return AffinityTerm(
+        namespaces=namespaces,
+        selector=compile_label_selector(term.label_selector),
+        topology_key=term.topology_key,
+        namespace_selector=_namespace_selector(term.namespace_selector),
+        weight=weight,
+    )
+
+
+def _namespace_selector(selector: LabelSelector | None) -> Selector:
+    return NOTHING if selector is None else compile_label_selector(selector)
+
+
+def _disks(volume: Volume) -> list[Disk]:
+    found = []
+    if (gce := volume.gce_persistent_disk) is not None:
+        found.append(Disk("gcePersistentDisk", frozenset((gce.pd_name,)), (), gce.read_only))
+    if (ebs := volume.aws_elastic_block_store) is not None:
+        found.append(Disk("awsElasticBlockStore", frozenset((ebs.volume_id,)), (), ebs.read_only))
+    if (iscsi := volume.iscsi) is not None:
+        found.append(Disk("iscsi", frozenset((iscsi.iqn,)), (), iscsi.read_only))
+    if (rbd := volume.rbd) is not None:
+        found.append(Disk("rbd", frozenset(rbd.monitors), (rbd.pool, rbd.image), rbd.read_only))
+    return found
+
+
+def controller_of(pod: Pod) -> OwnerReference | None:
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+
+
+def _has_source(volume: Volume) -> bool:
+    """Whether a volume comes from something that a plugin reads; config maps and projected tokens do not."""
+    return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f != "name")
+
+
+_encode = msgspec.msgpack.Encoder(decimal_format="number").encode
+
+
+def shape_key(pod: Pod) -> bytes:
+    """The bytes in which two pods agree when no in-tree plugin can tell them apart.
+
+    Volumes without a source that matters are left out: the volume of the service account token has a random name.
+    """
+    spec, status = pod.spec, pod.status
+    owner = controller_of(pod) if pod.metadata.owner_references else None
+    resized = None
+    if any(c.resources is not None for c in (*status.container_statuses, *status.init_container_statuses)) or status.resources:
+        infeasible = next((c.reason for c in status.conditions if c.type == "PodResizePending"), None)
+        resized = (
+            [(c.name, c.resources, c.allocated_resources) for c in status.container_statuses],
+            [(c.name, c.resources, c.allocated_resources) for c in status.init_container_statuses],
+            status.resources,
+            status.allocated_resources,
+            infeasible,
+        )
+    return _encode(
+        (
+            pod.metadata.namespace,
+            pod.metadata.labels,
+            (owner.api_version, owner.kind, owner.name) if owner is not None else None,
+            spec.containers,
+            spec.init_containers,
+            spec.scheduler_name,
+            spec.priority,
+            spec.preemption_policy,
+            spec.node_selector,
+            spec.affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+            [v for v in spec.volumes if _has_source(v)] if spec.volumes else (),
+            spec.overhead,
+            spec.resources,
+            spec.scheduling_gates,
+            spec.resource_claims,
+            spec.host_network,
+            spec.host_users,
+            resized,
+        )
+    )
+
+
+class PodInfo:
+    """One pod: the object, its shape, and where the cluster has put it."""
+
+    __slots__ = ("key", "node_name", "pod", "priority", "row", "shape", "slot", "start_time", "terminating", "uid")
+
+    def __init__(self, pod: Pod, shape: PodShape) -> None:
+        self.pod = pod
+        self.shape = shape
+        self.key = f"{shape.namespace}/{pod.metadata.name}"
+        #: Identity in the cluster; objects from files may lack a UID and are then known by name.
+        self.uid = pod.metadata.uid or self.key
+        self.priority = shape.priority
+        self.start_time = _nanoseconds(pod.status.start_time)
+        self.terminating = pod.metadata.deletion_timestamp is not None
+        #: Node that holds the pod ("" while it is pending); set by `ClusterState`, also when assumed.
+        self.node_name = ""
+        #: Row of that node, -1 when the node is not there.
+        self.row = -1
+        #: Slot in `PodTable`, -1 while the pod is on no node.
+        self.slot = -1
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.shape.labels
+
+    @property
+    def namespace(self) -> str:
+        return self.shape.namespace
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key!r}, node={self.node_name!r})"
+
+
+def _nanoseconds(timestamp: str | None) -> int:
+    if not timestamp:
+        return NOT_STARTED
+    try:
+        seconds = datetime.fromisoformat(timestamp).timestamp()
+    except ValueError:
+        return NOT_STARTED
+    return int(seconds * 1_000_000) * 1000

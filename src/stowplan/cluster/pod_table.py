@@ -1,0 +1,93 @@
+"""The placed pods as columns, for what must look at very many of them at once.
+
+Preemption asks for all pods below a priority on thousands of nodes, and a new term is counted over all pods; both
+are array work here. A pod has a slot while it is on a node (also a node that is not there: row -1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.columns import grown, with_rows
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo, PodShape
+
+
+class PodTable:
+    """Slots of placed pods; written by `ClusterState` only."""
+
+    _PER_SLOT = ("row", "priority", "start_time", "shape", "terminating", "order")
+
+    def __init__(self, capacity: int = 256) -> None:
+        #: Slots ever used.
+        self.n = 0
+        self.infos: list[PodInfo | None] = []
+        #: Row of the pod's node; -1 for a free slot and for a node that is not there.
+        self.row: npt.NDArray[np.int64] = np.full(capacity, -1, np.int64)
+        self.priority: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        #: Nanoseconds since 1970; the largest int64 when the pod has not started.
+        self.start_time: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        #: Id of the pod's shape.
+        self.shape: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.terminating: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        #: Rises with every placement: the order of pods on a node.
+        self.order: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        #: What a pod of each shape takes, in the node table's resources; shape (resources, shapes).
+        self.shape_requests: npt.NDArray[np.int64] = np.zeros((3, 64), np.int64)
+        self.shape_non_zero: npt.NDArray[np.int64] = np.zeros((2, 64), np.int64)
+        self._free: list[int] = []
+        self._next_order = 0
+
+    def add(self, info: PodInfo, row: int) -> int:
+        slot = self._free.pop() if self._free else self._append()
+        self.infos[slot] = info
+        self.row[slot] = row
+        self.priority[slot] = info.priority
+        self.start_time[slot] = info.start_time
+        self.shape[slot] = info.shape.id
+        self.terminating[slot] = info.terminating
+        self.order[slot] = self._next_order
+        self._next_order += 1
+        return slot
+
+    def remove(self, slot: int) -> None:
+        self.infos[slot] = None
+        self.row[slot] = -1
+        self._free.append(slot)
+
+    def _append(self) -> int:
+        if self.n == len(self.row):
+            for name in self._PER_SLOT:
+                setattr(self, name, grown(getattr(self, name), self.n * 2))
+            self.row[self.n :] = -1
+        self.infos.append(None)
+        self.n += 1
+        return self.n - 1
+
+    def add_shape(self, shape: PodShape, vector: npt.NDArray[np.int64]) -> None:
+        if len(vector) > self.shape_requests.shape[0]:
+            self.shape_requests = with_rows(self.shape_requests, len(vector))
+        if shape.id >= self.shape_requests.shape[1]:
+            self.shape_requests = grown(self.shape_requests, shape.id * 2)
+            self.shape_non_zero = grown(self.shape_non_zero, shape.id * 2)
+        self.shape_requests[:, shape.id] = 0
+        self.shape_requests[: len(vector), shape.id] = vector
+        self.shape_non_zero[:, shape.id] = shape.non_zero_used
+
+    def count_by_row(self, shape_ids: list[int], capacity: int, *, live_only: bool) -> npt.NDArray[np.int64]:
+        """Pods of the given shapes on each row."""
+        chosen = self.row[: self.n] >= 0
+        if len(shape_ids) == 1:
+            chosen &= self.shape[: self.n] == shape_ids[0]
+        else:
+            wanted = np.zeros(self.shape_requests.shape[1], np.bool_)
+            wanted[shape_ids] = True
+            chosen &= wanted[self.shape[: self.n]]
+        if live_only:
+            chosen &= ~self.terminating[: self.n]
+        return np.bincount(self.row[: self.n][chosen], minlength=capacity)

@@ -1,0 +1,282 @@
+"""The cluster as the scheduler knows it: one owner, one writer, no locks.
+
+`ClusterState` takes nodes, pods and other objects in any order and keeps every column, counter and index current.
+A pod may name a node that is not there yet: it waits as a ghost and is counted when the node appears; a node that
+goes leaves its pods as ghosts. Placing a pod that is not bound yet is `assume`; what is assumed is confirmed by
+`add_pod` with the bound object, or taken back by `forget`.
+
+Upstream: pkg/scheduler/backend/cache.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.cluster.changes import ChangeLog
+from stowplan.cluster.disks import DiskIndex
+from stowplan.cluster.node_table import NodeTable
+from stowplan.cluster.nominator import Nominator
+from stowplan.cluster.objects import ObjectStore
+from stowplan.cluster.pod_info import PodInfo, PodShape, shape_key
+from stowplan.cluster.pod_table import PodTable
+from stowplan.cluster.ports import UsedPorts
+from stowplan.cluster.terms import HeldCounts, MatchCounts
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.api.types import Node, Pod
+
+#: Shapes kept after their last pod left (or before their first was placed), so that equal pods still meet.
+_IDLE_SHAPES = 4096
+
+
+class ClusterState:
+    """Nodes, placed pods and lookup objects, with everything derived from them."""
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self.pods = PodTable()
+        self.matches = MatchCounts(self.table.capacity)
+        self.held = HeldCounts(self.table.capacity)
+        self.ports = UsedPorts()
+        self.disks = DiskIndex()
+        self.objects = ObjectStore()
+        self.nominator = Nominator()
+        #: Rows whose pods changed, in order; what reuse looks at.
+        self.changes = ChangeLog()
+        #: Pods on each row, in the order in which a node lists them.
+        self.row_pods: list[list[PodInfo]] = []
+        #: "namespace/claim" -> pods on present nodes that mount it.
+        self.claim_users: Counter[str] = Counter()
+        self._placed: dict[str, PodInfo] = {}
+        self._assumed: set[str] = set()
+        self._ghosts: dict[str, list[PodInfo]] = {}
+        self._shapes: dict[bytes, PodShape] = {}
+        self._idle: dict[bytes, PodShape] = {}
+        self._shape_ids = 0
+        self._free_shape_ids: list[int] = []
+        self._vectors: dict[int, npt.NDArray[np.int64]] = {}
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        """Take in a node, or the new version of one that is known."""
+        row = self.table.row_of.get(node.metadata.name)
+        if row is not None:
+            self.table.update(row, node)
+            return
+        row = self.table.add(node)
+        self._fit_to_table()
+        for info in self._ghosts.pop(node.metadata.name, ()):
+            info.row = row
+            self.pods.row[info.slot] = row
+            self._book(info, row, 1)
+            self.row_pods[row].append(info)
+
+    update_node = add_node
+
+    def remove_node(self, name: str) -> None:
+        row = self.table.row_of.get(name)
+        if row is None:
+            return
+        pods = self.row_pods[row]
+        for info in pods:
+            self._book(info, row, -1)
+            info.row = -1
+            self.pods.row[info.slot] = -1
+        if pods:
+            self._ghosts[name] = pods
+        self.row_pods[row] = []
+        self.table.remove(row)
+
+    def _fit_to_table(self) -> None:
+        """Let everything that has a column a row follow the table's growth."""
+        while len(self.row_pods) < self.table.n:
+            self.row_pods.append([])
+        if self.matches.counts.shape[1] < self.table.capacity:
+            self.matches.grow(self.table.capacity)
+            self.held.grow(self.table.capacity)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def pod_info(self, pod: Pod) -> PodInfo:
+        """The pod compiled, sharing its shape with every equal pod."""
+        key = shape_key(pod)
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = PodShape(pod, key, -1)
+            self._shapes[key] = shape
+            self._rest(shape)
+        return PodInfo(pod, shape)
+
+    def placed(self, uid: str) -> PodInfo | None:
+        return self._placed.get(uid)
+
+    def placed_pods(self) -> list[PodInfo]:
+        return list(self._placed.values())
+
+    def is_assumed(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def add_pod(self, pod: Pod) -> PodInfo:
+        """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
+        info = self.pod_info(pod)
+        old = self._placed.get(info.uid)
+        if old is not None:
+            return self._replace(old, info, pod.spec.node_name)
+        self._attach(info, pod.spec.node_name)
+        return info
+
+    update_pod = add_pod
+
+    def _replace(self, old: PodInfo, new: PodInfo, node_name: str) -> PodInfo:
+        self._assumed.discard(old.uid)
+        same = old.shape is new.shape and old.node_name == node_name and old.terminating == new.terminating
+        if same and old.start_time == new.start_time:
+            old.pod = new.pod
+            return old
+        self._detach(old)
+        self._attach(new, node_name)
+        return new
+
+    def remove_pod(self, uid: str) -> None:
+        """The pod is gone; unknown pods are no matter."""
+        info = self._placed.get(uid)
+        if info is not None:
+            self._assumed.discard(uid)
+            self._detach(info)
+
+    def assume(self, info: PodInfo, node_name: str) -> None:
+        """Count the pod on the node before the API server has heard of it."""
+        if info.uid in self._placed:
+            raise ValueError(f"pod {info.uid}({info.key}) is in the cache, so can't be assumed")
+        self.nominator.delete(info.uid)
+        self._assumed.add(info.uid)
+        self._attach(info, node_name)
+
+    def forget(self, info: PodInfo) -> None:
+        """Take an assumed pod back."""
+        if info.uid not in self._placed:
+            return
+        if info.uid not in self._assumed:
+            raise ValueError(f"pod {info.uid}({info.key}) wasn't assumed so cannot be forgotten")
+        self._assumed.discard(info.uid)
+        self._detach(self._placed[info.uid])
+
+    def _attach(self, info: PodInfo, node_name: str) -> None:
+        row = self.table.row_of.get(node_name, -1)
+        info.node_name, info.row = node_name, row
+        self._hold(info.shape)
+        info.slot = self.pods.add(info, row)
+        self._placed[info.uid] = info
+        if row < 0:
+            self._ghosts.setdefault(node_name, []).append(info)
+        else:
+            self._book(info, row, 1)
+            self.row_pods[row].append(info)
+
+    def _detach(self, info: PodInfo) -> int:
+        """Take the pod off its node; its position in the node's list."""
+        row = info.row
+        pods = self.row_pods[row] if row >= 0 else self._ghosts[info.node_name]
+        position = pods.index(info)
+        # Parity: a node's list of pods closes a hole with its last element.
+        pods[position] = pods[-1]
+        pods.pop()
+        if row >= 0:
+            self._book(info, row, -1)
+        elif not pods:
+            del self._ghosts[info.node_name]
+        self.pods.remove(info.slot)
+        del self._placed[info.uid]
+        self._release(info.shape)
+        info.slot, info.row, info.node_name = -1, -1, ""
+        return position
+
+    def _book(self, info: PodInfo, row: int, sign: int) -> None:
+        """Add a pod to, or take it from, everything that is summed up a row."""
+        shape, table = info.shape, self.table
+        vector = self._vectors[shape.id]
+        cpu, memory = shape.non_zero_used
+        if sign > 0:
+            table.requested[: len(vector), row] += vector
+        else:
+            table.requested[: len(vector), row] -= vector
+        table.non_zero_requested[0, row] += sign * cpu
+        table.non_zero_requested[1, row] += sign * memory
+        table.pod_count[row] += sign
+        self.matches.count(shape, row, sign, terminating=info.terminating)
+        self.held.count(shape, row, sign)
+        if shape.host_ports:
+            (self.ports.add if sign > 0 else self.ports.remove)(row, shape.host_ports)
+        if shape.disks:
+            (self.disks.add if sign > 0 else self.disks.remove)(row, shape.disks)
+        for claim in shape.claim_names:
+            self._count_claim(f"{shape.namespace}/{claim}", sign)
+        self.changes.append(row)
+
+    def _count_claim(self, key: str, sign: int) -> None:
+        self.claim_users[key] += sign
+        if not self.claim_users[key]:
+            del self.claim_users[key]
+
+    # -- shapes -------------------------------------------------------------------------------------------------------
+
+    def _hold(self, shape: PodShape) -> None:
+        """A pod of the shape is placed: from the first one on, the shape takes part in all counts."""
+        if not shape.refs:
+            known = self._shapes.setdefault(shape.key, shape)
+            if known is shape:
+                self._idle.pop(shape.key, None)
+            self._register(shape)
+        shape.refs += 1
+
+    def _register(self, shape: PodShape) -> None:
+        if self._free_shape_ids:
+            shape.id = self._free_shape_ids.pop()
+        else:
+            shape.id, self._shape_ids = self._shape_ids, self._shape_ids + 1
+        vector = self.vector(shape.used)
+        self._vectors[shape.id] = vector
+        self.pods.add_shape(shape, vector)
+        self.matches.add_shape(shape)
+        self.held.add_shape(shape)
+
+    def _release(self, shape: PodShape) -> None:
+        shape.refs -= 1
+        if shape.refs:
+            return
+        self.held.remove_shape(shape)
+        self.matches.remove_shape(shape)
+        del self._vectors[shape.id]
+        self._free_shape_ids.append(shape.id)
+        shape.id = -1
+        if self._shapes.get(shape.key) is shape:
+            self._rest(shape)
+
+    def _rest(self, shape: PodShape) -> None:
+        """Keep a shape without pods for a while; the oldest such shape makes room."""
+        self._idle[shape.key] = shape
+        if len(self._idle) > _IDLE_SHAPES:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest], self._shapes[oldest]
+
+    def vector(self, requests: dict[str, int]) -> npt.NDArray[np.int64]:
+        """Amounts by name as an array in the table's order of resources."""
+        indexes = [(self.table.resource(name), amount) for name, amount in requests.items()]
+        vector = np.zeros(max([3, *(i + 1 for i, _ in indexes)]), np.int64)
+        for i, amount in indexes:
+            vector[i] = amount
+        return vector
+
+    # -- lookup objects -----------------------------------------------------------------------------------------------
+
+    def put_object(self, obj: Any) -> None:
+        self.objects.put(obj)
+
+    def remove_object(self, obj: Any) -> None:
+        self.objects.remove(obj)

@@ -1,0 +1,343 @@
+"""Pods counted once: per distinct term, a column with the number of matching pods on every node.
+
+What inter-pod affinity and topology spread need of 100,000 existing pods are counts a node. Two matrices hold them,
+one row a distinct term, one column a node, and follow every pod that comes or goes:
+
+* `MatchCounts`: how many pods of a node match a term of *some incoming pod*. Terms are registered when first asked
+  for and the least recently asked ones make room when there are too many.
+* `HeldCounts`: how many pods of a node *hold* an affinity term of their own (an existing pod's anti-affinity keeps
+  others off, its preferences pull them). Terms live as long as a pod shape that holds them.
+
+Matching is judged once per (term, pod shape), not per pod. A selector with an equality finds its shapes, and a shape
+its terms, through an index by label; only selectors without an equality are tried against all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.columns import grown, with_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy.typing as npt
+
+    from stowplan.api.selectors import Selector
+    from stowplan.cluster.pod_info import AffinityTerm, PodShape
+    from stowplan.cluster.pod_table import PodTable
+
+Pair = tuple[str, str]
+_EMPTY = np.zeros(0, np.intp)
+_NO_LABELS: dict[str, str] = {}
+
+
+def equality_of(selector: Selector) -> Pair | None:
+    """A label that every match must have, to look candidates up by; None when the selector names none."""
+    for requirement in selector.requirements:
+        if requirement.operator == "In" and len(requirement.values) == 1:
+            return requirement.key, next(iter(requirement.values))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerm:
+    """Which existing pods count: those that match every clause.
+
+    A clause is (namespaces, selector), None standing for all namespaces. `live_only` leaves terminating pods out.
+    """
+
+    clauses: tuple[tuple[frozenset[str] | None, Selector], ...]
+    live_only: bool = False
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.clauses, self.live_only)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def matches(self, shape: PodShape) -> bool:
+        return all(
+            (namespaces is None or shape.namespace in namespaces) and selector.matches(shape.labels)
+            for namespaces, selector in self.clauses
+        )
+
+    def equality(self) -> Pair | None:
+        return next((pair for _, selector in self.clauses if (pair := equality_of(selector)) is not None), None)
+
+
+class _Index:
+    """Ids filed under a label equality, or under "any"."""
+
+    def __init__(self) -> None:
+        self._by_pair: dict[Pair, set[int]] = {}
+        self._any: set[int] = set()
+
+    def _shelf(self, pair: Pair | None) -> set[int]:
+        return self._any if pair is None else self._by_pair.setdefault(pair, set())
+
+    def add(self, id: int, pair: Pair | None) -> None:
+        self._shelf(pair).add(id)
+
+    def discard(self, id: int, pair: Pair | None) -> None:
+        self._shelf(pair).discard(id)
+        if pair is not None and not self._by_pair[pair]:
+            del self._by_pair[pair]
+
+    def candidates(self, labels: Mapping[str, str]) -> list[int]:
+        """Ids that could concern something with these labels, ascending (so that results do not hang on hashing)."""
+        found = set(self._any)
+        for pair in labels.items():
+            if pair in self._by_pair:
+                found |= self._by_pair[pair]
+        return sorted(found)
+
+
+class MatchCounts:
+    """How many pods of each row match each registered `PodTerm`."""
+
+    def __init__(self, capacity: int, limit: int = 1024) -> None:
+        #: Pods on the row that match the slot's term; shape (slots, capacity).
+        self.counts: npt.NDArray[np.int32] = np.zeros((8, capacity), np.int32)
+        #: Changes whenever a count of the slot changed, or the slot changed hands.
+        self.versions: list[int] = []
+        self._limit = limit
+        self._clock = 0
+        self._slots: dict[PodTerm, int] = {}
+        self._terms: list[PodTerm | None] = []
+        self._used: list[int] = []
+        self._index = _Index()
+        self._shapes: dict[int, PodShape] = {}
+        self._shapes_with: dict[Pair, set[int]] = {}
+        #: Shape id -> slots of its terms: (counted always, counted unless terminating).
+        self._slots_of: dict[int, tuple[list[int], list[int]]] = {}
+        self._arrays: dict[tuple[int, bool], npt.NDArray[np.intp]] = {}
+
+    def slot(self, term: PodTerm, pods: PodTable) -> int:
+        """The slot that counts a term; counted from all pods when the term is new."""
+        self._clock += 1
+        slot = self._slots.get(term)
+        if slot is None:
+            slot = self._register(term, pods)
+        self._used[slot] = self._clock
+        return slot
+
+    def _register(self, term: PodTerm, pods: PodTable) -> int:
+        slot = self._allocate()
+        self._slots[term] = slot
+        self._terms[slot] = term
+        self._index.add(slot, term.equality())
+        matching = [shape for shape in self._candidate_shapes(term) if term.matches(shape)]
+        for shape in matching:
+            self._slots_of[shape.id][term.live_only].append(slot)
+            self._forget_arrays(shape.id)
+        self.counts[slot] = pods.count_by_row(
+            [s.id for s in matching], self.counts.shape[1], live_only=term.live_only
+        )
+        self._touch(slot)
+        return slot
+
+    def _candidate_shapes(self, term: PodTerm) -> Iterable[PodShape]:
+        pair = term.equality()
+        if pair is None:
+            return self._shapes.values()
+        return [self._shapes[id] for id in sorted(self._shapes_with.get(pair, ()))]
+
+    def _allocate(self) -> int:
+        if len(self._terms) < self._limit:
+            self._terms.append(None)
+            self.versions.append(0)
+            self._used.append(0)
+            if len(self._terms) > self.counts.shape[0]:
+                self.counts = with_rows(self.counts, self.counts.shape[0] * 2)
+            return len(self._terms) - 1
+        slot = min(range(len(self._used)), key=self._used.__getitem__)
+        self._evict(slot)
+        return slot
+
+    def _evict(self, slot: int) -> None:
+        term = self._terms[slot]
+        assert term is not None
+        del self._slots[term]
+        self._index.discard(slot, term.equality())
+        for shape_id, slots in self._slots_of.items():
+            if slot in slots[term.live_only]:
+                slots[term.live_only].remove(slot)
+                self._forget_arrays(shape_id)
+
+    def _touch(self, slot: int) -> None:
+        self._clock += 1
+        self.versions[slot] = self._clock
+
+    # -- pods and shapes ----------------------------------------------------------------------------------------------
+
+    def add_shape(self, shape: PodShape) -> None:
+        self._shapes[shape.id] = shape
+        for pair in shape.labels.items():
+            self._shapes_with.setdefault(pair, set()).add(shape.id)
+        slots: tuple[list[int], list[int]] = ([], [])
+        for slot in self._index.candidates(shape.labels):
+            term = self._terms[slot]
+            assert term is not None
+            if term.matches(shape):
+                slots[term.live_only].append(slot)
+        self._slots_of[shape.id] = slots
+
+    def remove_shape(self, shape: PodShape) -> None:
+        del self._shapes[shape.id], self._slots_of[shape.id]
+        self._forget_arrays(shape.id)
+        for pair in shape.labels.items():
+            self._shapes_with[pair].discard(shape.id)
+            if not self._shapes_with[pair]:
+                del self._shapes_with[pair]
+
+    def count(self, shape: PodShape, row: int, sign: int, *, terminating: bool) -> list[int]:
+        """Book a pod of this shape in or out of a row; the slots touched."""
+        always, live = self._slots_of[shape.id]
+        if not always and (terminating or not live):
+            return []
+        slots = always if terminating else always + live
+        array = self._arrays.get((shape.id, terminating))
+        if array is None:
+            array = self._arrays[shape.id, terminating] = np.array(slots, np.intp)
+        self.counts[array, row] += sign
+        for slot in slots:
+            self._touch(slot)
+        return slots
+
+    def _forget_arrays(self, shape_id: int) -> None:
+        self._arrays.pop((shape_id, False), None)
+        self._arrays.pop((shape_id, True), None)
+
+    def clear_row(self, row: int) -> None:
+        self.counts[:, row] = 0
+
+    def grow(self, capacity: int) -> None:
+        self.counts = grown(self.counts, capacity)
+
+    def items(self) -> Iterable[tuple[PodTerm, int]]:
+        return self._slots.items()
+
+
+class Role(Enum):
+    """In which list of its owner a term stands."""
+
+    REQUIRED_AFFINITY = "required affinity"
+    REQUIRED_ANTI_AFFINITY = "required anti-affinity"
+    PREFERRED_AFFINITY = "preferred affinity"
+    PREFERRED_ANTI_AFFINITY = "preferred anti-affinity"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTerm:
+    """An affinity term of existing pods, in the role that it has there."""
+
+    role: Role
+    term: AffinityTerm
+
+
+class HeldCounts:
+    """How many times pods of each row hold each `HeldTerm`."""
+
+    def __init__(self, capacity: int) -> None:
+        #: Times that pods on the row hold the slot's term; shape (slots, capacity).
+        self.counts: npt.NDArray[np.int32] = np.zeros((8, capacity), np.int32)
+        self.versions: list[int] = []
+        #: Moves when the set of held terms changed.
+        self.epoch = 0
+        self.terms: list[HeldTerm | None] = []
+        self._clock = 0
+        self._slots: dict[HeldTerm, int] = {}
+        self._holders: list[int] = []
+        self._free: list[int] = []
+        self._index = _Index()
+        self._slots_of: dict[int, tuple[npt.NDArray[np.intp], npt.NDArray[np.int32]]] = {}
+
+    def add_shape(self, shape: PodShape) -> None:
+        if not shape.has_pod_affinity:
+            return
+        times: dict[int, int] = {}
+        for held in held_terms(shape):
+            slot = self._slots.get(held)
+            if slot is None:
+                slot = self._allocate(held)
+            times[slot] = times.get(slot, 0) + 1
+        for slot in times:
+            self._holders[slot] += 1
+        if times:
+            self._slots_of[shape.id] = (np.array(list(times), np.intp), np.array(list(times.values()), np.int32))
+
+    def _allocate(self, held: HeldTerm) -> int:
+        self.epoch += 1
+        if self._free:
+            slot = self._free.pop()
+        else:
+            slot = len(self.terms)
+            self.terms.append(None)
+            self.versions.append(0)
+            self._holders.append(0)
+            if slot == self.counts.shape[0]:
+                self.counts = with_rows(self.counts, slot * 2)
+        self.terms[slot] = held
+        self._slots[held] = slot
+        self._index.add(slot, equality_of(held.term.selector))
+        return slot
+
+    def remove_shape(self, shape: PodShape) -> None:
+        slots, _ = self._slots_of.pop(shape.id, (_EMPTY, None))
+        # Newest first, so that adding the shape again hands out the same slots.
+        for slot in reversed(slots.tolist()):
+            self._holders[slot] -= 1
+            held = self.terms[slot]
+            if not self._holders[slot] and held is not None:
+                self.epoch += 1
+                del self._slots[held]
+                self._index.discard(slot, equality_of(held.term.selector))
+                self.terms[slot] = None
+                self.counts[slot] = 0
+                self._free.append(slot)
+
+    def count(self, shape: PodShape, row: int, sign: int) -> list[int]:
+        found = self._slots_of.get(shape.id)
+        if found is None:
+            return []
+        slots, times = found
+        self.counts[slots, row] += times * np.int32(sign)
+        touched: list[int] = slots.tolist()
+        for slot in touched:
+            self._clock += 1
+            self.versions[slot] = self._clock
+        return touched
+
+    def matching(self, shape: PodShape, namespace_labels: Mapping[str, str]) -> list[tuple[int, HeldTerm]]:
+        """The held terms that a pod of this shape matches."""
+        found = []
+        for slot in self._index.candidates(shape.labels):
+            held = self.terms[slot]
+            if held is not None and held.term.matches(shape.namespace, shape.labels, namespace_labels):
+                found.append((slot, held))
+        return found
+
+    def clear_row(self, row: int) -> None:
+        self.counts[:, row] = 0
+
+    def grow(self, capacity: int) -> None:
+        self.counts = grown(self.counts, capacity)
+
+    def items(self) -> Iterable[tuple[HeldTerm, int]]:
+        return self._slots.items()
+
+
+def held_terms(shape: PodShape) -> list[HeldTerm]:
+    lists = (
+        (Role.REQUIRED_AFFINITY, shape.required_affinity),
+        (Role.REQUIRED_ANTI_AFFINITY, shape.required_anti_affinity),
+        (Role.PREFERRED_AFFINITY, shape.preferred_affinity),
+        (Role.PREFERRED_ANTI_AFFINITY, shape.preferred_anti_affinity),
+    )
+    return [HeldTerm(role, term) for role, terms in lists for term in terms]

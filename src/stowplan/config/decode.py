@@ -1,0 +1,145 @@
+"""A document to the fields of a configuration: which kind it is, what it says, what its plugins are told.
+
+Decoding is strict, and its messages are Go's. The result is plain data with the file's field names: unset fields are
+absent, durations and bytes are converted, arguments of known plugins are decoded as well (`DecodedArgs`), all others
+left alone.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer, k8s.io/kube-scheduler/config/v1/types.go.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from stowplan.api.field_errors import go_quote
+from stowplan.config.documents import Document, members_of
+from stowplan.config.errors import ConfigError
+from stowplan.config.schema import API_VERSION, ARGS_SCHEMAS, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
+from stowplan.config.walk import decode_struct, json_kind
+
+_SCHEME = "pkg/scheduler/apis/config/scheme/scheme.go:29"
+_HEADER_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+
+
+@dataclass(frozen=True)
+class DecodedArgs:
+    """Plugin arguments of a known kind: the kind's name and the fields that were given."""
+
+    kind: str
+    fields: dict[str, Any]
+
+
+def decode_configuration(document: Document) -> dict[str, Any]:
+    """Decode a document into the fields of a KubeSchedulerConfiguration; raise ConfigError with upstream's message."""
+    header = _header(document.value, document.text)
+    schema = _schema_of(header)
+    fields, strict = decode_struct(schema, document.value)
+    strict = [*document.strict_errors, *strict]
+    if schema is CONFIGURATION:
+        strict += _decode_plugin_configs(fields)
+    if strict:
+        raise ConfigError(_strict_error(strict))
+    if schema is not CONFIGURATION:
+        raise ConfigError(f"couldn't decode as KubeSchedulerConfiguration, got {API_VERSION}, Kind={schema.name}: ")
+    return fields
+
+
+def _strict_error(errors: list[str]) -> str:
+    return f"strict decoding error: {', '.join(errors)}"
+
+
+# --- apiVersion and kind
+
+
+@dataclass(frozen=True)
+class _Header:
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def _header(value: object, text: str, default: _Header | None = None) -> _Header:
+    api_version, kind = _read_header(value)
+    if api_version.count("/") > 1:
+        raise ConfigError(f"unexpected GroupVersion string: {api_version}")
+    group, _, version = api_version.rpartition("/")
+    if default is not None:
+        group, version = (group, version) if version else (default.group, default.version)
+        kind = kind or default.kind
+    if not kind:
+        raise ConfigError(f"Object 'Kind' is missing in '{text}'")
+    if not version:
+        raise ConfigError(f"Object 'apiVersion' is missing in '{text}'")
+    return _Header(group, version, kind)
+
+
+def _read_header(value: object) -> tuple[str, str]:
+    if value is None:
+        return "", ""
+    if not isinstance(value, dict):
+        _refuse_header(f"json: cannot unmarshal {json_kind(value)} into Go value of type {_HEADER_STRUCT}")
+    found = {"apiVersion": "", "kind": ""}
+    names = {name.lower(): name for name in found}
+    for key, element in members_of(value):
+        # This first look at the file ignores case, the strict decoding after it does not.
+        name = names.get(key.lower())
+        if name is None or element is None:
+            continue
+        if not isinstance(element, str):
+            _refuse_header(f"json: cannot unmarshal {json_kind(element)} into Go struct field .{name} of type string")
+        found[name] = element
+    return found["apiVersion"], found["kind"]
+
+
+def _refuse_header(reason: str) -> NoReturn:
+    raise ConfigError(f"couldn't get version/kind; json parse error: {reason}")
+
+
+def _schema_of(header: _Header) -> Struct:
+    if header.api_version == API_VERSION:
+        if header.kind == CONFIGURATION_KIND:
+            return CONFIGURATION
+        if header.kind in ARGS_SCHEMAS:
+            return ARGS_SCHEMAS[header.kind]
+    raise ConfigError(
+        f"no kind {go_quote(header.kind)} is registered for version {go_quote(header.api_version)} in scheme "
+        f"{go_quote(_SCHEME)}"
+    )
+
+
+# --- plugin arguments
+
+
+def _decode_plugin_configs(fields: dict[str, Any]) -> list[str]:
+    """Decode the arguments of known plugins in place; return what strictness objects to."""
+    strict = []
+    for i, profile in enumerate(fields.get("profiles", ())):
+        for j, config in enumerate(profile.get("pluginConfig", ())):
+            where = f"decoding .profiles[{i}].pluginConfig[{j}]: "
+            try:
+                errors = _decode_plugin_config(config)
+            except ConfigError as error:
+                raise ConfigError(f"{where}{error}") from None
+            if errors:
+                strict.append(where + _strict_error(errors))
+    return strict
+
+
+def _decode_plugin_config(config: dict[str, Any]) -> list[str]:
+    name = config.get("name", "")
+    wanted = f"{name}Args"
+    if wanted not in ARGS_SCHEMAS:
+        return []
+    raw = config.get("args")
+    try:
+        schema = _schema_of(_header(raw, "", _Header(GROUP, "v1", wanted)))
+        arguments, strict = decode_struct(schema, raw)
+    except ConfigError as error:
+        raise ConfigError(f"decoding args for plugin {name}: {error}") from None
+    if schema.name != wanted:
+        raise ConfigError(f"args for plugin {name} were not of type {wanted}.{GROUP}, got {schema.name}.{GROUP}")
+    config["args"] = DecodedArgs(wanted, arguments)
+    return [f"decoding args for plugin {name}: {_strict_error(strict)}"] if strict else []

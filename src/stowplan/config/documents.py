@@ -1,0 +1,182 @@
+"""Text to data: one JSON object, or the first document of a YAML file.
+
+Content decides, not the file's name: what begins with `{` is JSON, anything else YAML. Both readers keep what plain
+dictionaries forget and the strict decoder reports: keys that occur twice. The YAML reader follows the reference's
+library (YAML 1.1 without dates and base-60 numbers) and words its errors alike.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json, sigs.k8s.io/yaml.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, ClassVar, NoReturn
+
+import yaml
+
+from stowplan.api.field_errors import go_quote
+from stowplan.config.errors import ConfigError
+
+
+class JsonObject(dict[str, Any]):
+    """A JSON object that remembers all of its members, also those that a later one of the same name hides."""
+
+    def __init__(self, members: list[tuple[str, Any]]) -> None:
+        super().__init__(members)
+        self.members = members
+
+
+def members_of(value: dict[str, Any]) -> list[tuple[str, Any]]:
+    return value.members if isinstance(value, JsonObject) else list(value.items())
+
+
+@dataclass(frozen=True)
+class Document:
+    #: The text as it was read; some messages quote it.
+    text: str
+    value: Any
+    #: What YAML's strict reading objects to; JSON's duplicates are found while decoding.
+    strict_errors: tuple[str, ...] = ()
+
+
+def parse_document(text: str) -> Document:
+    return _parse_json(text) if text.lstrip().startswith("{") else _parse_yaml(text)
+
+
+def _parse_json(text: str) -> Document:
+    try:
+        return Document(text, json.loads(text, object_pairs_hook=JsonObject))
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"couldn't get version/kind; json parse error: {_json_error(error)}") from None
+
+
+_PLACES = {
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Expecting value": "looking for beginning of value",
+    "Illegal trailing comma before end of array": "looking for beginning of value",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+}
+
+
+def _json_error(error: json.JSONDecodeError) -> str:
+    rest = error.doc[error.pos :].lstrip()
+    if not rest or error.msg.startswith("Unterminated string"):
+        return "unexpected end of JSON input"
+    return f"invalid character {_go_character(rest[0])} {_PLACES.get(error.msg, _after_value(error))}"
+
+
+def _go_character(character: str) -> str:
+    return {"'": r"'\''", '"': "'\"'"}.get(character) or f"'{go_quote(character)[1:-1]}'"
+
+
+def _after_value(error: json.JSONDecodeError) -> str:
+    """Tell an object from an array by the last bracket that is open where a comma was expected."""
+    text = re.sub(r'"(\\.|[^"\\])*"', "", error.doc[: error.pos])
+    open_brackets: list[str] = []
+    for character in text:
+        if character in "{[":
+            open_brackets.append(character)
+        elif character in "}]" and open_brackets:
+            open_brackets.pop()
+    return "after object key:value pair" if open_brackets[-1:] == ["{"] else "after array element"
+
+
+# --- YAML
+
+_LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+#: What a plain scalar means, and the characters that it can begin with.
+_RESOLVERS = (
+    ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    ("merge", r"<<", "<"),
+)
+
+
+class _Loader(_LoaderBase):  # type: ignore[misc]  # the base depends on what PyYAML was built with
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+
+    def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
+        return node.value.lower() in {"y", "yes", "true", "on"}
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        digits = node.value.replace("_", "")
+        octal = re.fullmatch(r"([-+]?)0o?([0-7]+)", digits)
+        return int(octal[1] + octal[2], 8) if octal else int(digits, 0)
+
+
+for _tag, _pattern, _first in _RESOLVERS:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
+_Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_yaml_bool)
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
+def _parse_yaml(text: str) -> Document:
+    try:
+        loader = _Loader(text)
+        node = loader.get_node() if loader.check_node() else None
+        duplicates = tuple(_duplicates(node)) if node is not None else ()
+        value = loader.construct_document(node) if node is not None else None
+    except yaml.MarkedYAMLError as error:
+        _raise_yaml(error)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"yaml: {error}") from None
+    return Document(text, _as_json(value), _strict(duplicates))
+
+
+def _strict(duplicates: tuple[str, ...]) -> tuple[str, ...]:
+    return ("\n".join(("yaml: unmarshal errors:", *duplicates)),) if duplicates else ()
+
+
+def _raise_yaml(error: yaml.MarkedYAMLError) -> NoReturn:
+    line = 0
+    if error.problem_mark is not None and error.problem_mark.line:
+        # Both libraries are ports of libyaml, where only scanner errors count lines from zero.
+        line = error.problem_mark.line + isinstance(error, yaml.scanner.ScannerError)
+    elif error.context_mark is not None:
+        line = error.context_mark.line
+    where = f"line {line}: " if line else ""
+    raise ConfigError(f"yaml: {where}{error.problem}") from None
+
+
+def _duplicates(node: yaml.Node) -> Iterator[str]:
+    """Find keys that a mapping has twice, inner mappings first."""
+    if isinstance(node, yaml.SequenceNode):
+        for element in node.value:
+            yield from _duplicates(element)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    seen = set()
+    for key, value in node.value:
+        yield from _duplicates(value)
+        if key.value in seen and isinstance(key.value, str):
+            yield f"  line {value.start_mark.line + 1}: key {go_quote(key.value)} already set in map"
+        elif isinstance(key.value, str):
+            seen.add(key.value)
+
+
+def _as_json(value: Any) -> Any:
+    """Turn YAML's data into what JSON can say: keys are strings and come sorted, whole floats are integers."""
+    if isinstance(value, dict):
+        members = sorted(((_key(key), element) for key, element in value.items()), key=itemgetter(0))
+        return {key: _as_json(element) for key, element in members}
+    if isinstance(value, list):
+        return [_as_json(element) for element in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return int(value)
+    return value
+
+
+def _key(key: object) -> str:
+    return json.dumps(key) if key is None or isinstance(key, bool) else str(key)

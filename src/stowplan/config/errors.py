@@ -1,0 +1,50 @@
+"""What is wrong with a configuration, in the words of the reference.
+
+A user who moves a configuration file from kube-scheduler greps for its messages, so the text of an error is part of
+the contract. Each problem is one string; the raiser joins several of them the way Go's aggregate does it.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/field.
+"""
+
+from collections.abc import Sequence
+
+from stowplan.api.field_errors import go_json, go_quote
+from stowplan.config.durations import Duration
+
+
+class ConfigError(ValueError):
+    """A configuration that the reference would refuse; `str()` is its message."""
+
+
+def invalid(path: str, value: object, detail: str) -> str:
+    return f"{path}: Invalid value: {_shown(value)}: {detail}"
+
+
+def required(path: str, detail: str = "") -> str:
+    return f"{path}: Required value" + (f": {detail}" if detail else "")
+
+
+def forbidden(path: str, detail: str) -> str:
+    return f"{path}: Forbidden: {detail}"
+
+
+def duplicate(path: str, value: object) -> str:
+    return f"{path}: Duplicate value: {_shown(value)}"
+
+
+def not_supported(path: str, value: str, supported: Sequence[str]) -> str:
+    choices = ", ".join(go_quote(choice) for choice in supported)
+    return f"{path}: Unsupported value: {go_quote(value)}: supported values: {choices}"
+
+
+def _shown(value: object) -> str:
+    """Render a rejected value: plain scalars as they are, everything else as JSON."""
+    if isinstance(value, str | Duration):
+        return go_quote(str(value))
+    return go_json(value)
+
+
+def os_error_text(operation: str, path: str, error: OSError) -> str:
+    """Say what failed on which file, as Go's os package does."""
+    reason = error.strerror or str(error)
+    return f"{operation} {path}: {reason[:1].lower()}{reason[1:]}"

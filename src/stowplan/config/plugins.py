@@ -1,0 +1,222 @@
+"""Which plugins run at which extension point, in which order, with which weight.
+
+Two steps, at two moments. When a profile is defaulted, its sets are merged with the default ones: only `multiPoint`
+has defaults, a plugin that is listed again keeps its default place with the user's weight, disabled ones go. When
+the profile is built, `multiPoint` is expanded: every plugin named there joins each point that it implements, unless
+the point disables it or names it itself. What a point names itself is checked strictly; what multiPoint brings is
+skipped where it does not fit.
+
+Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framework/runtime/framework.go.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from stowplan.config.errors import ConfigError
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import POINTS
+from stowplan.config.types import Plugin, PluginRef, Plugins, PluginSet, attribute_of_point
+
+_LOG = logging.getLogger(__name__)
+
+ALL = "*"
+_MAX_NODE_SCORE = 100
+_MAX_TOTAL_SCORE = 2**63 - 1
+
+#: In-tree plugins in registry order, each with the extension points it implements.
+IN_TREE_PLUGINS: dict[str, frozenset[str]] = {
+    name: frozenset(points.split())
+    for name, points in (
+        ("SchedulingGates", "preEnqueue"),
+        ("PrioritySort", "queueSort"),
+        ("NodeUnschedulable", "filter"),
+        ("NodeName", "filter"),
+        ("TaintToleration", "filter preScore score"),
+        ("NodeAffinity", "preFilter filter preScore score"),
+        ("NodePorts", "preFilter filter"),
+        ("NodeResourcesFit", "preFilter filter preScore score placementScore"),
+        ("VolumeRestrictions", "preFilter filter"),
+        ("NodeVolumeLimits", "preFilter filter"),
+        ("VolumeBinding", "preFilter filter preScore score reserve preBind"),
+        ("VolumeZone", "preFilter filter"),
+        ("PodTopologySpread", "preFilter filter preScore score"),
+        ("InterPodAffinity", "preFilter filter preScore score"),
+        ("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind"),
+        ("DefaultPreemption", "preEnqueue postFilter"),
+        ("NodeResourcesBalancedAllocation", "preScore score"),
+        ("ImageLocality", "score"),
+        ("DefaultBinder", "bind"),
+        ("NodeDeclaredFeatures", "preFilter filter"),
+        ("GangScheduling", "preEnqueue permit"),
+        ("TopologyPlacementGenerator", "placementGenerate"),
+        ("PodGroupPodsCount", "placementScore"),
+    )
+}
+
+#: Weights of default plugins; all others have none.
+_DEFAULT_WEIGHTS = {
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
+    "DynamicResources": 2,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "PodGroupPodsCount": 1,
+}
+
+#: Plugins that are enabled by default only while a gate is on.
+_GATES = {
+    "DynamicResources": "DynamicResourceAllocation",
+    "NodeDeclaredFeatures": "NodeDeclaredFeatures",
+    "GangScheduling": "GangScheduling",
+    "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
+    "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
+}
+
+#: Points in the order in which the reference builds them, which decides what error comes first.
+BUILD_ORDER = (
+    "preFilter",
+    "filter",
+    "postFilter",
+    "reserve",
+    "preScore",
+    "score",
+    "preBind",
+    "bind",
+    "postBind",
+    "permit",
+    "preEnqueue",
+    "queueSort",
+    "placementGenerate",
+    "placementScore",
+)
+
+_WEIGHTED = {"score": "score plugins", "placementScore": "placement score plugins"}
+
+
+# --- defaults and merging
+
+
+def default_plugins(features: FeatureGates) -> Plugins:
+    # The registry happens to list plugins in the order of the default set.
+    names = (name for name in IN_TREE_PLUGINS if name not in _GATES or features.enabled(_GATES[name]))
+    return Plugins(multi_point=PluginSet(tuple(Plugin(name, _DEFAULT_WEIGHTS.get(name, 0)) for name in names)))
+
+
+def merge_plugins(default: Plugins, custom: Plugins) -> Plugins:
+    return Plugins(**{attribute_of_point(point): _merge(default.at(point), custom.at(point)) for point in POINTS})
+
+
+def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
+    disabled = tuple(plugin.name for plugin in (*custom.disabled, *default.disabled))
+    last = {plugin.name: position for position, plugin in enumerate(custom.enabled)}
+    merged: list[Plugin] = []
+    taken: set[int] = set()
+    for plugin in default.enabled if ALL not in disabled else ():
+        if plugin.name in disabled:
+            continue
+        position = last.get(plugin.name)
+        if position is None:
+            merged.append(plugin)
+            continue
+        _LOG.info("Default plugin is explicitly re-configured; overriding", extra={"plugin": plugin.name})
+        merged.append(custom.enabled[position])
+        taken.add(position)
+    merged += (plugin for position, plugin in enumerate(custom.enabled) if position not in taken)
+    return PluginSet(tuple(merged), tuple(Plugin(name) for name in disabled))
+
+
+# --- expansion
+
+
+def expand(plugins: Plugins, known: Mapping[str, frozenset[str]]) -> dict[str, tuple[PluginRef, ...]]:
+    """Return each point's plugins in the order they run; raise ConfigError where the reference refuses to start."""
+    for point in BUILD_ORDER:
+        _check_point(point, plugins.at(point), known)
+    names = {point: _expand_point(point, plugins, known) for point in BUILD_ORDER}
+    return {point: tuple(PluginRef(name) for name in names[point]) for point in POINTS if point in names}
+
+
+def with_weights(
+    points: Mapping[str, tuple[PluginRef, ...]], plugins: Plugins, known: Mapping[str, frozenset[str]]
+) -> dict[str, tuple[PluginRef, ...]]:
+    """Give the plugins at the scoring points their weights."""
+    weighted = dict(points)
+    for point in _WEIGHTED:
+        weights = _weights(point, plugins, known)
+        weighted[point] = tuple(PluginRef(ref.name, weights[ref.name]) for ref in points[point])
+    return weighted
+
+
+def _interface(point: str) -> str:
+    return f"{point[0].upper()}{point[1:]}Plugin"
+
+
+def _already_registered(point: str, name: str) -> ConfigError:
+    return ConfigError(f'plugin "{name}" already registered as "{_interface(point)}"')
+
+
+def _does_not_exist(point: str, name: str) -> ConfigError:
+    return ConfigError(f'{_interface(point)} "{name}" does not exist')
+
+
+def _check_point(point: str, plugin_set: PluginSet, known: Mapping[str, frozenset[str]]) -> None:
+    seen = set()
+    for plugin in plugin_set.enabled:
+        if plugin.name not in known:
+            raise _does_not_exist(point, plugin.name)
+        if point not in known[plugin.name]:
+            raise ConfigError(f'plugin "{plugin.name}" does not extend {_interface(point)} plugin')
+        if plugin.name in seen:
+            raise _already_registered(point, plugin.name)
+        seen.add(plugin.name)
+
+
+def _expand_point(point: str, plugins: Plugins, known: Mapping[str, frozenset[str]]) -> list[str]:
+    specific = [plugin.name for plugin in plugins.at(point).enabled]
+    disabled = {plugin.name for plugin in plugins.at(point).disabled}
+    if ALL in disabled:
+        return specific
+    from_multi_point: dict[str, None] = {}
+    overrides = set()
+    for name in _multi_point_at(point, plugins, known):
+        if name in disabled:
+            continue
+        if name in specific:
+            _LOG.info("MultiPoint plugin is explicitly re-configured; overriding", extra={"plugin": name})
+            overrides.add(name)
+        elif name in from_multi_point:
+            raise _already_registered(point, name)
+        else:
+            from_multi_point[name] = None
+    first = [name for name in specific if name in overrides]
+    return [*first, *from_multi_point, *(name for name in specific if name not in overrides)]
+
+
+def _multi_point_at(point: str, plugins: Plugins, known: Mapping[str, frozenset[str]]) -> Iterator[str]:
+    for plugin in plugins.multi_point.enabled:
+        if plugin.name not in known:
+            raise _does_not_exist(point, plugin.name)
+        if point in known[plugin.name]:
+            yield plugin.name
+
+
+def _weights(point: str, plugins: Plugins, known: Mapping[str, frozenset[str]]) -> dict[str, int]:
+    weights: dict[str, int] = {}
+    total = 0
+    for plugin in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
+        if plugin.name in weights or point not in known.get(plugin.name, ()):
+            continue
+        weight = plugin.weight or 1
+        # Parity: the reference subtracts in int64, so a negative total wraps around and refuses any further plugin.
+        if weight * _MAX_NODE_SCORE > _int64(_MAX_TOTAL_SCORE - total):
+            raise ConfigError(f"{_WEIGHTED[point]}: total score of Score plugins could overflow")
+        weights[plugin.name] = weight
+        total += weight * _MAX_NODE_SCORE
+    return weights
+
+
+def _int64(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63

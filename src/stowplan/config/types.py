@@ -1,0 +1,191 @@
+"""A complete KubeSchedulerConfiguration: defaulted, merged, checked.
+
+`Configuration` is what the rest of the scheduler reads. Field names are the file's, in snake case. The structs are
+frozen; a step that changes something makes a new one.
+
+Upstream: pkg/scheduler/apis/config/types.go.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stowplan.config.args import Args
+from stowplan.config.durations import Duration
+from stowplan.config.schema import CONFIGURATION, POINTS
+from stowplan.config.serialize import encode_object
+
+DEFAULT_SCHEDULER_NAME = "default-scheduler"
+
+
+class LeaderElection(msgspec.Struct, frozen=True, rename="camel"):
+    leader_elect: bool = True
+    lease_duration: Duration = Duration.of_seconds(15)
+    renew_deadline: Duration = Duration.of_seconds(10)
+    retry_period: Duration = Duration.of_seconds(2)
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(msgspec.Struct, frozen=True, rename="camel"):
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: float = 50  #: negative = no client-side limit
+    burst: int = 100
+
+
+class ExtenderTLSConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """Certificates of an extender; data wins over files."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: bytes = b""
+    key_data: bytes = b""
+    ca_data: bytes = b""
+
+
+class ExtenderManagedResource(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    ignored_by_scheduler: bool = False
+
+
+class Extender(msgspec.Struct, frozen=True, rename="camel"):
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = 0
+    bind_verb: str = ""
+    enable_https: bool = msgspec.field(default=False, name="enableHTTPS")
+    tls_config: ExtenderTLSConfig | None = None
+    http_timeout: Duration = Duration.of_seconds(5)
+    node_cache_capable: bool = False
+    managed_resources: tuple[ExtenderManagedResource, ...] = ()
+    ignorable: bool = False
+
+
+class Plugin(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    weight: int = 0  #: 0 = 1 where weights count
+
+
+class PluginSet(msgspec.Struct, frozen=True, rename="camel"):
+    enabled: tuple[Plugin, ...] = ()
+    disabled: tuple[Plugin, ...] = ()
+
+
+class Plugins(msgspec.Struct, frozen=True, rename="camel"):
+    """What is enabled and disabled at each extension point, before multiPoint is expanded."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+    placement_generate: PluginSet = PluginSet()
+    placement_score: PluginSet = PluginSet()
+
+    def at(self, point: str) -> PluginSet:
+        plugin_set: PluginSet = getattr(self, _ATTRIBUTE[point])
+        return plugin_set
+
+    def names(self) -> frozenset[str]:
+        """Return every plugin that is enabled somewhere."""
+        return frozenset(plugin.name for point in POINTS for plugin in self.at(point).enabled)
+
+
+_ATTRIBUTE = {field.encode_name: field.name for field in msgspec.structs.fields(Plugins)}
+
+
+def attribute_of_point(point: str) -> str:
+    return _ATTRIBUTE[point]
+
+
+class PluginConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """Arguments of one plugin: typed if its kind is known, else as the file has them; None = not given."""
+
+    name: str
+    args: Args | Any = None
+
+
+class PluginRef(msgspec.Struct, frozen=True):
+    """A plugin at one extension point. `weight` is 0 where weights do not count."""
+
+    name: str
+    weight: int = 0
+
+
+class Profile(msgspec.Struct, frozen=True, rename="camel"):
+    scheduler_name: str = ""
+    #: None = the configuration's own value holds.
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins = Plugins()
+    #: In a finished configuration: only enabled plugins, sorted by name.
+    plugin_config: tuple[PluginConfig, ...] = ()
+    #: Extension point to its plugins in the order they run; all points but multiPoint are present.
+    points: Mapping[str, tuple[PluginRef, ...]] = {}
+
+    def plugin_args(self, name: str) -> Args | Mapping[str, Any] | None:
+        return next((config.args for config in self.plugin_config if config.name == name), None)
+
+
+class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    #: Follows enable_profiling unless it is set.
+    enable_contention_profiling: bool = False
+    percentage_of_nodes_to_score: int = 0  #: 0 = adaptive
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: tuple[Profile, ...] = ()
+    #: In file order; see `extenders_in_call_order`.
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: bool = False
+
+    def profile(self, scheduler_name: str) -> Profile:
+        """Return the profile that schedules for this name; KeyError if there is none."""
+        for profile in self.profiles:
+            if profile.scheduler_name == scheduler_name:
+                return profile
+        raise KeyError(scheduler_name)
+
+    @property
+    def extenders_in_call_order(self) -> tuple[Extender, ...]:
+        """Extenders whose errors may be ignored come last."""
+        return tuple(sorted(self.extenders, key=lambda extender: extender.ignorable))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `--write-config-to` writes."""
+        return encode_object(CONFIGURATION, self)
+
+    def effective_plugins(self) -> dict[str, dict[str, list[dict[str, Any]]]]:
+        """Return profile to extension point to plugins in the order they run; points without plugins are left out."""
+        return {profile.scheduler_name: _effective(profile) for profile in self.profiles}
+
+
+#: The reference's own listing leaves out the points of pod groups.
+_UNLISTED_POINTS = frozenset({"placementGenerate", "placementScore"})
+
+
+def _effective(profile: Profile) -> dict[str, list[dict[str, Any]]]:
+    return {
+        point: [{"name": ref.name, "weight": ref.weight} if point == "score" else {"name": ref.name} for ref in refs]
+        for point, refs in profile.points.items()
+        if refs and point not in _UNLISTED_POINTS
+    }

@@ -1,0 +1,1 @@
+"""A decision as data, as text, as JSON."""

@@ -1,0 +1,117 @@
+"""What the scheduler thinks of a pod, whole: every node, every plugin.
+
+A `Verdict` is made from one full evaluation in which nothing is placed. `to_dict` is its stable form; the text and
+the suggestions are made from the same records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.status import Status
+    from stowplan.plugins.default_preemption import PreemptionOutcome
+
+
+@dataclass
+class Verdict:
+    """The scheduler's view of one pod on every node."""
+
+    pod: PodInfo
+    #: Node names by row; "" where no node is.
+    names: list[str]
+    #: The node that the pod would go to; "" when there is none.
+    node_name: str = ""
+    #: PreEnqueue refused the pod: it does not get as far as an attempt.
+    gated: Status | None = None
+    #: The attempt ended with an error.
+    error: Status | None = None
+    diagnosis: Diagnosis | None = None
+    #: Rows that passed every filter.
+    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    #: Plugin -> normalized scores times weight, by row; skipped plugins are absent.
+    scores: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    totals: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: The reference's text when nothing is feasible, before PostFilter adds to it.
+    message: str = ""
+    #: The same with what PostFilter added: the condition's message on a live cluster.
+    full_message: str = ""
+    preemption: PreemptionOutcome | None = None
+    #: The node that holds the pod now, when it was placed already and judged as if it were not.
+    current_node: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.pod.key
+
+    def ranked(self) -> list[int]:
+        """Feasible rows, best first; among equals the first row."""
+        rows = np.flatnonzero(self.feasible)
+        order = np.argsort(-self.totals[rows], kind="stable") if len(self.totals) else np.arange(len(rows))
+        ranked: list[int] = rows[order].tolist()
+        return ranked
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; keys are absent when they have nothing to say."""
+        if self.gated is not None:
+            return {"pod": self.key, "error": "gated", "absentNodesStatus": _status(self.gated)}
+        if self.error is not None:
+            return {"pod": self.key, "error": self.error.message}
+        found: dict[str, Any] = {"pod": self.key}
+        if self.node_name:
+            found["node"] = self.node_name
+        if self.current_node:
+            found["currentNode"] = self.current_node
+        if self.diagnosis is not None:
+            found |= self._refusals(self.diagnosis)
+        if self.feasible.any():
+            found |= self._scores()
+        else:
+            found["message"] = self.message
+            found["fullMessage"] = self.full_message
+            found["preemption"] = self._preemption()
+        return {key: value for key, value in found.items() if value not in (None, "", [], {})}
+
+    def _refusals(self, diagnosis: Diagnosis) -> dict[str, Any]:
+        rows = np.flatnonzero(diagnosis.valid & diagnosis.examined)
+        statuses = ((row, diagnosis.status(row)) for row in rows.tolist())
+        return {
+            "preFilterMessage": diagnosis.pre_filter_message,
+            "absentNodesStatus": _status(diagnosis.absent) if diagnosis.absent.shown_reasons else None,
+            "unschedulablePlugins": sorted(diagnosis.unschedulable_plugins),
+            "rejected": {self.names[row]: _status(status) for row, status in statuses if status is not None},
+        }
+
+    def _scores(self) -> dict[str, Any]:
+        rows = np.flatnonzero(self.feasible).tolist()
+        return {
+            "feasible": [self.names[row] for row in rows],
+            "scores": {self.names[row]: {p: int(of[row]) for p, of in self.scores.items()} for row in rows},
+            "totals": {self.names[row]: int(self.totals[row]) for row in rows},
+        }
+
+    def _preemption(self) -> dict[str, Any] | None:
+        outcome = self.preemption
+        if outcome is None:
+            return None
+        found: dict[str, Any] = {"eligible": not outcome.ineligible_reason}
+        if outcome.ineligible_reason:
+            found["reason"] = outcome.ineligible_reason
+        if outcome.run is not None and len(outcome.run):
+            found["candidates"] = {
+                name: {"victims": [v.key for v in c.victims], "pdbViolations": c.pdb_violations}
+                for name, c in outcome.run.candidates.items()
+            }
+            found["selected"] = outcome.run.best
+        return found
+
+
+def _status(status: Status) -> dict[str, Any]:
+    return {"plugin": status.plugin, "code": status.code.name, "reasons": list(status.shown_reasons)}

@@ -1,0 +1,56 @@
+"""What the plugins of one attempt tell each other and their later selves.
+
+Upstream: pkg/scheduler/framework/cycle_state.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Cloneable(Protocol):
+    """State that extensions change must be able to copy itself; anything else is shared by clones."""
+
+    def clone(self) -> Any: ...
+
+
+class NotFoundError(KeyError):
+    """Nothing was written under the key."""
+
+    def __str__(self) -> str:
+        return "not found"
+
+
+class CycleState:
+    """A key-value store for one scheduling attempt."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, Any] = {}
+        #: Plugins whose PreFilter said Skip: their Filter and pod extensions are not called.
+        self.skip_filter: set[str] = set()
+        #: Plugins whose PreScore said Skip.
+        self.skip_score: set[str] = set()
+
+    def read(self, key: str) -> Any:
+        try:
+            return self._data[key]
+        except KeyError:
+            raise NotFoundError(key) from None
+
+    def get(self, key: str) -> Any:
+        """Like `read`, None when nothing was written."""
+        return self._data.get(key)
+
+    def write(self, key: str, value: Any) -> None:
+        self._data[key] = value
+
+    def delete(self, key: str) -> None:
+        self._data.pop(key, None)
+
+    def clone(self) -> CycleState:
+        """A copy whose pod extensions may change it; skip sets travel along."""
+        copy = CycleState()
+        copy._data = {k: v.clone() if isinstance(v, Cloneable) else v for k, v in self._data.items()}
+        copy.skip_filter, copy.skip_score = self.skip_filter, self.skip_score
+        return copy

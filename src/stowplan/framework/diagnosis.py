@@ -1,0 +1,126 @@
+"""Why no node took the pod: read off the masks that the filters left.
+
+Upstream: pkg/scheduler/framework/types.go (Diagnosis, FitError).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from stowplan.framework.rejections import Entry, Rejections
+
+_NOT_TRIED = Status(Code.UnschedulableAndUnresolvable)
+
+
+@dataclass
+class Diagnosis:
+    """Filter's verdict on every node of one attempt."""
+
+    #: Rows that hold a node.
+    valid: npt.NDArray[np.bool_]
+    #: Rows that Filter looked at; the others have the `absent` status.
+    examined: npt.NDArray[np.bool_]
+    #: Each Filter's rejections over all rows, in the order of the plugins.
+    filtered: list[tuple[str, Rejections]] = field(default_factory=list)
+    #: Statuses that nominated pods brought about, by row; they stand before `filtered`.
+    nominated: dict[int, Status] = field(default_factory=dict)
+    absent: Status = _NOT_TRIED
+    pre_filter_message: str = ""
+    #: Plugins that narrowed the nodes or refused the pod as a whole.
+    pre_filter_plugins: frozenset[str] = frozenset()
+
+    @property
+    def nodes(self) -> int:
+        return int(self.valid.sum())
+
+    @cached_property
+    def _firsts(self) -> list[tuple[str, Rejections, npt.NDArray[np.bool_]]]:
+        """For each plugin, the rows that it was the first to refuse."""
+        left = self.examined & self.valid
+        left[list(self.nominated)] = False
+        firsts = []
+        for plugin, rejections in self.filtered:
+            hit = left & rejections.mask
+            if hit.any():
+                firsts.append((plugin, rejections, hit))
+                left &= ~rejections.mask
+        return firsts
+
+    @cached_property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        found = {plugin for plugin, _, _ in self._firsts} | {s.plugin for s in self.nominated.values()}
+        return frozenset(found | self.pre_filter_plugins)
+
+    @cached_property
+    def pending_plugins(self) -> frozenset[str]:
+        """Plugins that answered Pending somewhere: their pods come back without backoff."""
+        return frozenset(plugin for plugin, e, hit in self.entries() if e.code == Code.Pending and (e.mask & hit).any())
+
+    def entries(self) -> Iterator[tuple[str, Entry, npt.NDArray[np.bool_]]]:
+        """(plugin, entry, rows that the plugin was the first to refuse)."""
+        for plugin, rejections, hit in self._firsts:
+            for entry in rejections.entries:
+                yield plugin, entry, hit
+
+    def status(self, row: int) -> Status | None:
+        """The status of a row; None when it is feasible."""
+        if row in self.nominated:
+            return self.nominated[row]
+        if not self.examined[row]:
+            return self.absent
+        for plugin, rejections, hit in self._firsts:
+            if hit[row]:
+                return rejections.status(row).with_plugin(plugin)
+        return None
+
+    @cached_property
+    def codes(self) -> npt.NDArray[np.int8]:
+        """Status code of every row: 0 where the pod fits, and on rows without a node."""
+        codes = np.zeros(len(self.valid), np.int8)
+        codes[self.valid & ~self.examined] = int(self.absent.code)
+        for _, entry, hit in self.entries():
+            both = entry.mask & hit
+            codes[both] = np.maximum(codes[both], int(entry.code))
+        for row, status in self.nominated.items():
+            codes[row] = int(status.code)
+        return codes
+
+    def histogram(self) -> Counter[str]:
+        """Reason -> nodes that have it."""
+        counts: Counter[str] = Counter()
+        for _, entry, hit in self.entries():
+            nodes = int((entry.mask & hit).sum())
+            if nodes:
+                counts[str(entry.reason)] += nodes
+        for status in self.nominated.values():
+            counts.update(status.shown_reasons)
+        absent = int((self.valid & ~self.examined).sum())
+        for reason in self.absent.shown_reasons if absent else ():
+            counts[reason] += absent
+        return counts
+
+    def message(self, post_filter_message: str = "") -> str:
+        """Upstream's text of a failed attempt."""
+        text = f"0/{self.nodes} nodes are available:"
+        if self.pre_filter_message:
+            text += f" {self.pre_filter_message}."
+        elif listed := histogram_text(self.histogram()):
+            text += f" {listed}."
+        return f"{text} {post_filter_message}" if post_filter_message else text
+
+
+def histogram_text(counts: Counter[str]) -> str:
+    """`"<count> <reason>"` items, sorted as plain strings."""
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))

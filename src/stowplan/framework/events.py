@@ -1,0 +1,214 @@
+"""Cluster events: what changed, in the words in which plugins say what they wait for.
+
+A change of an object is one or several events; a plugin registers the events that may help a pod that it refused,
+each with a hint that judges pod by pod.
+
+Upstream: pkg/scheduler/framework/events.go and types.go; spec'd in queue.md §7.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api import types as t
+from stowplan.api.pod_requests import pod_requests
+from stowplan.api.quantity import parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from stowplan.cluster.pod_info import PodInfo
+
+
+class Action(IntFlag):
+    """What happened to an object; bits so that a registration can name several."""
+
+    Add = 1
+    Delete = 2
+    UpdateNodeAllocatable = 4
+    UpdateNodeLabel = 8
+    UpdateNodeTaint = 16
+    UpdateNodeCondition = 32
+    UpdateNodeAnnotation = 64
+    UpdateNodeDeclaredFeature = 128
+    UpdatePodLabel = 256
+    UpdatePodScaleDown = 512
+    UpdatePodToleration = 1024
+    UpdatePodSchedulingGatesEliminated = 2048
+    UpdatePodGeneratedResourceClaim = 4096
+    Update = 8188
+    All = 8191
+
+
+POD, ASSIGNED_POD, UNSCHEDULABLE_POD, NODE = "Pod", "AssignedPod", "UnschedulablePod", "Node"
+ANY = "*"
+
+#: Event resource of a kind other than pods and nodes.
+RESOURCES: dict[type[Any], str] = {
+    t.PersistentVolume: "PersistentVolume",
+    t.PersistentVolumeClaim: "PersistentVolumeClaim",
+    t.CSINode: "storage.k8s.io/CSINode",
+    t.CSIDriver: "storage.k8s.io/CSIDriver",
+    t.VolumeAttachment: "storage.k8s.io/VolumeAttachment",
+    t.CSIStorageCapacity: "storage.k8s.io/CSIStorageCapacity",
+    t.StorageClass: "storage.k8s.io/StorageClass",
+    t.ResourceClaim: "resource.k8s.io/ResourceClaim",
+    t.ResourceSlice: "resource.k8s.io/ResourceSlice",
+    t.DeviceClass: "resource.k8s.io/DeviceClass",
+}
+PV, PVC = RESOURCES[t.PersistentVolume], RESOURCES[t.PersistentVolumeClaim]
+CSI_NODE, CSI_DRIVER = RESOURCES[t.CSINode], RESOURCES[t.CSIDriver]
+VOLUME_ATTACHMENT, CSI_STORAGE_CAPACITY = RESOURCES[t.VolumeAttachment], RESOURCES[t.CSIStorageCapacity]
+STORAGE_CLASS, RESOURCE_CLAIM = RESOURCES[t.StorageClass], RESOURCES[t.ResourceClaim]
+RESOURCE_SLICE, DEVICE_CLASS = RESOURCES[t.ResourceSlice], RESOURCES[t.DeviceClass]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """Something that can happen to a kind of object."""
+
+    resource: str
+    action: Action
+
+    @property
+    def label(self) -> str:
+        """Name in logs and metrics, such as AssignedPodDelete."""
+        known = self.action in (Action.Update, Action.All) or self.action.bit_count() == 1
+        return f"{self.resource}{self.action.name if known else ''}"
+
+    def covers(self, incoming: ClusterEvent) -> bool:
+        """Whether a registration of this event hears the incoming one."""
+        same = self.resource in (ANY, incoming.resource) or (
+            self.resource == POD and incoming.resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
+        )
+        return same and bool(self.action & incoming.action) and incoming.action <= self.action
+
+
+class Hint(Enum):
+    """Whether an event makes a pod worth another try."""
+
+    SKIP = "Skip"
+    QUEUE = "Queue"
+
+
+#: (pod, old object or None, new object or None) -> hint.
+HintFunction = "Callable[[PodInfo, Any, Any], Hint]"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEventWithHint:
+    """A registered event; without a hint function it always means Queue."""
+
+    event: ClusterEvent
+    hint: Callable[[PodInfo, Any, Any], Hint] | None = None
+
+
+def on(resource: str, action: Action, hint: Callable[[PodInfo, Any, Any], Hint] | None = None) -> ClusterEventWithHint:
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
+
+
+def queue_if(condition: bool) -> Hint:
+    return Hint.QUEUE if condition else Hint.SKIP
+
+
+# -- which events a change is ---------------------------------------------------------------------------------------
+
+
+def events_of_change(old: Any, new: Any) -> list[ClusterEvent]:
+    """The events that a change is: added (no old), deleted (no new) or updated."""
+    obj = old if new is None else new
+    if isinstance(obj, t.Pod):
+        return _pod_events(old, new)
+    if isinstance(obj, t.Node):
+        return _node_events(old, new)
+    resource = RESOURCES.get(type(obj))
+    return [] if resource is None else [ClusterEvent(resource, _plain_action(old, new))]
+
+
+def _plain_action(old: Any, new: Any) -> Action:
+    if old is None:
+        return Action.Add
+    return Action.Delete if new is None else Action.Update
+
+
+def _pod_events(old: t.Pod | None, new: t.Pod | None) -> list[ClusterEvent]:
+    current = old if new is None else new
+    assert current is not None
+    resource = ASSIGNED_POD if current.spec.node_name else UNSCHEDULABLE_POD
+    if old is None or new is None:
+        return [ClusterEvent(resource, _plain_action(old, new))]
+    if new.spec.node_name and not old.spec.node_name:
+        # Binding is the arrival of an assigned pod.
+        return [ClusterEvent(ASSIGNED_POD, Action.Add)]
+    changes = {
+        Action.UpdatePodLabel: old.metadata.labels != new.metadata.labels,
+        Action.UpdatePodScaleDown: _scaled_down(old, new),
+        Action.UpdatePodSchedulingGatesEliminated: bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
+        Action.UpdatePodToleration: len(old.spec.tolerations) != len(new.spec.tolerations),
+        Action.UpdatePodGeneratedResourceClaim: _generated_claims(old) != _generated_claims(new),
+    }
+    actions = [action for action, changed in changes.items() if changed] or [Action.Update]
+    return [ClusterEvent(resource, action) for action in actions]
+
+
+def _scaled_down(old: t.Pod, new: t.Pod) -> bool:
+    before = pod_requests(old, use_status=True, pod_level_resize=True)
+    after = pod_requests(new, use_status=True, pod_level_resize=True)
+    return any(name not in after or _milli(after[name]) < _milli(amount) for name, amount in before.items())
+
+
+def _milli(nano: int) -> int:
+    return -(-nano // 10**6)
+
+
+def _generated_claims(pod: t.Pod) -> Any:
+    return pod.status.resource_claim_statuses, pod.status.extended_resource_claim_status
+
+
+def _node_events(old: t.Node | None, new: t.Node | None) -> list[ClusterEvent]:
+    if old is None or new is None:
+        return [ClusterEvent(NODE, _plain_action(old, new))]
+    changes = (
+        (Action.UpdateNodeTaint, old.spec.unschedulable and not new.spec.unschedulable),
+        (Action.UpdateNodeAllocatable, not same_amounts(old.status.allocatable, new.status.allocatable)),
+        (Action.UpdateNodeLabel, old.metadata.labels != new.metadata.labels),
+        (Action.UpdateNodeTaint, old.spec.taints != new.spec.taints),
+        (Action.UpdateNodeCondition, _conditions(old) != _conditions(new)),
+        (Action.UpdateNodeAnnotation, old.metadata.annotations != new.metadata.annotations),
+        (Action.UpdateNodeDeclaredFeature, old.status.declared_features != new.status.declared_features),
+    )
+    return [ClusterEvent(NODE, action) for action, changed in changes if changed]
+
+
+def same_amounts(old: Mapping[str, t.QuantityValue], new: Mapping[str, t.QuantityValue]) -> bool:
+    """Whether two resource lists mean the same, however they are written."""
+    return old.keys() == new.keys() and all(parse_quantity(old[k]) == parse_quantity(new[k]) for k in old)
+
+
+def _conditions(node: t.Node) -> dict[str, str]:
+    return {c.type: c.status for c in node.status.conditions}
+
+
+# -- who listens ----------------------------------------------------------------------------------------------------
+
+
+def with_implied(events: Iterable[ClusterEventWithHint]) -> list[ClusterEventWithHint]:
+    """A plugin's registrations, with what the framework adds to them.
+
+    Who waits for new nodes but not for taints hears of taints too, and always queues: a node may be added tainted
+    and lose the taint later.
+    """
+    registered = list(events)
+    nodes = [r.event.action for r in registered if r.event.resource == NODE]
+    if any(a & Action.Add for a in nodes) and not any(a & Action.UpdateNodeTaint for a in nodes):
+        registered.append(on(NODE, Action.UpdateNodeTaint))
+    return registered
+
+
+#: What plugins hear that do not say what they wait for.
+EVERYTHING: tuple[ClusterEventWithHint, ...] = tuple(
+    on(resource, Action.All)
+    for resource in (POD, NODE, PV, PVC, CSI_NODE, CSI_DRIVER, CSI_STORAGE_CAPACITY, STORAGE_CLASS, RESOURCE_CLAIM, DEVICE_CLASS)
+)

@@ -1,0 +1,305 @@
+"""The extension points, as classes a plugin derives from.
+
+A plugin is a class with a `name`, built with its typed arguments (or None) and a `Handle`; it derives from the class
+of each extension point that it implements. Plugins work at one of two levels:
+
+* column level (all in-tree plugins): `filter` and `score` see many nodes at once through a `Nodes` view and return
+  arrays of its length;
+* node level (`NodeFilterPlugin`, `NodeScorePlugin`): define `filter_node` or `score_node`, and the framework loops
+  over the nodes that are still in question.
+
+Everything that may wait for the outside world (permit, pre-bind, bind, post-bind) is asynchronous; the rest is not.
+
+Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from stowplan.framework.rejections import Rejections, from_statuses
+from stowplan.framework.status import Code, Status, error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.node_info import NodeInfo
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.pod_shift import PodShift
+
+MIN_SCORE, MAX_SCORE = 0, 100
+
+
+class Reads(Enum):
+    """What a plugin's Filter and Score depend on, besides the pod: what may stay when a pod comes or goes."""
+
+    #: Node objects alone.
+    NODES = "nodes"
+    #: Node objects and the pods of the node in question.
+    NODE_PODS = "node pods"
+    #: Pods anywhere; the plugin says itself whether its state still holds (`CountsPods`).
+    CLUSTER_PODS = "cluster pods"
+    #: Unknown: worked out anew in every cycle.
+    ANYTHING = "anything"
+
+
+class Plugin(ABC):
+    """What every plugin has."""
+
+    name: ClassVar[str]
+    reads: ClassVar[Reads] = Reads.ANYTHING
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    def close(self) -> None:
+        """Called once at shutdown."""
+
+
+class EnqueueExtensions(ABC):
+    """Which cluster changes may make a pod schedulable that this plugin refused."""
+
+    @abstractmethod
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]: ...
+
+
+class PreEnqueuePlugin(Plugin):
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        """Anything but success keeps the pod out of the active queue. Must be cheap."""
+
+
+class QueueSortPlugin(Plugin):
+    @abstractmethod
+    def less(self, a: Any, b: Any) -> bool:
+        """Whether queued pod `a` goes before `b`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """The nodes that remain in question by name; None stands for all."""
+
+    node_names: frozenset[str] | None = None
+
+
+class PreFilterPlugin(Plugin):
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
+        """Prepare the attempt. Skip leaves the plugin's Filter out, a rejection ends the attempt."""
+
+
+class CountsPods(ABC):
+    """For plugins that read pods anywhere (`Reads.CLUSTER_PODS`): whether what they wrote still holds."""
+
+    @abstractmethod
+    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
+        """Whether PreFilter and Filter would say the same again."""
+
+    @abstractmethod
+    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+        """Whether PreScore and Score would say the same again; `feasible_moved`: the feasible nodes are others."""
+
+
+class PodExtensions(ABC):
+    """For PreFilter plugins whose state depends on pods of the node in question."""
+
+    @abstractmethod
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        """Adjust the (cloned) state as if pods had come to, or left, some nodes."""
+
+
+class NodePodExtensions(ABC):
+    """The same, one pod and one node at a time (upstream's AddPod and RemovePod)."""
+
+    @abstractmethod
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> Status | None: ...
+
+    @abstractmethod
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+class FilterPlugin(Plugin):
+    @abstractmethod
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        """Which nodes of the view do not take the pod; None when all do, an Error status to end the attempt."""
+
+
+class NodeFilterPlugin(FilterPlugin):
+    """A Filter that looks at one node at a time."""
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        refused: dict[int, Status] = {}
+        for i in nodes.positions():
+            status = self.filter_node(state, pod, nodes.info(i))
+            if status is None or status.code == Code.Success:
+                continue
+            if not status.rejected:
+                return status if status.code == Code.Error else error(status.message)
+            refused[i] = status
+        return from_statuses(refused, len(nodes)) if refused else None
+
+    @abstractmethod
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What a PostFilter achieved: a status, and which node the pod is promised.
+
+    `nominated_node_name` None leaves the pod's nomination as it is, "" clears it.
+    """
+
+    status: Status
+    nominated_node_name: str | None = None
+    #: Details for people, such as preemption's candidates.
+    detail: Any = None
+
+
+class PostFilterPlugin(Plugin):
+    @abstractmethod
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult: ...
+
+
+class PreScorePlugin(Plugin):
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """Prepare scoring; `nodes.candidates` marks the feasible ones. Skip leaves the plugin's Score out."""
+
+
+class ScorePlugin(Plugin):
+    #: Whether `normalize` does anything; without it raw scores must lie in 0…100.
+    normalizes: ClassVar[bool] = False
+    #: Whether scores are in range by construction, so that they need no check.
+    in_range: ClassVar[bool] = False
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        """A score for every node of the view; what it says of nodes that are no candidates is not looked at."""
+
+    def normalize(
+        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64] | Status:
+        """The scores brought into 0…100, judged over the feasible nodes."""
+        return scores
+
+
+class NodeScorePlugin(ScorePlugin):
+    """A Score that looks at one node at a time."""
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        scores = np.zeros(len(nodes), np.int64)
+        for i in nodes.positions():
+            score = self.score_node(state, pod, nodes.info(i))
+            if isinstance(score, Status):
+                return score
+            scores[i] = score
+        return scores
+
+    @abstractmethod
+    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int | Status: ...
+
+
+class ReservePlugin(Plugin):
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Undo `reserve`; must be idempotent and may come without it."""
+
+
+class PermitPlugin(Plugin):
+    @abstractmethod
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+        """Let the pod pass, refuse it, or answer Wait with a timeout in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreBindPreFlightResult:
+    allow_parallel: bool = False
+
+
+class PreBindPlugin(Plugin):
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPreFlightResult | Status:
+        """Whether `pre_bind` has anything to do (Skip if not); no side effects."""
+        return PreBindPreFlightResult()
+
+    @abstractmethod
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+
+class BindPlugin(Plugin):
+    @abstractmethod
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        """Bind the pod, or answer Skip to leave it to the next plugin."""
+
+
+class PostBindPlugin(Plugin):
+    @abstractmethod
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+
+class SignPlugin(Plugin):
+    @abstractmethod
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """What the plugin reads of a pod beyond its shape, as JSON-able values; {} for nothing.
+
+        Pods that agree in shape and in all fragments share results. A rejection makes the pod unshareable.
+        """
+
+
+class ShapeSigned(SignPlugin):
+    """A plugin that reads nothing of a pod beyond its shape; it need not be asked."""
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        return {}
+
+
+class PlacementGeneratePlugin(Plugin):
+    @abstractmethod
+    def generate_placements(self, group_state: CycleState, group: Any, parent: Any) -> Sequence[Any] | Status: ...
+
+
+class PlacementScorePlugin(Plugin):
+    @abstractmethod
+    def score_placement(self, group_state: CycleState, group: Any, assignments: Any) -> int | Status: ...
+
+    def normalize_placements(self, group_state: CycleState, group: Any, scores: Sequence[int]) -> Sequence[int]:
+        return scores
+
+
+#: Extension point (its key in the configuration) -> class that implements it.
+EXTENSION_POINTS: dict[str, type[Plugin]] = {
+    "preEnqueue": PreEnqueuePlugin,
+    "queueSort": QueueSortPlugin,
+    "preFilter": PreFilterPlugin,
+    "filter": FilterPlugin,
+    "postFilter": PostFilterPlugin,
+    "preScore": PreScorePlugin,
+    "score": ScorePlugin,
+    "reserve": ReservePlugin,
+    "permit": PermitPlugin,
+    "preBind": PreBindPlugin,
+    "bind": BindPlugin,
+    "postBind": PostBindPlugin,
+    "placementGenerate": PlacementGeneratePlugin,
+    "placementScore": PlacementScorePlugin,
+}
+
+
+def extension_points(plugin: type[Plugin]) -> frozenset[str]:
+    """The points that a plugin class implements."""
+    return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))

@@ -1,0 +1,116 @@
+"""Filters with the pods that are promised a node counted in.
+
+A node must take the pod both as it is and with the pods of equal or higher priority that preemption promised it to:
+they are not there yet, but the room is theirs. Only nodes with such pods need the second look.
+
+Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.framework.pod_shift import PodShift
+from stowplan.framework.status import Status
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.rejections import Rejections
+    from stowplan.framework.runtime import Framework
+
+Filtered = tuple[list[tuple[str, "Rejections"]], "npt.NDArray[np.bool_]"]
+
+
+def promised(cluster: ClusterState, pod: PodInfo) -> dict[int, list[PodInfo]]:
+    """Row -> nominated pods that the pod must leave room for."""
+    found: dict[int, list[PodInfo]] = {}
+    for name in cluster.nominator.nodes():
+        row = cluster.table.row_of.get(name)
+        pods = [p for p in cluster.nominator.on(name) if p.priority >= pod.priority and p.uid != pod.uid]
+        if row is not None and pods:
+            found[row] = pods
+    return found
+
+
+def add_pods(
+    framework: Framework,
+    state: CycleState,
+    pod: PodInfo,
+    nodes: HypotheticalNodes,
+    pods: dict[int, list[PodInfo]],
+) -> Status | None:
+    """Let pods come to positions of a hypothetical view, and tell the (cloned) state."""
+    cluster = framework.handle.cluster
+    for rank in range(max(len(of_node) for of_node in pods.values())):
+        chosen = [(position, of_node[rank]) for position, of_node in pods.items() if rank < len(of_node)]
+        for position, info in chosen:
+            vector = cluster.vector(info.shape.used)[:, None]
+            non_zero = np.array(info.shape.non_zero_used, np.int64)[:, None]
+            nodes.shift(np.array([position], np.intp), vector, non_zero, 1)
+            nodes.add_pod(position, info)
+        assert nodes.rows is not None
+        rows = nodes.rows[[position for position, _ in chosen]]
+        status = framework.shift_pods(state, pod, PodShift(rows, [info for _, info in chosen], 1), nodes)
+        if status is not None:
+            return status
+    return None
+
+
+def first_pass(
+    framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes, pods: dict[int, list[PodInfo]]
+) -> Filtered | Status:
+    """The filters over a view to which nominated pods (by position) were added; state and view stay as they are."""
+    assert nodes.rows is not None
+    world = nodes.at(np.arange(len(nodes)))
+    with_pods = state.clone()
+    status = add_pods(framework, with_pods, pod, world, pods)
+    return framework.run_filters(with_pods, pod, world) if status is None else status
+
+
+def fits(
+    framework: Framework,
+    state: CycleState,
+    pod: PodInfo,
+    nodes: HypotheticalNodes,
+    nominated: dict[int, list[PodInfo]],
+) -> Filtered | Status:
+    """Both passes over a view; `nominated` is by row."""
+    assert nodes.rows is not None
+    by_position = {i: nominated[row] for i, row in enumerate(nodes.rows.tolist()) if row in nominated} if nominated else {}
+    if not by_position:
+        return framework.run_filters(state, pod, nodes)
+    positions = np.array(list(by_position), np.intp)
+    part = {i: by_position[p] for i, p in enumerate(by_position)}
+    first = first_pass(framework, state, pod, nodes.at(positions), part)
+    if isinstance(first, Status):
+        return first
+    second = framework.run_filters(state, pod, nodes)
+    if isinstance(second, Status):
+        return second
+    return _joined(first, second, positions, len(nodes))
+
+
+def _joined(first: Filtered, second: Filtered, positions: npt.NDArray[np.intp], length: int) -> Filtered:
+    """What the first pass refused stands; the second decides about the rest."""
+    found = [(name, _spread_out(rejections, positions, length)) for name, rejections in first[0]]
+    passed = second[1].copy()
+    passed[positions] &= first[1]
+    return [*found, *second[0]], passed
+
+
+def _spread_out(rejections: Rejections, positions: npt.NDArray[np.intp], length: int) -> Rejections:
+    from stowplan.framework.rejections import Entry, Rejections
+
+    def wide(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        found = np.zeros(length, np.bool_)
+        found[positions] = mask
+        return found
+
+    return Rejections(wide(rejections.mask), lambda: [Entry(wide(e.mask), e.code, e.reason) for e in rejections.entries])

@@ -1,0 +1,385 @@
+"""One profile's plugins, and how they are called.
+
+The framework runs each extension point in the profile's order and turns what plugins answer into what the reference
+would make of it: which answers end the attempt, what text is put around an error, whose name a status carries. A
+plugin that raises fails the pod's attempt with an Error status that names the plugin; it never reaches the loop.
+
+Upstream: pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
+from stowplan.framework.interface import (
+    EXTENSION_POINTS,
+    MAX_SCORE,
+    MIN_SCORE,
+    BindPlugin,
+    EnqueueExtensions,
+    FilterPlugin,
+    NodePodExtensions,
+    PermitPlugin,
+    Plugin,
+    PodExtensions,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
+    QueueSortPlugin,
+    Reads,
+    ReservePlugin,
+    ScorePlugin,
+    ShapeSigned,
+    SignPlugin,
+)
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import Code, Status, error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.hypothetical import HypotheticalNodes
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.config import Profile
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.pod_shift import PodShift
+    from stowplan.framework.registry import Registry
+
+P = TypeVar("P", bound=Plugin)
+
+#: Points whose plugins can refuse a pod, and so are asked which events would help.
+_REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+
+
+class PluginInitError(ValueError):
+    """A plugin could not be built; the text is upstream's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFiltered:
+    """What PreFilter left: the nodes in question, or a rejection of the pod as a whole."""
+
+    status: Status | None = None
+    node_names: frozenset[str] | None = None
+    #: Plugins that narrowed the nodes.
+    narrowed_by: tuple[str, ...] = ()
+
+
+class Framework:
+    """The plugins of a profile, point by point."""
+
+    def __init__(self, profile: Profile, registry: Registry, handle: Handle) -> None:
+        self.profile_name = profile.scheduler_name
+        self.profile = profile
+        self.handle = handle
+        self.plugins: dict[str, Plugin] = {}
+        points = {point: [ref.name for ref in profile.points.get(point, ())] for point in EXTENSION_POINTS}
+        for name in sorted({name for names in points.values() for name in names}):
+            self.plugins[name] = self._build(name, profile, registry, handle)
+        self.pre_enqueue = self._at(points, "preEnqueue", PreEnqueuePlugin)
+        self.queue_sort = self._at(points, "queueSort", QueueSortPlugin)
+        self.pre_filter = self._at(points, "preFilter", PreFilterPlugin)
+        self.filter = self._at(points, "filter", FilterPlugin)
+        self.post_filter = self._at(points, "postFilter", PostFilterPlugin)
+        self.pre_score = self._at(points, "preScore", PreScorePlugin)
+        self.score = self._at(points, "score", ScorePlugin)
+        self.reserve = self._at(points, "reserve", ReservePlugin)
+        self.permit = self._at(points, "permit", PermitPlugin)
+        self.bind = self._at(points, "bind", BindPlugin)
+        self.points = {point: tuple(names) for point, names in points.items()}
+        self.weights = {ref.name: ref.weight or 1 for ref in profile.points.get("score", ())}
+        self._signers = self._find_signers()
+        handle.set_framework(self)
+
+    @staticmethod
+    def _build(name: str, profile: Profile, registry: Registry, handle: Handle) -> Plugin:
+        plugin = registry.get(name)
+        if plugin is None:
+            raise PluginInitError(f'initializing plugin "{name}": no plugin of that name is registered')
+        try:
+            return plugin(profile.plugin_args(name), handle)
+        except Exception as e:
+            raise PluginInitError(f'initializing plugin "{name}": {e}') from e
+
+    def _at(self, points: Mapping[str, Sequence[str]], point: str, kind: type[P]) -> tuple[P, ...]:
+        found = []
+        for name in points[point]:
+            plugin = self.plugins[name]
+            if not isinstance(plugin, kind):
+                raise PluginInitError(f'plugin "{name}" does not extend {kind.__name__} plugin')
+            found.append(plugin)
+        return tuple(found)
+
+    # -- signatures ---------------------------------------------------------------------------------------------------
+
+    def _find_signers(self) -> tuple[SignPlugin, ...] | None:
+        """Plugins that must agree on two pods for the pods to share results; None when some plugin cannot say."""
+        deciding: dict[str, Plugin] = {}
+        for plugin in (*self.pre_filter, *self.filter, *self.pre_score, *self.score):
+            deciding[plugin.name] = plugin
+        if not all(isinstance(plugin, SignPlugin) for plugin in deciding.values()):
+            return None
+        return tuple(p for p in deciding.values() if isinstance(p, SignPlugin) and not isinstance(p, ShapeSigned))
+
+    def signature(self, pod: PodInfo) -> Any:
+        """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
+        if self._signers is None:
+            return None
+        if not self._signers:
+            return pod.shape
+        fragments = []
+        for plugin in self._signers:
+            try:
+                answer = plugin.sign_pod(pod)
+            except Exception:
+                # A signer that fails costs the shortcut, not the pod.
+                return None
+            if isinstance(answer, Status):
+                return None
+            if answer:
+                fragments.append((plugin.name, repr(sorted(answer.items()))))
+        return (pod.shape, tuple(fragments)) if fragments else pod.shape
+
+    # -- before and during filtering ----------------------------------------------------------------------------------
+
+    def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
+        for plugin in self.pre_enqueue:
+            status = _guarded(lambda plugin=plugin: plugin.pre_enqueue(pod))  # type: ignore[misc]
+            if status is not None and status.code != Code.Success:
+                return status.with_plugin(plugin.name)
+        return None
+
+    def run_pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFiltered:
+        refused: Status | None = None
+        names: frozenset[str] | None = None
+        narrowed: list[str] = []
+        state.skip_filter = set()
+        for plugin in self.pre_filter:
+            try:
+                answer = plugin.pre_filter(state, pod, nodes)
+            except Exception as e:
+                return PreFiltered(_wrapped("PreFilter", plugin.name, error(e)))
+            if answer is None:
+                continue
+            if isinstance(answer, PreFilterResult):
+                if answer.node_names is not None:
+                    narrowed.append(plugin.name)
+                    names = answer.node_names if names is None else names & answer.node_names
+                    if not names:
+                        return PreFiltered(_unsatisfied(narrowed), names, tuple(narrowed))
+            elif answer.code == Code.Skip:
+                state.skip_filter.add(plugin.name)
+            elif answer.code == Code.UnschedulableAndUnresolvable:
+                return PreFiltered(answer.with_plugin(plugin.name))
+            elif answer.code == Code.Unschedulable:
+                # Parity: the last plugin that says Unschedulable is the one that counts.
+                refused = answer.with_plugin(plugin.name)
+            elif answer.code != Code.Success:
+                return PreFiltered(_wrapped("PreFilter", plugin.name, answer))
+        return PreFiltered(refused, names, tuple(narrowed))
+
+    def active_filters(self, state: CycleState) -> list[FilterPlugin]:
+        skipped = state.skip_filter
+        return [plugin for plugin in self.filter if plugin.name not in skipped]
+
+    def run_filter(
+        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> Rejections | Status | None:
+        """One plugin's answer; a Status is an error that ends the attempt."""
+        try:
+            answer = plugin.filter(state, pod, nodes)
+        except Exception as e:
+            answer = error(e)
+        if isinstance(answer, Status):
+            cause = answer.error if answer.error is not None else RuntimeError(answer.message)
+            return error(_chained(f'running "{plugin.name}" filter plugin: {cause}', cause))
+        return answer
+
+    def run_filters(
+        self, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> tuple[list[tuple[str, Rejections]], npt.NDArray[np.bool_]] | Status:
+        """All filters over a view: rejections by plugin, and which positions passed."""
+        passed = np.ones(len(nodes), np.bool_)
+        found: list[tuple[str, Rejections]] = []
+        for plugin in self.active_filters(state):
+            nodes.candidates = passed
+            answer = self.run_filter(plugin, state, pod, nodes)
+            if isinstance(answer, Status):
+                return answer
+            if answer is not None:
+                found.append((plugin.name, answer))
+                passed = passed & ~answer.mask
+        return found, passed
+
+    def has_active_pod_extensions(self, state: CycleState) -> bool:
+        """Whether some plugin must be told of pods that come or go in a hypothesis."""
+        kinds = (PodExtensions, NodePodExtensions)
+        return any(isinstance(p, kinds) and p.name not in state.skip_filter for p in self.pre_filter)
+
+    @property
+    def has_node_level_filters(self) -> bool:
+        """Whether some filter may look at single pods of a node: all but those that say what they read."""
+        return any(p.reads is Reads.ANYTHING for p in self.filter)
+
+    def shift_pods(
+        self, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes
+    ) -> Status | None:
+        """Tell the plugins that took part in PreFilter that pods came or went; `nodes` already shows it."""
+        for plugin in self.pre_filter:
+            if plugin.name in state.skip_filter:
+                continue
+            what = "AddPod" if shift.sign > 0 else "RemovePod"
+            try:
+                answer = _shift_one(plugin, state, pod, shift, nodes)
+            except Exception as e:
+                answer = error(e)
+            if answer is not None and answer.code != Code.Success:
+                cause = answer.error if answer.error is not None else RuntimeError(answer.message)
+                return error(_chained(f'running {what} on PreFilter plugin "{plugin.name}": {cause}', cause))
+        return None
+
+    def run_post_filter(
+        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterResult:
+        try:
+            return plugin.post_filter(state, pod, diagnosis)
+        except Exception as e:
+            return PostFilterResult(error(_chained(f'running PostFilter plugin "{plugin.name}": {e}', e)))
+
+    # -- scoring ------------------------------------------------------------------------------------------------------
+
+    def run_pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        state.skip_score = set()
+        for plugin in self.pre_score:
+            try:
+                answer = plugin.pre_score(state, pod, nodes)
+            except Exception as e:
+                answer = error(e)
+            if answer is None or answer.code == Code.Success:
+                continue
+            if answer.code != Code.Skip:
+                return _wrapped("PreScore", plugin.name, answer)
+            state.skip_score.add(plugin.name)
+        return None
+
+    def active_scores(self, state: CycleState) -> list[ScorePlugin]:
+        skipped = state.skip_score
+        return [plugin for plugin in self.score if plugin.name not in skipped]
+
+    def run_score(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> npt.NDArray[np.int64] | Status:
+        """One plugin's raw scores over a view."""
+        try:
+            answer = plugin.score(state, pod, nodes)
+        except Exception as e:
+            answer = error(e)
+        if isinstance(answer, Status):
+            cause = answer.error if answer.error is not None else RuntimeError(answer.message)
+            return error(_chained(f'running Score plugins: plugin "{plugin.name}" failed with: {cause}', cause))
+        return answer
+
+    def normalize(
+        self,
+        plugin: ScorePlugin,
+        state: CycleState,
+        pod: PodInfo,
+        scores: npt.NDArray[np.int64],
+        feasible: npt.NDArray[np.bool_],
+    ) -> npt.NDArray[np.int64] | Status:
+        """Raw scores brought into range, and checked to be in it on the feasible nodes."""
+        if plugin.normalizes:
+            try:
+                answer = plugin.normalize(state, pod, scores, feasible)
+            except Exception as e:
+                answer = error(e)
+            if isinstance(answer, Status):
+                cause = answer.error if answer.error is not None else RuntimeError(answer.message)
+                text = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: {cause}'
+                return error(_chained(text, cause))
+            scores = answer
+        if not plugin.in_range:
+            outside = feasible & ((scores < MIN_SCORE) | (scores > MAX_SCORE))
+            if outside.any():
+                wrong = int(scores[outside][0])
+                return error(
+                    f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score '
+                    f"{wrong}, it should in the range of [0, 100] after normalizing"
+                )
+        return scores
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def registered_events(self, *, implied: bool = True) -> dict[str, list[ClusterEventWithHint]]:
+        """Plugin -> events that may help the pods that it refused; `implied`: with those that the framework adds."""
+        registered: dict[str, list[ClusterEventWithHint]] = {}
+        for point in _REFUSING_POINTS:
+            for name in self.points[point]:
+                plugin = self.plugins[name]
+                if name not in registered:
+                    own = plugin.events_to_register() if isinstance(plugin, EnqueueExtensions) else EVERYTHING
+                    registered[name] = with_implied(own) if implied else list(own)
+        return registered
+
+    def close(self) -> list[str]:
+        """Close every plugin; what went wrong."""
+        problems = []
+        for plugin in self.plugins.values():
+            try:
+                plugin.close()
+            except Exception as e:
+                problems.append(f"{plugin.name} failed to close: {e}")
+        return problems
+
+
+def _guarded(call: Callable[[], Status | None]) -> Status | None:
+    try:
+        return call()
+    except Exception as e:
+        return error(e)
+
+
+def _wrapped(point: str, plugin: str, status: Status) -> Status:
+    """Anything that ends the attempt at a point, as the error that upstream makes of it."""
+    cause = status.error if status.error is not None else RuntimeError(status.message)
+    return error(_chained(f'running {point} plugin "{plugin}": {cause}', cause))
+
+
+def _chained(text: str, cause: Exception) -> Exception:
+    wrapped = RuntimeError(text)
+    wrapped.__cause__ = cause
+    return wrapped
+
+
+def _unsatisfied(plugins: Sequence[str]) -> Status:
+    """The narrowing plugins leave no node between them."""
+    if len(plugins) == 1:
+        return Status(Code.UnschedulableAndUnresolvable, (f"node(s) didn't satisfy plugin {plugins[0]}",))
+    named = " ".join(sorted(plugins))
+    return Status(Code.UnschedulableAndUnresolvable, (f"node(s) didn't satisfy plugin(s) [{named}] simultaneously",))
+
+
+def _shift_one(
+    plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes
+) -> Status | None:
+    if isinstance(plugin, PodExtensions):
+        return plugin.shift_pods(state, pod, shift)
+    if isinstance(plugin, NodePodExtensions):
+        call = plugin.add_pod if shift.sign > 0 else plugin.remove_pod
+        for row, shifted in zip(shift.rows.tolist(), shift.pods, strict=True):
+            status = call(state, pod, shifted, nodes.info(nodes.position_of(row)))
+            if status is not None and status.code != Code.Success:
+                return status
+    return None

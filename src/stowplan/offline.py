@@ -1,0 +1,288 @@
+"""A cluster from objects, to ask and to try things on: no API server, no clock, nothing in the background.
+
+This is the public Python API. Objects are dicts as Kubernetes serialises them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from stowplan.api import types as t
+from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
+from stowplan.cluster.objects import STORED
+from stowplan.cluster.state import ClusterState
+from stowplan.cluster.what_if import WhatIf
+from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.explain.verdict import Verdict
+from stowplan.framework.events import Hint, events_of_change
+from stowplan.framework.handle import Handle
+from stowplan.framework.runtime import Framework
+from stowplan.plugins.default_preemption import PreemptionOutcome
+from stowplan.plugins.in_tree import in_tree_registry
+from stowplan.scheduler.cycle import NO_NODES, Decision, Scheduler, post_filtered
+from stowplan.scheduler.evaluation import Evaluation
+from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.handle import Random
+    from stowplan.framework.interface import Plugin
+    from stowplan.framework.registry import Registry
+
+PodLike = "Mapping[str, Any] | str | t.Pod"
+
+_TERMINAL = ("Succeeded", "Failed")
+
+
+class ClusterError(ValueError):
+    """An object or a name that makes no sense here; says which and why."""
+
+
+class Cluster:
+    """A cluster in memory with a scheduler for it."""
+
+    def __init__(
+        self,
+        objects: Iterable[Mapping[str, Any] | msgspec.Struct] = (),
+        config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
+        *,
+        plugins: Sequence[type[Plugin]] = (),
+        random: Random | None = None,
+        reuse: bool = True,
+    ) -> None:
+        registry = in_tree_registry()
+        for plugin in plugins:
+            registry.register(plugin)
+        self.config = config if isinstance(config, Configuration) else load_config(config, known_plugins=registry.points())
+        self.state = ClusterState()
+        self._pending: dict[str, PodInfo] = {}
+        self._uid_of: dict[str, str] = {}
+        for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
+            self.add(obj)
+        self.scheduler = Scheduler(self.state, self._frameworks(registry, random), random=random, reuse=reuse)
+
+    def _frameworks(self, registry: Registry, random: Random | None) -> dict[str, Framework]:
+        found = {}
+        for profile in self.config.profiles:
+            handle = Handle(
+                cluster=self.state, profile_name=profile.scheduler_name, features=DEFAULT_FEATURES, random=random
+            )
+            found[profile.scheduler_name] = Framework(profile, registry, handle)
+        return found
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def add(self, obj: Mapping[str, Any] | msgspec.Struct | None) -> None:
+        """Take in an object, or the new version of a known one. Kinds that the scheduler does not read are ignored."""
+        found = None if obj is None else _decoded(obj)
+        if isinstance(found, t.Node):
+            self.state.add_node(found)
+        elif isinstance(found, t.Pod):
+            self._add_pod(found)
+        elif isinstance(found, STORED):
+            self.state.put_object(found)
+
+    def remove(self, obj: Mapping[str, Any] | msgspec.Struct) -> None:
+        """Take an object out; one that is not there is no matter."""
+        found = _decoded(obj)
+        if isinstance(found, t.Node):
+            self.state.remove_node(found.metadata.name)
+        elif isinstance(found, t.Pod):
+            self._remove_pod(self.state.pod_info(found))
+        elif isinstance(found, STORED):
+            self.state.remove_object(found)
+
+    def _add_pod(self, pod: t.Pod) -> None:
+        info = self.state.pod_info(pod)
+        known = self._uid_of.get(info.key)
+        if known is not None and known != info.uid:
+            # The same name, another pod: the old one is gone.
+            self.state.remove_pod(known)
+        if pod.status.phase in _TERMINAL:
+            self._remove_pod(info)
+            return
+        self._uid_of[info.key] = info.uid
+        if pod.spec.node_name:
+            self._pending.pop(info.key, None)
+            self.state.add_pod(pod)
+        else:
+            self.state.remove_pod(info.uid)
+            self._pending[info.key] = info
+
+    def _remove_pod(self, info: PodInfo) -> None:
+        uid = self._uid_of.pop(info.key, None)
+        if uid is not None:
+            self.state.remove_pod(uid)
+            self.state.nominator.delete(uid)
+        self._pending.pop(info.key, None)
+
+    def pending(self) -> list[str]:
+        """Keys of the pods that have no node, in the order in which they came."""
+        return list(self._pending)
+
+    def pod(self, pod: Mapping[str, Any] | str | t.Pod) -> PodInfo:
+        """The pod behind an object or a `namespace/name`."""
+        if isinstance(pod, str):
+            key = pod if "/" in pod else f"default/{pod}"
+            placed = self.state.placed(self._uid_of.get(key, ""))
+            found = placed or self._pending.get(key)
+            if found is None:
+                raise ClusterError(f'pod "{key}" not found')
+            return found
+        decoded = _decoded(pod)
+        if not isinstance(decoded, t.Pod):
+            raise ClusterError(f"want a Pod, got a {type(decoded).__name__}")
+        info = self.state.pod_info(decoded)
+        return self.state.placed(info.uid) or info
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def explain(self, pod: Mapping[str, Any] | str | t.Pod) -> Verdict:
+        """Judge a pod on every node; nothing changes. A placed pod is judged as if it were not placed."""
+        info = self.pod(pod)
+        if not info.node_name:
+            return self._explain(self._unplaced(info))
+        current = info.node_name
+        with WhatIf(self.state) as world:
+            world.evict(info)
+            verdict = self._explain(self._unplaced(info))
+        verdict.current_node = current
+        return verdict
+
+    def _unplaced(self, info: PodInfo) -> PodInfo:
+        """The pod without its node: spec.nodeName would otherwise bind it there."""
+        pod = info.pod
+        if not pod.spec.node_name:
+            return info
+        return self.state.pod_info(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="")))
+
+    def framework_of(self, info: PodInfo) -> Framework:
+        framework = self.scheduler.framework_for(info)
+        if framework is None:
+            name = info.pod.spec.scheduler_name
+            raise ClusterError(f'pod "{info.key}": no profile for scheduler name "{name}" in the configuration')
+        return framework
+
+    def _explain(self, info: PodInfo) -> Verdict:
+        framework = self.framework_of(info)
+        verdict = Verdict(info, list(self.state.table.names))
+        verdict.gated = framework.run_pre_enqueue(info)
+        if verdict.gated is not None:
+            return verdict
+        if not self.state.table.count:
+            verdict.error = Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES))
+            return verdict
+        evaluation = Evaluation(framework)
+        outcome = evaluation.filter(info)
+        if outcome.error is not None:
+            verdict.error = outcome.error
+            return verdict
+        verdict.feasible = outcome.feasible
+        verdict.diagnosis = outcome.diagnosis or evaluation.diagnosis()
+        if outcome.feasible.any():
+            self._explain_scores(verdict, evaluation, info)
+        else:
+            self._explain_failure(verdict, framework, outcome.state)
+        return verdict
+
+    def _explain_scores(self, verdict: Verdict, evaluation: Evaluation, info: PodInfo) -> None:
+        totals = evaluation.score(info, verdict.feasible)
+        if isinstance(totals, Status):
+            verdict.error = totals
+            return
+        verdict.scores, verdict.totals = evaluation.scores(), totals
+        verdict.node_name = verdict.names[int(np.where(verdict.feasible, totals, -1).argmax())]
+
+    @staticmethod
+    def _explain_failure(verdict: Verdict, framework: Framework, state: Any) -> None:
+        assert verdict.diagnosis is not None
+        verdict.message = verdict.diagnosis.message()
+        decision = post_filtered(framework, state, verdict.pod, verdict.diagnosis)
+        verdict.full_message = decision.message
+        details = [result.detail for _, result in decision.post_filter]
+        verdict.preemption = next((d for d in details if isinstance(d, PreemptionOutcome)), None)
+
+    def hints(
+        self,
+        old: Mapping[str, Any] | None,
+        new: Mapping[str, Any] | None,
+        pod: Mapping[str, Any] | str | t.Pod,
+    ) -> dict[str, Any]:
+        """Which events a change is, and what each interested plugin says of them for a pod."""
+        before, after = (None if obj is None else _decoded(obj) for obj in (old, new))
+        events = events_of_change(before, after)
+        info = self.pod(pod)
+        hints: dict[str, str] = {}
+        for name, registered in self.framework_of(info).registered_events(implied=False).items():
+            for event in events:
+                for listener in registered:
+                    if listener.event.covers(event):
+                        hint = _hint(listener, info, before, after)
+                        # Several registrations may hear a change: one that says Queue is enough.
+                        hints[name] = hint if hints.get(name) != Hint.QUEUE.value else Hint.QUEUE.value
+        return {"events": sorted({event.label for event in events}), "hints": hints}
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
+        """Place pods one after the other (None: all pending ones, in the profile's order); what became of each."""
+        infos = self._in_queue_order() if pods is None else [self.pod(pod) for pod in pods]
+        return [self._schedule_one(info) for info in infos]
+
+    def _in_queue_order(self) -> list[PodInfo]:
+        # The queue's order; equal priorities as they came.
+        return sorted(self._pending.values(), key=lambda info: -info.priority)
+
+    def _schedule_one(self, info: PodInfo) -> Decision:
+        if info.node_name:
+            return Decision(info, info.node_name)
+        framework = self.framework_of(info)
+        gated = framework.run_pre_enqueue(info)
+        if gated is not None:
+            return Decision(info, status=gated)
+        decision = self.scheduler.schedule(framework, info)
+        if decision.node_name:
+            self._uid_of[info.key] = info.uid
+            self._pending.pop(info.key, None)
+            self.state.assume(info, decision.node_name)
+        return decision
+
+
+def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:
+    if listener.hint is None:
+        return Hint.QUEUE.value
+    try:
+        hint: Hint = listener.hint(info, old, new)
+    except Exception:
+        # What cannot be judged is worth a try.
+        return "Error"
+    return hint.value
+
+
+def _list_order(obj: Any) -> tuple[str, str]:
+    """Where an API server would list an object among its kind: by namespace, then name.
+
+    The order in which a node's pods are listed decides between equally important victims.
+    """
+    return ("", "") if obj is None else (obj.metadata.namespace, obj.metadata.name)
+
+
+def _decoded(obj: Mapping[str, Any] | msgspec.Struct) -> Any:
+    if isinstance(obj, msgspec.Struct):
+        return obj
+    try:
+        found = decode_object(obj)
+        validate_object(found)
+    except UnknownKindError:
+        return None
+    except DecodeError as e:
+        metadata = obj.get("metadata") or {}
+        name = "/".join(str(part) for part in (metadata.get("namespace"), metadata.get("name")) if part)
+        raise ClusterError(f'{obj.get("kind", "object")} "{name}": {e}') from e
+    return found

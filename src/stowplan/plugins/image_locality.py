@@ -1,0 +1,57 @@
+"""Prefer nodes that already hold the pod's images, damped by how widely each image is spread.
+
+An image counts with its size times the share of nodes that hold it: pulling towards the few nodes with a rare image
+would heat them up. The image index knows the rows of each image, so the work is a few sums a distinct image, kept
+until a node changes.
+
+Upstream: pkg/scheduler/framework/plugins/imagelocality.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.framework.interface import MAX_SCORE, Reads, ScorePlugin, ShapeSigned
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.node_table import NodeTable
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.status import Status
+
+_MB = 1024 * 1024
+#: Bytes below which images are not worth a preference, and bytes a container that are worth the highest.
+MIN_BYTES, MAX_BYTES_PER_CONTAINER = 23 * _MB, 1000 * _MB
+
+
+class ImageLocality(ScorePlugin, ShapeSigned):
+    name = "ImageLocality"
+    reads = Reads.NODES
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        table, names = nodes.table, pod.shape.image_names
+        if not table.images:
+            return np.zeros(len(nodes), np.int64)
+        spec = pod.pod.spec
+        containers = len(spec.init_containers) + len(spec.containers)
+        key = ("ImageLocality", names, containers)
+        return nodes.take(table.memo(key, lambda: _scores(table, names, containers)))
+
+
+def _scores(table: NodeTable, names: tuple[str, ...], containers: int) -> npt.NDArray[np.int64]:
+    held = np.zeros(table.n, np.int64)
+    for name in names:
+        image = table.images.get(name)
+        if image is not None:
+            # Parity: the share first, then the product, in floats; a product first can round otherwise.
+            spread = float(len(image.rows)) / float(table.count)
+            held[list(image.rows)] += int(float(image.size) * spread)
+    most = MAX_BYTES_PER_CONTAINER * containers
+    clamped = np.where(held < MIN_BYTES, MIN_BYTES, np.minimum(held, most))
+    scores: npt.NDArray[np.int64] = MAX_SCORE * (clamped - MIN_BYTES) // (most - MIN_BYTES)
+    return scores

@@ -1,0 +1,461 @@
+"""Required and preferred affinity between pods, in both directions.
+
+Three questions are asked of every topology domain: which hold pods that the incoming pod must be near, which hold
+pods that it avoids, and which hold pods that avoid it. All three are counts of pods a node (`MatchCounts` for the
+incoming pod's terms, `HeldCounts` for terms of existing pods), summed up by the domains of each topology key. Scores
+are the same sums with weights.
+
+In a hypothesis each node is judged in its own world, where only its own pods changed: `shift` arrays hold by how
+much its domain's count moved.
+
+Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.api import types as t
+from stowplan.cluster.terms import PodTerm, Role
+from stowplan.framework.interface import (
+    CountsPods,
+    EnqueueExtensions,
+    FilterPlugin,
+    PodExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+    ShapeSigned,
+)
+from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
+from stowplan.plugins import inter_pod_affinity_hints as hints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.selectors import Selector
+    from stowplan.cluster.labels import LabelColumn
+    from stowplan.cluster.pod_info import AffinityTerm, PodInfo, PodShape
+    from stowplan.cluster.terms import HeldTerm
+    from stowplan.cluster.view import Nodes
+    from stowplan.config import InterPodAffinityArgs
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.pod_shift import PodShift
+
+PRE_FILTER_KEY = "PreFilterInterPodAffinity"
+PRE_SCORE_KEY = "PreScoreInterPodAffinity"
+
+AFFINITY = Reason("PodAffinity", "node(s) didn't match pod affinity rules")
+ANTI_AFFINITY = Reason("PodAntiAffinity", "node(s) didn't match pod anti-affinity rules")
+EXISTING_ANTI_AFFINITY = Reason(
+    "ExistingPodAntiAffinity", "node(s) didn't satisfy existing pods anti-affinity rules"
+)
+
+_NO_LABELS: dict[str, str] = {}
+#: (is it a held term's counter, slot, version) of a counter that went into a state.
+Version = tuple[bool, int, int]
+
+
+@dataclass(eq=False)
+class _Table:
+    """Pods by domain of one topology key."""
+
+    key: str
+    column: LabelColumn
+    #: Pods by domain code; [0] (nodes without the key) is 0.
+    sums: npt.NDArray[np.int64]
+    #: What a pod of a shape adds to its node's domain.
+    amount: Callable[[PodShape], int]
+    #: Pods that came to (left) each row in its own world; None outside hypotheses.
+    shift: npt.NDArray[np.int64] | None = None
+
+    def clone(self) -> _Table:
+        shift = None if self.shift is None else self.shift.copy()
+        return _Table(self.key, self.column, self.sums, self.amount, shift)
+
+    def shift_pods(self, pods: PodShift, rows: int) -> None:
+        amounts = pods.amounts(self.amount)
+        if amounts is not None:
+            if self.shift is None:
+                self.shift = np.zeros(rows, np.int64)
+            self.shift[pods.rows] += amounts * (self.column.codes[pods.rows] > 0)
+
+    def here(self, nodes: Nodes) -> npt.NDArray[np.int64]:
+        """Pods in the domain of every node of the view."""
+        found = self.sums[nodes.take(self.column.codes)]
+        return found if self.shift is None else found + nodes.take(self.shift)
+
+
+@dataclass(eq=False)
+class _FilterState:
+    """What Filter needs: tables of pods wanted near, avoided, and avoiding."""
+
+    affinity: list[_Table]
+    anti_affinity: list[_Table]
+    existing_anti_affinity: list[_Table]
+    #: Whether the pod would satisfy its own affinity: the first of a group may go anywhere.
+    matches_itself: bool
+    versions: list[Version]
+    epoch: int
+
+    def tables(self) -> list[_Table]:
+        return [*self.affinity, *self.anti_affinity, *self.existing_anti_affinity]
+
+    def clone(self) -> _FilterState:
+        return _FilterState(
+            [table.clone() for table in self.affinity],
+            [table.clone() for table in self.anti_affinity],
+            [table.clone() for table in self.existing_anti_affinity],
+            self.matches_itself,
+            self.versions,
+            self.epoch,
+        )
+
+
+@dataclass(eq=False)
+class _ScoreState:
+    raw: npt.NDArray[np.int64]
+    versions: list[Version]
+    epoch: int
+
+
+class InterPodAffinity(
+    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, ShapeSigned
+):
+    name = "InterPodAffinity"
+    reads = Reads.CLUSTER_PODS
+    normalizes = True
+    in_range = True
+
+    def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
+
+    # -- terms --------------------------------------------------------------------------------------------------------
+
+    def _namespaces(self, term: AffinityTerm) -> frozenset[str] | None:
+        """Namespaces whose pods an incoming pod's term speaks of; None for all.
+
+        Parity: the namespace selector stays in force next to the namespaces that it was expanded to, matched against
+        no labels; one that demands nothing positive therefore reaches every namespace.
+        """
+        if term.namespace_selector.matches(_NO_LABELS):
+            return None
+        if term.namespace_selector.nothing:
+            return term.namespaces
+        selected = (
+            namespace.metadata.name
+            for namespace in self.handle.cluster.objects.all(t.Namespace)
+            if term.namespace_selector.matches(namespace.metadata.labels)
+        )
+        return term.namespaces.union(selected)
+
+    def _clause(self, term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:
+        return self._namespaces(term), term.selector
+
+    def _pod_terms(self, shape: PodShape) -> _PodTerms:
+        """The counters that an incoming pod's terms need; kept on the shape while no namespace changes."""
+        version = self.handle.cluster.objects.version(t.Namespace)
+        found: _PodTerms | None = shape.memo("affinity terms", version)
+        if found is None:
+            found = _PodTerms(
+                affinity=PodTerm(tuple(self._clause(term) for term in shape.required_affinity)),
+                anti_affinity=[(term.topology_key, PodTerm((self._clause(term),))) for term in shape.required_anti_affinity],
+                preferred=[
+                    (term.topology_key, sign * term.weight, PodTerm((self._clause(term),)))
+                    for sign, terms in ((1, shape.preferred_affinity), (-1, shape.preferred_anti_affinity))
+                    for term in terms
+                ],
+            )
+            shape.remember("affinity terms", version, found)
+        return found
+
+    def _held(self, pod: PodInfo) -> list[tuple[int, HeldTerm]]:
+        """Terms of existing pods that the incoming pod matches."""
+        cluster = self.handle.cluster
+        version = (cluster.held.epoch, cluster.objects.version(t.Namespace))
+        found: list[tuple[int, HeldTerm]] | None = pod.shape.memo("held terms", version)
+        if found is None:
+            found = cluster.held.matching(pod.shape, cluster.objects.namespace_labels(pod.namespace))
+            pod.shape.remember("held terms", version, found)
+        return found
+
+    def _matched(self, term: PodTerm, versions: list[Version]) -> npt.NDArray[np.int32]:
+        """Pods of every row that match a term."""
+        cluster = self.handle.cluster
+        slot = cluster.matches.slot(term, cluster.pods)
+        versions.append((False, slot, cluster.matches.versions[slot]))
+        return cluster.matches.counts[slot, : cluster.table.n]
+
+    def _holding(self, slot: int, versions: list[Version]) -> npt.NDArray[np.int32]:
+        """How often pods of every row hold a term."""
+        cluster = self.handle.cluster
+        versions.append((True, slot, cluster.held.versions[slot]))
+        return cluster.held.counts[slot, : cluster.table.n]
+
+    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        return found is not None and found.epoch == self._epoch() and self._still(found.versions)
+
+    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        if found is None:
+            return self._ignore_existing
+        return found.epoch == self._epoch() and self._still(found.versions)
+
+    def _still(self, versions: Sequence[Version]) -> bool:
+        """Whether the counters that a state was made from have not moved."""
+        matches, held = self.handle.cluster.matches.versions, self.handle.cluster.held.versions
+        return all((held if is_held else matches)[slot] == version for is_held, slot, version in versions)
+
+    def _epoch(self) -> int:
+        """Moves when existing pods hold other terms than before: states may then lack a counter."""
+        return self.handle.cluster.held.epoch
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        shape = pod.shape
+        if shape.has_pod_affinity and shape.affinity_error is not None:
+            return unresolvable(f"parsing pod: {shape.affinity_error}")
+        terms = self._pod_terms(shape)
+        versions: list[Version] = []
+        existing = self._existing_anti_affinity(pod, versions)
+        if not shape.required_affinity and not shape.required_anti_affinity and not any(x.sums.any() for x in existing):
+            state.write(PRE_FILTER_KEY, _FilterState([], [], existing, False, versions, self._epoch()))
+            return SKIP
+        affinity = self._affinity_tables(shape, terms.affinity, versions)
+        anti_affinity = [self._anti_table(key, term, versions) for key, term in terms.anti_affinity]
+        itself = terms.affinity.matches(shape)
+        state.write(PRE_FILTER_KEY, _FilterState(affinity, anti_affinity, existing, itself, versions, self._epoch()))
+        return None
+
+    def _affinity_tables(self, shape: PodShape, term: PodTerm, versions: list[Version]) -> list[_Table]:
+        """Pods that match all affinity terms at once, by domain of each term's key."""
+        if not shape.required_affinity:
+            return []
+        counts = self._matched(term, versions)
+        keys = dict.fromkeys(x.topology_key for x in shape.required_affinity)
+        return [self._table(key, counts, lambda s: int(term.matches(s))) for key in keys]
+
+    def _anti_table(self, key: str, term: PodTerm, versions: list[Version]) -> _Table:
+        return self._table(key, self._matched(term, versions), lambda s: int(term.matches(s)))
+
+    def _existing_anti_affinity(self, pod: PodInfo, versions: list[Version]) -> list[_Table]:
+        """Pods that hold anti-affinity towards the incoming one, by domain of each key in use."""
+        by_key: dict[str, npt.NDArray[np.int64]] = {}
+        for slot, held in self._held(pod):
+            if held.role is Role.REQUIRED_ANTI_AFFINITY:
+                counts = self._holding(slot, versions)
+                key = held.term.topology_key
+                by_key[key] = by_key[key] + counts if key in by_key else counts.astype(np.int64)
+        labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
+        return [self._table(key, counts, _avoids(pod, key, labels)) for key, counts in by_key.items()]
+
+    def _table(self, key: str, counts: npt.NDArray[np.integer], amount: Callable[[PodShape], int]) -> _Table:
+        column = self.handle.cluster.table.label(key)
+        return _Table(key, column, domain_sums(column, counts), amount)
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        found: _FilterState = state.read(PRE_FILTER_KEY)
+        rows = self.handle.cluster.table.n
+        if shift.sign > 0:
+            self._add_missing_keys(found, pod, shift)
+        for table in found.tables():
+            table.shift_pods(shift, rows)
+        return None
+
+    def _add_missing_keys(self, found: _FilterState, pod: PodInfo, shift: PodShift) -> None:
+        """A pod that comes may hold anti-affinity over a key that nobody's did before."""
+        known = {table.key for table in found.existing_anti_affinity}
+        labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
+        for shape in shift.shapes:
+            for term in shape.required_anti_affinity:
+                if term.topology_key not in known and term.matches(pod.namespace, pod.labels, labels):
+                    known.add(term.topology_key)
+                    none = np.zeros(self.handle.cluster.table.n, np.int64)
+                    table = self._table(term.topology_key, none, _avoids(pod, term.topology_key, labels))
+                    found.existing_anti_affinity.append(table)
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        if found is None:
+            return error(f'error reading "{PRE_FILTER_KEY}" from cycleState: not found')
+        away = self._unmet_affinity(found, nodes)
+        avoided = _anywhere(found.anti_affinity, nodes)
+        avoiding = _anywhere(found.existing_anti_affinity, nodes)
+        masks = [mask for mask in (away, avoided, avoiding) if mask is not None]
+        if not masks:
+            return None
+        refused = masks[0] if len(masks) == 1 else np.logical_or.reduce(masks)
+        return Rejections(refused, lambda: _entries(away, avoided, avoiding)) if refused.any() else None
+
+    @staticmethod
+    def _unmet_affinity(found: _FilterState, nodes: Nodes) -> npt.NDArray[np.bool_] | None:
+        if not found.affinity:
+            return None
+        lacking = np.zeros(len(nodes), np.bool_)
+        empty = np.zeros(len(nodes), np.bool_)
+        for table in found.affinity:
+            lacking |= nodes.take(table.column.codes) == 0
+            empty |= table.here(nodes) <= 0
+        if found.matches_itself and empty.any():
+            # The first pod of a group: nobody matches anywhere, but it does itself.
+            total = sum(int(table.sums.sum()) for table in found.affinity)
+            moved = [nodes.take(table.shift) for table in found.affinity if table.shift is not None]
+            if moved:
+                empty &= total + np.sum(moved, axis=0) != 0
+            elif total == 0:
+                empty[:] = False
+        return lacking | empty
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        shape = pod.shape
+        has_preferences = bool(shape.preferred_affinity or shape.preferred_anti_affinity)
+        if self._ignore_existing and not has_preferences:
+            return SKIP
+        if shape.has_pod_affinity and shape.affinity_error is not None:
+            return error(f"failed to parse pod: {shape.affinity_error}")
+        versions: list[Version] = []
+        weighted: dict[str, npt.NDArray[np.int64]] = {}
+        any_entry = False
+        for key, weight, counts in self._weighted_counts(pod, versions):
+            column = nodes.table.label(key)
+            any_entry = any_entry or bool((counts[column.codes[: len(counts)] > 0] != 0).any())
+            part = counts * np.int64(weight)
+            weighted[key] = weighted[key] + part if key in weighted else part
+        if not any_entry:
+            state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), versions, self._epoch()))
+            return SKIP
+        raw = np.zeros(nodes.table.n, np.int64)
+        for key, counts in weighted.items():
+            column = nodes.table.label(key)
+            raw += domain_sums(column, counts)[column.codes[: nodes.table.n]]
+        state.write(PRE_SCORE_KEY, _ScoreState(raw, versions, self._epoch()))
+        return None
+
+    def _weighted_counts(
+        self, pod: PodInfo, versions: list[Version]
+    ) -> list[tuple[str, int, npt.NDArray[np.int32]]]:
+        """(topology key, weight, pods a row) of everything that pulls or pushes."""
+        found = [
+            (key, weight, self._matched(term, versions)) for key, weight, term in self._pod_terms(pod.shape).preferred
+        ]
+        for slot, held in self._held(pod):
+            weight = self._weight_of(held)
+            if weight:
+                found.append((held.term.topology_key, weight, self._holding(slot, versions)))
+        return found
+
+    def _weight_of(self, held: HeldTerm) -> int:
+        if held.role is Role.REQUIRED_AFFINITY:
+            return self._hard_weight
+        if held.role is Role.PREFERRED_AFFINITY:
+            return held.term.weight
+        return -held.term.weight if held.role is Role.PREFERRED_ANTI_AFFINITY else 0
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        if found is None:
+            return error(f'failed to read "{PRE_SCORE_KEY}" from cycleState: not found')
+        return found.raw if nodes.rows is None else found.raw[nodes.rows]
+
+    def normalize(
+        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64] | Status:
+        among = scores[feasible]
+        if not len(among):
+            return np.zeros(len(scores), np.int64)
+        low, high = int(among.min()), int(among.max())
+        if low == high:
+            return np.zeros(len(scores), np.int64)
+        # Parity: divide first, then stretch (29 of 50 gives 57, not 58).
+        stretched = 100.0 * ((np.clip(scores, low, high) - low) / float(high - low))
+        normal: npt.NDArray[np.int64] = stretched.astype(np.int64)
+        return normal
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return hints.events(self.handle)
+
+
+@dataclass(frozen=True, slots=True)
+class _PodTerms:
+    """The counters behind an incoming pod's terms."""
+
+    #: All required affinity terms together.
+    affinity: PodTerm
+    #: (topology key, term) of each required anti-affinity term.
+    anti_affinity: list[tuple[str, PodTerm]]
+    #: (topology key, signed weight, term) of each preference.
+    preferred: list[tuple[str, int, PodTerm]]
+
+
+def domain_sums(column: LabelColumn, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Counts a row, summed up by domain code; nodes without the key count nowhere."""
+    codes = column.codes[: len(counts)]
+    if column.unique:
+        sums = np.zeros(column.size, np.int64)
+        sums[codes] = counts
+    else:
+        sums = np.bincount(codes, weights=counts, minlength=column.size).astype(np.int64)
+    sums[0] = 0
+    return sums
+
+
+def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callable[[PodShape], int]:
+    """How many required anti-affinity terms over a key a shape holds that the pod matches."""
+
+    def amount(shape: PodShape) -> int:
+        return sum(
+            term.topology_key == key and term.matches(pod.namespace, pod.labels, namespace_labels)
+            for term in shape.required_anti_affinity
+        )
+
+    return amount
+
+
+def _anywhere(tables: Sequence[_Table], nodes: Nodes) -> npt.NDArray[np.bool_] | None:
+    """Nodes in some domain with a pod in some table; None when there is none at all."""
+    found: npt.NDArray[np.bool_] | None = None
+    for table in tables:
+        if table.shift is None:
+            by_domain = table.sums > 0
+            if not by_domain.any():
+                continue
+            mask = by_domain[nodes.take(table.column.codes)]
+        else:
+            mask = table.here(nodes) > 0
+        found = mask if found is None else found | mask
+    return found
+
+
+def _entries(
+    away: npt.NDArray[np.bool_] | None, avoided: npt.NDArray[np.bool_] | None, avoiding: npt.NDArray[np.bool_] | None
+) -> list[Entry]:
+    """The first failing rule of each node gives its reason."""
+    rules = (
+        (away, AFFINITY, Code.UnschedulableAndUnresolvable),
+        (avoided, ANTI_AFFINITY, Code.Unschedulable),
+        (avoiding, EXISTING_ANTI_AFFINITY, Code.Unschedulable),
+    )
+    entries: list[Entry] = []
+    refused: npt.NDArray[np.bool_] | None = None
+    for mask, reason, code in rules:
+        if mask is not None:
+            entries.append(Entry(mask if refused is None else mask & ~refused, code, reason))
+            refused = mask if refused is None else refused | mask
+    return entries

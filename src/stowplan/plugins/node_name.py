@@ -1,0 +1,47 @@
+"""Let a pod that names its node go nowhere else.
+
+Pending pods normally name none; those that do were written so by hand.
+
+Upstream: pkg/scheduler/framework/plugins/nodename.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.framework.events import NODE, Action, on
+from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, SignPlugin
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import Code, Reason, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+
+OTHER_NODE = Reason("NodeNameMismatch", "node(s) didn't match the requested node name")
+
+
+class NodeName(FilterPlugin, SignPlugin, EnqueueExtensions):
+    name = "NodeName"
+    reads = Reads.NODES
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        wanted = pod.pod.spec.node_name
+        if not wanted:
+            return None
+        row = nodes.table.row_of.get(wanted, -1)
+        rows = np.arange(len(nodes)) if nodes.rows is None else nodes.rows
+        return Rejections.where(rows != row, OTHER_NODE, Code.UnschedulableAndUnresolvable)
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        # The node name is no part of a pod's shape: pods that are placed share the shape of those that wait.
+        return {"v1.Pod.Spec.NodeName": pod.pod.spec.node_name}
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (on(NODE, Action.Add),)

@@ -1,0 +1,19 @@
+"""What hints ask of pods in cluster events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+
+
+def same_pod(pod: PodInfo, other: Pod) -> bool:
+    """Whether the object is a version of the pod: by UID, by name where files leave UIDs out."""
+    metadata = other.metadata
+    return pod.uid == (metadata.uid or f"{metadata.namespace or 'default'}/{metadata.name}")
+
+
+def is_placed_or_nominated(pod: Pod) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)

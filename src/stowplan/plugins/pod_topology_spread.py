@@ -1,0 +1,466 @@
+"""Limit (DoNotSchedule) or reduce (ScheduleAnyway) how unevenly matching pods lie over topology domains.
+
+The matching pods of every node are a count column (`MatchCounts`); a cycle sums it up by domain with one bincount a
+constraint. Which nodes count, and their domains, depend on node objects alone and are kept until one changes.
+
+In a hypothesis (preemption, nominated pods) each node is judged in its own world, where only its own pods changed: a
+`shift` array a constraint holds by how much, and the minimum over all domains is told from the two lowest ones.
+
+Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
+from stowplan.cluster.terms import PodTerm
+from stowplan.framework.interface import (
+    CountsPods,
+    EnqueueExtensions,
+    FilterPlugin,
+    PodExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+    ShapeSigned,
+)
+from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.status import SKIP, Code, Reason, Status, error
+from stowplan.plugins import pod_topology_spread_hints as hints
+from stowplan.plugins.default_selector import default_selector
+from stowplan.plugins.node_selection import required_node_affinity_mask, untolerated_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import TopologySpreadConstraint
+    from stowplan.cluster.labels import LabelColumn
+    from stowplan.cluster.pod_info import PodInfo, PodShape
+    from stowplan.cluster.view import Nodes
+    from stowplan.config import PodTopologySpreadArgs
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.pod_shift import PodShift
+
+PRE_FILTER_KEY = "PreFilterPodTopologySpread"
+PRE_SCORE_KEY = "PreScorePodTopologySpread"
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+
+MISSING_LABEL = Reason(
+    "TopologyLabelMissing", "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
+
+HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint, parsed."""
+
+    max_skew: int
+    key: str
+    selector: Selector
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+    def counts(self, shape: PodShape) -> bool:
+        """Whether the pod itself matches: it will count where it goes."""
+        return self.selector.matches(shape.labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Domains:
+    """Where the nodes that count lie for one constraint; depends on node objects alone."""
+
+    column: LabelColumn
+    #: Rows that count; None for all rows (rows without the key have code 0, which is nobody's domain).
+    eligible: npt.NDArray[np.bool_] | None
+    #: Codes of the domains that have an eligible node.
+    codes: npt.NDArray[np.intp]
+    #: Whether every domain is a single node, so that a sum by domain is the column itself.
+    single: bool
+
+
+@dataclass(eq=False)
+class _Spread:
+    """What Filter needs of one hard constraint."""
+
+    constraint: Constraint
+    domains: _Domains
+    #: Matching pods by domain code.
+    sums: npt.NDArray[np.int64]
+    #: Lowest sum, and the code of the domain that has it.
+    lowest: int
+    lowest_code: int
+    self_match: int
+    #: Pods that came to (left) each row in its own world; shape (rows,), None outside hypotheses.
+    shift: npt.NDArray[np.int64] | None = None
+
+    def second_lowest(self) -> int:
+        """The lowest sum when the lowest domain is left out."""
+        others = self.sums[self.domains.codes[self.domains.codes != self.lowest_code]]
+        return int(others.min()) if len(others) else 1 << 31
+
+
+@dataclass(eq=False)
+class _FilterState:
+    spreads: list[_Spread]
+    #: (slot, version) of the counters that went in.
+    versions: list[tuple[int, int]]
+
+    def clone(self) -> _FilterState:
+        return _FilterState([replace(s, shift=None if s.shift is None else s.shift.copy()) for s in self.spreads], self.versions)
+
+
+@dataclass(eq=False)
+class _ScoreState:
+    constraints: list[Constraint]
+    #: Raw sum of every row, rounded; what it says of ignored rows does not matter.
+    raw: npt.NDArray[np.int64]
+    #: Rows that lack a key that they must have; None for none.
+    ignored: npt.NDArray[np.bool_] | None
+    versions: list[tuple[int, int]] = field(default_factory=list)
+
+
+class PodTopologySpread(
+    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, ShapeSigned
+):
+    name = "PodTopologySpread"
+    reads = Reads.CLUSTER_PODS
+    normalizes = True
+    in_range = True
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._system = args.defaulting_type == "System"
+        self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._comparisons = handle.features.enabled("TaintTolerationComparisonOperators")
+
+    # -- constraints --------------------------------------------------------------------------------------------------
+
+    def constraints(self, shape: PodShape, action: str) -> tuple[Constraint, ...]:
+        """The pod's constraints of one kind, or the defaults; raises SelectorError when one does not parse."""
+        own = shape.pod.spec.topology_spread_constraints
+        if own:
+            found: tuple[Constraint, ...] | None = shape.memo(("spread", action), 0)
+            if found is None:
+                found = tuple(_parsed(c, shape) for c in own if c.when_unsatisfiable == action)
+                shape.remember(("spread", action), 0, found)
+            return found
+        defaults = [c for c in self._defaults if c.when_unsatisfiable == action]
+        if not defaults:
+            return ()
+        selector = default_selector(shape, self.handle.cluster.objects)
+        if selector.empty:
+            return ()
+        return tuple(replace(_parsed(c, shape), selector=selector) for c in defaults)
+
+    def _domains(
+        self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
+    ) -> list[_Domains]:
+        """Eligible nodes and their domains, a constraint; kept on the shape while no node changes."""
+        key = ("spread domains", constraints, all_keys)
+        found: list[_Domains] | None = pod.shape.memo(key, nodes.table.generation)
+        if found is None:
+            found = self._find_domains(nodes, pod, constraints, all_keys)
+            pod.shape.remember(key, nodes.table.generation, found)
+        return found
+
+    def _find_domains(
+        self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], all_keys: bool
+    ) -> list[_Domains]:
+        table = nodes.table
+        columns = [table.label(c.key) for c in constraints]
+        having = table.valid[: table.n]
+        for column in columns if all_keys else ():
+            having = having & (column.codes[: table.n] > 0)
+        return [self._domain(nodes, pod, c, column, having) for c, column in zip(constraints, columns, strict=True)]
+
+    def _domain(
+        self, nodes: Nodes, pod: PodInfo, c: Constraint, column: LabelColumn, having: npt.NDArray[np.bool_]
+    ) -> _Domains:
+        table = nodes.table
+        eligible = having
+        if c.honor_affinity and (matching := required_node_affinity_mask(table, pod)) is not None:
+            eligible = eligible & matching
+        if c.honor_taints and (tainted := untolerated_mask(table, pod, self._comparisons)) is not None:
+            eligible = eligible & ~tainted
+        codes = column.codes[: table.n]
+        present = np.bincount(codes[eligible], minlength=column.size) > 0
+        present[0] = False
+        whole = bool(eligible[codes > 0].all())
+        return _Domains(column, None if whole else eligible, np.flatnonzero(present), column.unique)
+
+    def _counts(self, constraint: Constraint, pod: PodInfo) -> tuple[npt.NDArray[np.int32] | None, tuple[int, int]]:
+        """Matching pods of every row (None: nobody counts), and the counter's slot and version."""
+        if constraint.selector.empty or constraint.selector.nothing:
+            # Parity: an empty selector counts no existing pod, though it matches the incoming one.
+            return None, (-1, 0)
+        cluster = self.handle.cluster
+        term = PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
+        slot = cluster.matches.slot(term, cluster.pods)
+        return cluster.matches.counts[slot, : cluster.table.n], (slot, cluster.matches.versions[slot])
+
+    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        return found is None or self._still(found.versions)
+
+    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        return found is None or (not feasible_moved and self._still(found.versions))
+
+    def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
+        """Whether the counters that a state was made from have not moved."""
+        current = self.handle.cluster.matches.versions
+        return all(slot < 0 or current[slot] == version for slot, version in versions)
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        try:
+            constraints = self.constraints(pod.shape, HARD)
+        except SelectorError as e:
+            return error(f"get constraints from pod: obtaining pod's hard topology spread constraints: {e}")
+        if not constraints:
+            return SKIP
+        spreads, versions = [], []
+        for constraint, domains in zip(
+            constraints, self._domains(nodes, pod, constraints, all_keys=True), strict=True
+        ):
+            counts, version = self._counts(constraint, pod)
+            spreads.append(_spread(constraint, domains, counts, int(constraint.counts(pod.shape))))
+            versions.append(version)
+        state.write(PRE_FILTER_KEY, _FilterState(spreads, versions))
+        return None
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        found: _FilterState = state.read(PRE_FILTER_KEY)
+        n = self.handle.cluster.table.n
+        for spread in found.spreads:
+            selector, namespace = spread.constraint.selector, pod.namespace
+            amounts = shift.amounts(lambda s, m=selector.matches, ns=namespace: int(s.namespace == ns and m(s.labels)))  # type: ignore[misc]
+            if amounts is None:
+                continue
+            if spread.domains.eligible is not None:
+                amounts = amounts * spread.domains.eligible[shift.rows]
+            if spread.shift is None:
+                spread.shift = np.zeros(n, np.int64)
+            spread.shift[shift.rows] += amounts
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        if found is None:
+            return error(f'reading "{PRE_FILTER_KEY}" from cycleState: not found')
+        entries: list[Entry] = []
+        refused: npt.NDArray[np.bool_] | None = None
+        for spread in found.spreads:
+            codes = nodes.take(spread.domains.column.codes)
+            missing, skewed = codes == 0, _skewed(spread, codes, nodes)
+            if refused is None:
+                refused = missing | skewed
+                skewed = skewed & ~missing
+            else:
+                missing, skewed = missing & ~refused, skewed & ~missing & ~refused
+                refused = refused | missing | skewed
+            entries.append(Entry(missing, Code.UnschedulableAndUnresolvable, MISSING_LABEL))
+            entries.append(Entry(skewed, Code.Unschedulable, SKEWED.of(key=spread.constraint.key, max_skew=spread.constraint.max_skew)))
+        if refused is None or not refused.any():
+            return None
+        return Rejections(refused, entries)
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        try:
+            constraints = self.constraints(pod.shape, SOFT)
+        except SelectorError as e:
+            return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {e}")
+        if not constraints or not nodes.table.count:
+            return SKIP
+        # System defaults take a missing label for a domain of its own; everybody else wants all keys.
+        strict = bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
+        candidates = nodes.take(nodes.table.valid) if nodes.candidates is None else nodes.candidates
+        table = nodes.table
+        ignored: npt.NDArray[np.bool_] | None = None
+        if strict:
+            lacking = np.zeros(table.n, np.bool_)
+            for c in constraints:
+                lacking |= table.label(c.key).codes[: table.n] == 0
+            if (lacking & candidates).any():
+                ignored = lacking
+        scored = candidates if ignored is None else candidates & ~ignored
+        domains = self._domains(nodes, pod, constraints, all_keys=strict)
+        total = np.zeros(table.n)
+        versions = []
+        for constraint, domain in zip(constraints, domains, strict=True):
+            counts, version = self._counts(constraint, pod)
+            versions.append(version)
+            total += _soft_score(constraint, domain, counts, scored, system=not strict)
+        raw = np.floor(total + 0.5).astype(np.int64)
+        state.write(PRE_SCORE_KEY, _ScoreState(list(constraints), raw, ignored, versions))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        if found is None:
+            return error(f'error reading "{PRE_SCORE_KEY}" from cycleState: not found')
+        return found.raw if nodes.rows is None else found.raw[nodes.rows]
+
+    def normalize(
+        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState = state.read(PRE_SCORE_KEY)
+        judged = feasible if found.ignored is None else feasible & ~found.ignored
+        among = scores[judged]
+        if not len(among):
+            return np.zeros(len(scores), np.int64)
+        low, high = int(among.min()), max(int(among.max()), 0)
+        if high == 0:
+            normal = np.full(len(scores), 100, np.int64)
+        else:
+            normal = _by_difference(scores, low, high)
+        if found.ignored is not None:
+            normal[found.ignored] = 0
+        return normal
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return hints.events(self)
+
+
+def _by_difference(scores: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
+    """100·(high + low − score) ÷ high; a table of the few distinct scores, as a division a node is slow."""
+    clipped = np.clip(scores, low, high)
+    if high - low <= 4096:
+        by_score = 100 * (high - np.arange(high - low + 1)) // high
+        found: npt.NDArray[np.int64] = by_score[clipped - low]
+        return found
+    return 100 * (high + low - clipped) // high
+
+
+def _parsed(constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint:
+    selector = compile_label_selector(constraint.label_selector)
+    own = {key: shape.labels[key] for key in constraint.match_label_keys if key in shape.labels}
+    if own:
+        selector = selector.with_equalities(own)
+    return Constraint(
+        max_skew=constraint.max_skew,
+        key=constraint.topology_key,
+        selector=selector,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honor_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
+        honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
+    )
+
+
+def _sums(domains: _Domains, counts: npt.NDArray[np.int32] | None) -> npt.NDArray[np.int64]:
+    """Matching pods on eligible nodes, by domain code."""
+    size = domains.column.size
+    if counts is None:
+        return np.zeros(size, np.int64)
+    codes = domains.column.codes[: len(counts)]
+    if domains.eligible is not None:
+        counts = counts * domains.eligible
+    if domains.single:
+        sums = np.zeros(size, np.int64)
+        sums[codes] = counts
+    else:
+        sums = np.bincount(codes, weights=counts, minlength=size).astype(np.int64)
+    sums[0] = 0
+    return sums
+
+
+def _spread(
+    constraint: Constraint, domains: _Domains, counts: npt.NDArray[np.int32] | None, self_match: int
+) -> _Spread:
+    sums = _sums(domains, counts)
+    lowest = lowest_code = 0
+    if len(domains.codes):
+        values = sums[domains.codes]
+        at = int(values.argmin())
+        lowest, lowest_code = int(values[at]), int(domains.codes[at])
+    return _Spread(constraint, domains, sums, lowest, lowest_code, self_match)
+
+
+def _skewed(spread: _Spread, codes: npt.NDArray[np.intp], nodes: Nodes) -> npt.NDArray[np.bool_]:
+    """Where the pod would exceed the constraint's skew."""
+    constraint = spread.constraint
+    few = len(spread.domains.codes) < constraint.min_domains
+    if spread.shift is None:
+        lowest = 0 if few else spread.lowest
+        over = spread.sums > constraint.max_skew - spread.self_match + lowest
+        found: npt.NDArray[np.bool_] = over[codes]
+        return found
+    here = spread.sums[codes] + nodes.take(spread.shift)
+    if few:
+        floor: npt.NDArray[np.int64] | int = 0
+    else:
+        # The minimum in the node's own world: its own domain moved, the others stand.
+        others = np.where(codes == spread.lowest_code, spread.second_lowest(), spread.lowest)
+        registered = np.zeros(len(spread.sums), np.bool_)
+        registered[spread.domains.codes] = True
+        floor = np.where(registered[codes], np.minimum(others, here), spread.lowest)
+    return here + spread.self_match - floor > constraint.max_skew
+
+
+def _soft_score(
+    constraint: Constraint,
+    domains: _Domains,
+    counts: npt.NDArray[np.int32] | None,
+    scored: npt.NDArray[np.bool_],
+    *,
+    system: bool,
+) -> npt.NDArray[np.float64]:
+    """What one soft constraint adds to every node's sum."""
+    n = len(scored)
+    codes = domains.column.codes[:n]
+    if constraint.key == HOSTNAME:
+        # Counted on the node itself, whatever the inclusion policies say.
+        weight = float(np.log(int(scored.sum()) + 2))
+        own = np.zeros(n) if counts is None else counts.astype(np.float64)
+    else:
+        sums, registered = _registered_sums(domains, counts, scored, system=system)
+        weight = float(np.log(registered + 2))
+        own = sums[codes].astype(np.float64)
+    amount = own * weight + float(constraint.max_skew - 1)
+    if system:
+        # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
+        amount = np.where(codes > 0, amount, 0.0)
+    return amount
+
+
+def _registered_sums(
+    domains: _Domains, counts: npt.NDArray[np.int32] | None, scored: npt.NDArray[np.bool_], *, system: bool
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Matching pods by domain, for the domains that some candidate lies in; and how many those are.
+
+    With system defaults, nodes without the label share a domain: it counts as one though nobody is scored by it.
+    """
+    codes = domains.column.codes[: len(scored)]
+    present = np.bincount(codes[scored], minlength=domains.column.size) > 0
+    registered = int(present[1:].sum()) + int(system and present[0])
+    sums = _sums(domains, counts)
+    return np.where(present, sums, 0), registered
+
+
+def _system_default(key: str, max_skew: int) -> TopologySpreadConstraint:
+    from stowplan.api.types import TopologySpreadConstraint
+
+    return TopologySpreadConstraint(max_skew=max_skew, topology_key=key, when_unsatisfiable=SOFT)
+
+
+SYSTEM_DEFAULTS: tuple[TopologySpreadConstraint, ...] = (_system_default(HOSTNAME, 3), _system_default(ZONE, 5))

@@ -1,0 +1,19 @@
+"""The order of the active queue: higher priority first, then who was queued earlier.
+
+Upstream: pkg/scheduler/framework/plugins/queuesort.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.framework.interface import QueueSortPlugin
+
+
+class PrioritySort(QueueSortPlugin):
+    name = "PrioritySort"
+
+    def less(self, a: Any, b: Any) -> bool:
+        """Compare queued pods, which have a `pod` and the `timestamp` at which they last entered the queue."""
+        first, second = a.pod.priority, b.pod.priority
+        return bool(first > second or (first == second and a.timestamp < b.timestamp))

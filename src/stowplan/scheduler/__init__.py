@@ -1,0 +1,1 @@
+"""The scheduling cycle: filter, score, select, preempt."""
