@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from stowplan.api import types as t
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
@@ -196,8 +195,8 @@ class Cluster:
         if isinstance(totals, Status):
             verdict.error = totals
             return
-        verdict.scores, verdict.totals = evaluation.scores(), totals
-        verdict.node_name = verdict.names[int(np.where(verdict.feasible, totals, -1).argmax())]
+        verdict.scores, verdict.totals = evaluation.scores(), evaluation.totals
+        verdict.node_name = verdict.names[int(totals.argmax())]
 
     @staticmethod
     def _explain_failure(verdict: Verdict, framework: Framework, state: Any) -> None:

@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 _LIMIT = 8192
 
 
 class ChangeLog:
-    """Rows in the order of their changes; the oldest entries are dropped."""
+    """Rows in the order of their changes; the oldest entries are dropped.
+
+    Each change has a number of its own, which is never given again: not even to what comes after an undone change. So
+    a reader that stood among changes that were undone is told to look at everything.
+    """
 
     def __init__(self) -> None:
         self._rows: list[int] = []
+        #: Number of each change, rising.
+        self._numbers: list[int] = []
+        #: Where a reader stands that knows of none of these.
         self._start = 0
+        self._last = 0
 
     @property
     def position(self) -> int:
         """Where a reader that knows everything stands."""
-        return self._start + len(self._rows)
+        return self._numbers[-1] if self._numbers else self._start
 
     def append(self, row: int) -> None:
+        self._last += 1
         self._rows.append(row)
+        self._numbers.append(self._last)
         if len(self._rows) > _LIMIT:
-            del self._rows[: _LIMIT // 2]
-            self._start += _LIMIT // 2
+            self._start = self._numbers[_LIMIT // 2 - 1]
+            del self._rows[: _LIMIT // 2], self._numbers[: _LIMIT // 2]
 
     def since(self, position: int) -> list[int] | None:
-        """Distinct rows that changed since, ascending; None when that is too long ago to tell."""
-        if position < self._start:
-            return None
-        if position - self._start == len(self._rows):
+        """Distinct rows that changed since, ascending; None when there is no telling."""
+        if position == self.position:
             return []
-        return sorted(set(self._rows[position - self._start :]))
+        after = self._after(position)
+        return None if after is None else sorted(set(self._rows[after:]))
 
     def rewind(self, position: int) -> None:
         """Forget what came after: the changes were undone."""
-        if position < self._start:
+        after = self._after(position)
+        if after is None:
             self._rows.clear()
+            self._numbers.clear()
             # Readers that stood at `position` must look at everything again.
-            self._start = position + 1
+            self._last += 1
+            self._start = self._last
         else:
-            del self._rows[position - self._start :]
+            del self._rows[after:], self._numbers[after:]
+
+    def _after(self, position: int) -> int | None:
+        """Index of the first change after a position; None when the position is not kept."""
+        if position == self._start:
+            return 0
+        i = bisect_left(self._numbers, position)
+        return i + 1 if i < len(self._numbers) and self._numbers[i] == position else None

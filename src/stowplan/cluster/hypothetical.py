@@ -99,11 +99,11 @@ class HypotheticalNodes(Nodes):
 
     # -- what pods take, as it would be -------------------------------------------------------------------------------
 
-    def requested(self, resource: int) -> npt.NDArray[np.int64]:
+    def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
         found: npt.NDArray[np.int64] = self._requested[resource]
         return found
 
-    def non_zero_requested(self, resource: int) -> npt.NDArray[np.int64]:
+    def non_zero_requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
         found: npt.NDArray[np.int64] = self._non_zero[resource]
         return found
 

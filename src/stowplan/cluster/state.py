@@ -67,10 +67,12 @@ class ClusterState:
         """Take in a node, or the new version of one that is known."""
         row = self.table.row_of.get(node.metadata.name)
         if row is not None:
-            self.table.update(row, node)
+            if self.table.update(row, node):
+                self._forget_sums()
             return
         row = self.table.add(node)
         self._fit_to_table()
+        self._forget_sums()
         for info in self._ghosts.pop(node.metadata.name, ()):
             info.row = row
             self.pods.row[info.slot] = row
@@ -92,6 +94,11 @@ class ClusterState:
             self._ghosts[name] = pods
         self.row_pods[row] = []
         self.table.remove(row)
+        self._forget_sums()
+
+    def _forget_sums(self) -> None:
+        self.matches.forget_sums()
+        self.held.forget_sums()
 
     def _fit_to_table(self) -> None:
         """Let everything that has a column a row follow the table's growth."""

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.selectors import Selector
+    from stowplan.cluster.labels import LabelColumn
     from stowplan.cluster.pod_info import AffinityTerm, PodShape
     from stowplan.cluster.pod_table import PodTable
 
 Pair = tuple[str, str]
 _EMPTY = np.zeros(0, np.intp)
-_NO_LABELS: dict[str, str] = {}
+#: Sums by domain that are kept current a slot; more than a few callers of one slot are rare.
+_SUMS_A_SLOT = 8
 
 
 def equality_of(selector: Selector) -> Pair | None:
@@ -98,16 +100,91 @@ class _Index:
         return sorted(found)
 
 
-class MatchCounts:
-    """How many pods of each row match each registered `PodTerm`."""
+@dataclass(eq=False, slots=True)
+class _DomainSums:
+    """A slot's counts summed up by the domains of a label, kept current."""
 
-    def __init__(self, capacity: int, limit: int = 1024) -> None:
-        #: Pods on the row that match the slot's term; shape (slots, capacity).
+    column: LabelColumn
+    #: Rows that count; None: all that have the label.
+    eligible: npt.NDArray[np.bool_] | None
+    sums: npt.NDArray[np.int64]
+
+
+class _CountMatrix:
+    """A row of counts a slot, and what is derived from it."""
+
+    def __init__(self, capacity: int) -> None:
+        #: Count of every row, a slot; shape (slots, capacity).
         self.counts: npt.NDArray[np.int32] = np.zeros((8, capacity), np.int32)
         #: Changes whenever a count of the slot changed, or the slot changed hands.
         self.versions: list[int] = []
-        self._limit = limit
         self._clock = 0
+        self._sums: dict[int, list[_DomainSums]] = {}
+
+    def sum_by_domain(
+        self, slot: int, column: LabelColumn, rows: int, eligible: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[np.int64]:
+        """A slot's counts on the first `rows` rows by domain code; [0], for nodes without the label, is 0.
+
+        The array follows the counts from then on: to be read within the cycle, never written to.
+        """
+        known = self._sums.setdefault(slot, [])
+        for found in known:
+            if found.column is column and found.eligible is eligible:
+                return found.sums
+        sums = domain_sums(column, self.counts[slot, :rows], eligible)
+        if len(known) == _SUMS_A_SLOT:
+            known.pop(0)
+        known.append(_DomainSums(column, eligible, sums))
+        return sums
+
+    def forget_sums(self) -> None:
+        """Nodes changed, and with them domains."""
+        self._sums.clear()
+
+    def _moved(self, slot: int, row: int, by: int) -> None:
+        """A count changed."""
+        self._touch(slot)
+        for of_domain in self._sums.get(slot, ()):
+            code = of_domain.column.codes[row]
+            if code and (of_domain.eligible is None or of_domain.eligible[row]):
+                of_domain.sums[code] += by
+
+    def _touch(self, slot: int) -> None:
+        self._clock += 1
+        self.versions[slot] = self._clock
+
+    def clear_row(self, row: int) -> None:
+        self.counts[:, row] = 0
+
+    def grow(self, capacity: int) -> None:
+        self.counts = grown(self.counts, capacity)
+
+
+def domain_sums(
+    column: LabelColumn, counts: npt.NDArray[np.integer], eligible: npt.NDArray[np.bool_] | None = None
+) -> npt.NDArray[np.int64]:
+    """Counts a row, summed up by domain code; nodes without the label count nowhere."""
+    codes = column.codes[: len(counts)]
+    if eligible is not None:
+        counts = counts * eligible
+    if column.unique:
+        sums = np.zeros(column.size, np.int64)
+        sums[codes] = counts
+    else:
+        sums = np.bincount(codes, weights=counts, minlength=column.size).astype(np.int64)
+    sums[0] = 0
+    return sums
+
+
+class MatchCounts(_CountMatrix):
+    """How many pods of each row match each registered `PodTerm`."""
+
+    def __init__(self, capacity: int, limit: int = 1024) -> None:
+        super().__init__(capacity)
+        #: Slots that changed hands so far.
+        self.evictions = 0
+        self._limit = limit
         self._slots: dict[PodTerm, int] = {}
         self._terms: list[PodTerm | None] = []
         self._used: list[int] = []
@@ -140,6 +217,7 @@ class MatchCounts:
             [s.id for s in matching], self.counts.shape[1], live_only=term.live_only
         )
         self._touch(slot)
+        self._sums.pop(slot, None)
         return slot
 
     def _candidate_shapes(self, term: PodTerm) -> Iterable[PodShape]:
@@ -163,16 +241,13 @@ class MatchCounts:
     def _evict(self, slot: int) -> None:
         term = self._terms[slot]
         assert term is not None
+        self.evictions += 1
         del self._slots[term]
         self._index.discard(slot, term.equality())
         for shape_id, slots in self._slots_of.items():
             if slot in slots[term.live_only]:
                 slots[term.live_only].remove(slot)
                 self._forget_arrays(shape_id)
-
-    def _touch(self, slot: int) -> None:
-        self._clock += 1
-        self.versions[slot] = self._clock
 
     # -- pods and shapes ----------------------------------------------------------------------------------------------
 
@@ -207,18 +282,12 @@ class MatchCounts:
             array = self._arrays[shape.id, terminating] = np.array(slots, np.intp)
         self.counts[array, row] += sign
         for slot in slots:
-            self._touch(slot)
+            self._moved(slot, row, sign)
         return slots
 
     def _forget_arrays(self, shape_id: int) -> None:
         self._arrays.pop((shape_id, False), None)
         self._arrays.pop((shape_id, True), None)
-
-    def clear_row(self, row: int) -> None:
-        self.counts[:, row] = 0
-
-    def grow(self, capacity: int) -> None:
-        self.counts = grown(self.counts, capacity)
 
     def items(self) -> Iterable[tuple[PodTerm, int]]:
         return self._slots.items()
@@ -241,17 +310,14 @@ class HeldTerm:
     term: AffinityTerm
 
 
-class HeldCounts:
+class HeldCounts(_CountMatrix):
     """How many times pods of each row hold each `HeldTerm`."""
 
     def __init__(self, capacity: int) -> None:
-        #: Times that pods on the row hold the slot's term; shape (slots, capacity).
-        self.counts: npt.NDArray[np.int32] = np.zeros((8, capacity), np.int32)
-        self.versions: list[int] = []
+        super().__init__(capacity)
         #: Moves when the set of held terms changed.
         self.epoch = 0
         self.terms: list[HeldTerm | None] = []
-        self._clock = 0
         self._slots: dict[HeldTerm, int] = {}
         self._holders: list[int] = []
         self._free: list[int] = []
@@ -272,8 +338,13 @@ class HeldCounts:
         if times:
             self._slots_of[shape.id] = (np.array(list(times), np.intp), np.array(list(times.values()), np.int32))
 
+    def _new_epoch(self) -> None:
+        # Never the number of another set, also when a hypothesis winds the epoch back.
+        self._clock += 1
+        self.epoch = self._clock
+
     def _allocate(self, held: HeldTerm) -> int:
-        self.epoch += 1
+        self._new_epoch()
         if self._free:
             slot = self._free.pop()
         else:
@@ -295,11 +366,12 @@ class HeldCounts:
             self._holders[slot] -= 1
             held = self.terms[slot]
             if not self._holders[slot] and held is not None:
-                self.epoch += 1
+                self._new_epoch()
                 del self._slots[held]
                 self._index.discard(slot, equality_of(held.term.selector))
                 self.terms[slot] = None
                 self.counts[slot] = 0
+                self._sums.pop(slot, None)
                 self._free.append(slot)
 
     def count(self, shape: PodShape, row: int, sign: int) -> list[int]:
@@ -309,9 +381,8 @@ class HeldCounts:
         slots, times = found
         self.counts[slots, row] += times * np.int32(sign)
         touched: list[int] = slots.tolist()
-        for slot in touched:
-            self._clock += 1
-            self.versions[slot] = self._clock
+        for slot, by in zip(touched, times.tolist(), strict=True):
+            self._moved(slot, row, sign * by)
         return touched
 
     def matching(self, shape: PodShape, namespace_labels: Mapping[str, str]) -> list[tuple[int, HeldTerm]]:
@@ -322,12 +393,6 @@ class HeldCounts:
             if held is not None and held.term.matches(shape.namespace, shape.labels, namespace_labels):
                 found.append((slot, held))
         return found
-
-    def clear_row(self, row: int) -> None:
-        self.counts[:, row] = 0
-
-    def grow(self, capacity: int) -> None:
-        self.counts = grown(self.counts, capacity)
 
     def items(self) -> Iterable[tuple[HeldTerm, int]]:
         return self._slots.items()

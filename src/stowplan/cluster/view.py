@@ -74,10 +74,11 @@ class Nodes:
 
     # -- what pods take -----------------------------------------------------------------------------------------------
 
-    def requested(self, resource: int) -> npt.NDArray[np.int64]:
+    def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
+        """What pods request of a resource; of several, a row each."""
         return self.take(self.table.requested[resource])
 
-    def non_zero_requested(self, resource: int) -> npt.NDArray[np.int64]:
+    def non_zero_requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
         """cpu (0) or memory (1), containers that name none counted with the scheduler's defaults."""
         return self.take(self.table.non_zero_requested[resource])
 

@@ -28,6 +28,7 @@ class WhatIf:
         state = self._state
         self._position = state.changes.position
         self._versions = (list(state.matches.versions), list(state.held.versions), state.held.epoch)
+        self._evictions = state.matches.evictions
         self._order = state.pods._next_order
         return self
 
@@ -36,11 +37,11 @@ class WhatIf:
             self._undo.pop()()
         state = self._state
         matches, held, epoch = self._versions
-        # Slots that were registered in between keep their own, newer versions.
-        state.matches.versions[: len(matches)] = matches
+        # Slots that were registered in between keep their own, newer versions; so do all when some changed hands.
+        if state.matches.evictions == self._evictions:
+            state.matches.versions[: len(matches)] = matches
         state.held.versions[: len(held)] = held
-        if len(held) == len(state.held.versions):
-            state.held.epoch = epoch
+        state.held.epoch = epoch
         state.changes.rewind(self._position)
         state.pods._next_order = self._order
 

@@ -7,14 +7,18 @@ the suggestions are made from the same records.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.explain.suggestions import Advice, Suggestion
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.status import Status
     from stowplan.plugins.default_preemption import PreemptionOutcome
@@ -46,10 +50,21 @@ class Verdict:
     preemption: PreemptionOutcome | None = None
     #: The node that holds the pod now, when it was placed already and judged as if it were not.
     current_node: str = ""
+    #: Works out what would help; advice takes many evaluations, so only when somebody asks (see `suggestions.advise`).
+    adviser: Callable[[Verdict], Advice] | None = None
 
     @property
     def key(self) -> str:
         return self.pod.key
+
+    @cached_property
+    def advice(self) -> Advice | None:
+        """What would help a pod that fits nowhere; None when nobody can say or nothing is needed."""
+        return self.adviser(self) if self.adviser is not None and not self.node_name else None
+
+    def suggestions(self) -> tuple[Suggestion, ...]:
+        """Changes that would get the pod placed, each tried out on all nodes; the smallest first."""
+        return self.advice.suggestions if self.advice is not None else ()
 
     def ranked(self) -> list[int]:
         """Feasible rows, best first; among equals the first row."""
@@ -61,7 +76,7 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; keys are absent when they have nothing to say."""
         if self.gated is not None:
-            return {"pod": self.key, "error": "gated", "absentNodesStatus": _status(self.gated)}
+            return {"pod": self.key, "error": "gated", "absentNodesStatus": _status(self.gated), **self._advice()}
         if self.error is not None:
             return {"pod": self.key, "error": self.error.message}
         found: dict[str, Any] = {"pod": self.key}
@@ -77,6 +92,7 @@ class Verdict:
             found["message"] = self.message
             found["fullMessage"] = self.full_message
             found["preemption"] = self._preemption()
+            found |= self._advice()
         return {key: value for key, value in found.items() if value not in (None, "", [], {})}
 
     def _refusals(self, diagnosis: Diagnosis) -> dict[str, Any]:
@@ -96,6 +112,9 @@ class Verdict:
             "scores": {self.names[row]: {p: int(of[row]) for p, of in self.scores.items()} for row in rows},
             "totals": {self.names[row]: int(self.totals[row]) for row in rows},
         }
+
+    def _advice(self) -> dict[str, Any]:
+        return self.advice.to_dict() if self.advice is not None else {}
 
     def _preemption(self) -> dict[str, Any] | None:
         outcome = self.preemption

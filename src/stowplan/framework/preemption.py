@@ -186,7 +186,7 @@ class _Simulation:
         self.nominated = nominated.promised(self.cluster, pod)
         self.extended = framework.has_active_pod_extensions(state)
         #: Whether some filter looks at single pods, not only at sums.
-        self.listed = bool(pod.shape.host_ports or pod.shape.disks) or framework.has_node_level_filters
+        self.listed = bool(pod.shape.host_ports or pod.shape.disks) or framework.has_node_level_filters(state)
 
     def _index(self) -> None:
         self.counts = np.bincount(self.position, minlength=len(self.rows))

@@ -101,6 +101,11 @@ class Framework:
         self.points = {point: tuple(names) for point, names in points.items()}
         self.weights = {ref.name: ref.weight or 1 for ref in profile.points.get("score", ())}
         self._signers = self._find_signers()
+        #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
+        self.node_pods_filters = tuple(p for p in self.filter if p.reads is Reads.NODE_PODS)
+        self.moving_filters = _moving(self.filter)
+        self.moving_pre_filters = _moving(self.pre_filter)
+        self.moving_pre_scores = _moving(self.pre_score)
         handle.set_framework(self)
 
     @staticmethod
@@ -228,10 +233,9 @@ class Framework:
         kinds = (PodExtensions, NodePodExtensions)
         return any(isinstance(p, kinds) and p.name not in state.skip_filter for p in self.pre_filter)
 
-    @property
-    def has_node_level_filters(self) -> bool:
+    def has_node_level_filters(self, state: CycleState) -> bool:
         """Whether some filter may look at single pods of a node: all but those that say what they read."""
-        return any(p.reads is Reads.ANYTHING for p in self.filter)
+        return any(p.reads is Reads.ANYTHING for p in self.active_filters(state))
 
     def shift_pods(
         self, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes
@@ -342,6 +346,11 @@ class Framework:
             except Exception as e:
                 problems.append(f"{plugin.name} failed to close: {e}")
         return problems
+
+
+def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
+    """Plugins whose answer may change with pods of other nodes."""
+    return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))
 
 
 def _guarded(call: Callable[[], Status | None]) -> Status | None:

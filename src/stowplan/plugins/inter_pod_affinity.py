@@ -34,9 +34,11 @@ from stowplan.framework.interface import (
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.plugins import inter_pod_affinity_hints as hints
+from stowplan.plugins.domains import by_domain
+from stowplan.plugins.normalization import bounds_of, mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -91,8 +93,21 @@ class _Table:
 
     def here(self, nodes: Nodes) -> npt.NDArray[np.int64]:
         """Pods in the domain of every node of the view."""
-        found = self.sums[nodes.take(self.column.codes)]
+        found: npt.NDArray[np.int64] = self.sums[nodes.take(self.column.codes)]
         return found if self.shift is None else found + nodes.take(self.shift)
+
+    def absent(self, nodes: Nodes, shape: PodShape, *, also_where_none: bool) -> npt.NDArray[np.bool_]:
+        """Nodes without the key, and (if asked) those whose domain has no pod; outside hypotheses."""
+        verdicts = self.sums <= 0 if also_where_none else np.zeros(len(self.sums), np.bool_)
+        verdicts[0] = True
+        return by_domain(verdicts, self.column, nodes, shape, "far")
+
+    def present(self, nodes: Nodes, shape: PodShape, what: str) -> npt.NDArray[np.bool_] | None:
+        """Nodes whose domain has a pod; None when none has."""
+        if self.shift is not None:
+            return self.here(nodes) > 0
+        verdicts = self.sums > 0
+        return by_domain(verdicts, self.column, nodes, shape, what) if verdicts.any() else None
 
 
 @dataclass(eq=False)
@@ -190,18 +205,23 @@ class InterPodAffinity(
             pod.shape.remember("held terms", version, found)
         return found
 
-    def _matched(self, term: PodTerm, versions: list[Version]) -> npt.NDArray[np.int32]:
-        """Pods of every row that match a term."""
+    def _matched(self, term: PodTerm, versions: list[Version]) -> int:
+        """The slot that counts pods that match a term."""
         cluster = self.handle.cluster
         slot = cluster.matches.slot(term, cluster.pods)
         versions.append((False, slot, cluster.matches.versions[slot]))
-        return cluster.matches.counts[slot, : cluster.table.n]
+        return slot
 
-    def _holding(self, slot: int, versions: list[Version]) -> npt.NDArray[np.int32]:
-        """How often pods of every row hold a term."""
+    def _holding(self, slot: int, versions: list[Version]) -> int:
+        """A slot that counts how often pods hold a term, noted as used."""
+        versions.append((True, slot, self.handle.cluster.held.versions[slot]))
+        return slot
+
+    def _sums(self, key: str, slot: int, *, held: bool) -> npt.NDArray[np.int64]:
+        """A counter summed up by the domains of a key."""
         cluster = self.handle.cluster
-        versions.append((True, slot, cluster.held.versions[slot]))
-        return cluster.held.counts[slot, : cluster.table.n]
+        counts = cluster.held if held else cluster.matches
+        return counts.sum_by_domain(slot, cluster.table.label(key), cluster.table.n)
 
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
@@ -244,27 +264,27 @@ class InterPodAffinity(
         """Pods that match all affinity terms at once, by domain of each term's key."""
         if not shape.required_affinity:
             return []
-        counts = self._matched(term, versions)
+        slot = self._matched(term, versions)
         keys = dict.fromkeys(x.topology_key for x in shape.required_affinity)
-        return [self._table(key, counts, lambda s: int(term.matches(s))) for key in keys]
+        return [self._table(key, self._sums(key, slot, held=False), lambda s: int(term.matches(s))) for key in keys]
 
     def _anti_table(self, key: str, term: PodTerm, versions: list[Version]) -> _Table:
-        return self._table(key, self._matched(term, versions), lambda s: int(term.matches(s)))
+        sums = self._sums(key, self._matched(term, versions), held=False)
+        return self._table(key, sums, lambda s: int(term.matches(s)))
 
     def _existing_anti_affinity(self, pod: PodInfo, versions: list[Version]) -> list[_Table]:
         """Pods that hold anti-affinity towards the incoming one, by domain of each key in use."""
         by_key: dict[str, npt.NDArray[np.int64]] = {}
         for slot, held in self._held(pod):
             if held.role is Role.REQUIRED_ANTI_AFFINITY:
-                counts = self._holding(slot, versions)
                 key = held.term.topology_key
-                by_key[key] = by_key[key] + counts if key in by_key else counts.astype(np.int64)
+                sums = self._sums(key, self._holding(slot, versions), held=True)
+                by_key[key] = by_key[key] + sums if key in by_key else sums
         labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
-        return [self._table(key, counts, _avoids(pod, key, labels)) for key, counts in by_key.items()]
+        return [self._table(key, sums, _avoids(pod, key, labels)) for key, sums in by_key.items()]
 
-    def _table(self, key: str, counts: npt.NDArray[np.integer], amount: Callable[[PodShape], int]) -> _Table:
-        column = self.handle.cluster.table.label(key)
-        return _Table(key, column, domain_sums(column, counts), amount)
+    def _table(self, key: str, sums: npt.NDArray[np.int64], amount: Callable[[PodShape], int]) -> _Table:
+        return _Table(key, self.handle.cluster.table.label(key), sums, amount)
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
         found: _FilterState = state.read(PRE_FILTER_KEY)
@@ -283,7 +303,7 @@ class InterPodAffinity(
             for term in shape.required_anti_affinity:
                 if term.topology_key not in known and term.matches(pod.namespace, pod.labels, labels):
                     known.add(term.topology_key)
-                    none = np.zeros(self.handle.cluster.table.n, np.int64)
+                    none = np.zeros(self.handle.cluster.table.label(term.topology_key).size, np.int64)
                     table = self._table(term.topology_key, none, _avoids(pod, term.topology_key, labels))
                     found.existing_anti_affinity.append(table)
 
@@ -291,33 +311,30 @@ class InterPodAffinity(
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         if found is None:
             return error(f'error reading "{PRE_FILTER_KEY}" from cycleState: not found')
-        away = self._unmet_affinity(found, nodes)
-        avoided = _anywhere(found.anti_affinity, nodes)
-        avoiding = _anywhere(found.existing_anti_affinity, nodes)
-        masks = [mask for mask in (away, avoided, avoiding) if mask is not None]
-        if not masks:
+        away = self._unmet_affinity(found, nodes, pod.shape)
+        avoided = _anywhere(found.anti_affinity, nodes, pod.shape, "avoided")
+        avoiding = _anywhere(found.existing_anti_affinity, nodes, pod.shape, "avoiding")
+        refused = _union((away, avoided, avoiding))
+        if refused is None or not refused.any():
             return None
-        refused = masks[0] if len(masks) == 1 else np.logical_or.reduce(masks)
-        return Rejections(refused, lambda: _entries(away, avoided, avoiding)) if refused.any() else None
+        return Rejections(refused, lambda: _entries(away, avoided, avoiding))
 
     @staticmethod
-    def _unmet_affinity(found: _FilterState, nodes: Nodes) -> npt.NDArray[np.bool_] | None:
-        if not found.affinity:
+    def _unmet_affinity(found: _FilterState, nodes: Nodes, shape: PodShape) -> npt.NDArray[np.bool_] | None:
+        tables = found.affinity
+        if not tables:
             return None
-        lacking = np.zeros(len(nodes), np.bool_)
-        empty = np.zeros(len(nodes), np.bool_)
-        for table in found.affinity:
-            lacking |= nodes.take(table.column.codes) == 0
-            empty |= table.here(nodes) <= 0
-        if found.matches_itself and empty.any():
+        total = sum(int(table.sums.sum()) for table in tables) if found.matches_itself else 1
+        if all(table.shift is None for table in tables):
             # The first pod of a group: nobody matches anywhere, but it does itself.
-            total = sum(int(table.sums.sum()) for table in found.affinity)
-            moved = [nodes.take(table.shift) for table in found.affinity if table.shift is not None]
-            if moved:
-                empty &= total + np.sum(moved, axis=0) != 0
-            elif total == 0:
-                empty[:] = False
-        return lacking | empty
+            return _union(table.absent(nodes, shape, also_where_none=total != 0) for table in tables)
+        lacking = np.logical_or.reduce([nodes.take(table.column.codes) == 0 for table in tables])
+        empty = np.logical_or.reduce([table.here(nodes) <= 0 for table in tables])
+        if found.matches_itself:
+            moved = [nodes.take(table.shift) for table in tables if table.shift is not None]
+            empty &= total + np.sum(moved, axis=0) != 0
+        unmet: npt.NDArray[np.bool_] = lacking | empty
+        return unmet
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -331,32 +348,31 @@ class InterPodAffinity(
         versions: list[Version] = []
         weighted: dict[str, npt.NDArray[np.int64]] = {}
         any_entry = False
-        for key, weight, counts in self._weighted_counts(pod, versions):
-            column = nodes.table.label(key)
-            any_entry = any_entry or bool((counts[column.codes[: len(counts)] > 0] != 0).any())
-            part = counts * np.int64(weight)
+        for key, weight, sums in self._weighted_sums(pod, versions):
+            any_entry = any_entry or bool(sums.any())
+            part = sums if weight == 1 else sums * weight
             weighted[key] = weighted[key] + part if key in weighted else part
         if not any_entry:
             state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), versions, self._epoch()))
             return SKIP
-        raw = np.zeros(nodes.table.n, np.int64)
-        for key, counts in weighted.items():
-            column = nodes.table.label(key)
-            raw += domain_sums(column, counts)[column.codes[: nodes.table.n]]
+        raw: npt.NDArray[np.int64] | None = None
+        for key, sums in weighted.items():
+            part = sums.take(nodes.table.label(key).codes[: nodes.table.n])
+            raw = part if raw is None else raw + part
+        assert raw is not None
         state.write(PRE_SCORE_KEY, _ScoreState(raw, versions, self._epoch()))
         return None
 
-    def _weighted_counts(
-        self, pod: PodInfo, versions: list[Version]
-    ) -> list[tuple[str, int, npt.NDArray[np.int32]]]:
-        """(topology key, weight, pods a row) of everything that pulls or pushes."""
+    def _weighted_sums(self, pod: PodInfo, versions: list[Version]) -> list[tuple[str, int, npt.NDArray[np.int64]]]:
+        """(topology key, weight, pods by domain) of everything that pulls or pushes."""
         found = [
-            (key, weight, self._matched(term, versions)) for key, weight, term in self._pod_terms(pod.shape).preferred
+            (key, weight, self._sums(key, self._matched(term, versions), held=False))
+            for key, weight, term in self._pod_terms(pod.shape).preferred
         ]
         for slot, held in self._held(pod):
-            weight = self._weight_of(held)
+            weight, key = self._weight_of(held), held.term.topology_key
             if weight:
-                found.append((held.term.topology_key, weight, self._holding(slot, versions)))
+                found.append((key, weight, self._sums(key, self._holding(slot, versions), held=True)))
         return found
 
     def _weight_of(self, held: HeldTerm) -> int:
@@ -375,16 +391,12 @@ class InterPodAffinity(
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64] | Status:
-        among = scores[feasible]
-        if not len(among):
+        bounds = bounds_of(scores, feasible)
+        if bounds is None or bounds[0] == bounds[1]:
             return np.zeros(len(scores), np.int64)
-        low, high = int(among.min()), int(among.max())
-        if low == high:
-            return np.zeros(len(scores), np.int64)
+        low, high = bounds
         # Parity: divide first, then stretch (29 of 50 gives 57, not 58).
-        stretched = 100.0 * ((np.clip(scores, low, high) - low) / float(high - low))
-        normal: npt.NDArray[np.int64] = stretched.astype(np.int64)
-        return normal
+        return mapped(scores, low, high, lambda raw: (100.0 * ((raw - low) / float(high - low))).astype(np.int64))
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -404,18 +416,6 @@ class _PodTerms:
     preferred: list[tuple[str, int, PodTerm]]
 
 
-def domain_sums(column: LabelColumn, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Counts a row, summed up by domain code; nodes without the key count nowhere."""
-    codes = column.codes[: len(counts)]
-    if column.unique:
-        sums = np.zeros(column.size, np.int64)
-        sums[codes] = counts
-    else:
-        sums = np.bincount(codes, weights=counts, minlength=column.size).astype(np.int64)
-    sums[0] = 0
-    return sums
-
-
 def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callable[[PodShape], int]:
     """How many required anti-affinity terms over a key a shape holds that the pod matches."""
 
@@ -428,18 +428,18 @@ def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callabl
     return amount
 
 
-def _anywhere(tables: Sequence[_Table], nodes: Nodes) -> npt.NDArray[np.bool_] | None:
+def _anywhere(
+    tables: Sequence[_Table], nodes: Nodes, shape: PodShape, what: str
+) -> npt.NDArray[np.bool_] | None:
     """Nodes in some domain with a pod in some table; None when there is none at all."""
+    return _union(table.present(nodes, shape, what) for table in tables)
+
+
+def _union(masks: Iterable[npt.NDArray[np.bool_] | None]) -> npt.NDArray[np.bool_] | None:
     found: npt.NDArray[np.bool_] | None = None
-    for table in tables:
-        if table.shift is None:
-            by_domain = table.sums > 0
-            if not by_domain.any():
-                continue
-            mask = by_domain[nodes.take(table.column.codes)]
-        else:
-            mask = table.here(nodes) > 0
-        found = mask if found is None else found | mask
+    for mask in masks:
+        if mask is not None:
+            found = mask if found is None else found | mask
     return found
 
 

@@ -25,7 +25,7 @@ from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import Code, Reason, Status, error
 from stowplan.plugins.device_classes import device_class_of
 from stowplan.plugins.pod_hints import is_placed_or_nominated, same_pod
-from stowplan.plugins.resource_scoring import Demand, capacity, demands, divide, used
+from stowplan.plugins.resource_scoring import Capacity, Demands, capacity
 from stowplan.plugins.shape_score import ShapePoints
 
 if TYPE_CHECKING:
@@ -130,36 +130,31 @@ class NodeResourcesFit(
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         state.write(PRE_SCORE_KEY, self._demands(pod))
 
-    def _demands(self, pod: PodInfo) -> tuple[Demand, ...]:
-        found: tuple[Demand, ...] | None = pod.shape.memo(PRE_SCORE_KEY, self._resources)
+    def _demands(self, pod: PodInfo) -> Demands:
+        found: Demands | None = pod.shape.memo(PRE_SCORE_KEY, self._resources)
         if found is None:
-            found = demands(self._resources, pod.shape.scoring_requests)
+            found = Demands(self._resources, pod.shape.scoring_requests)
             pod.shape.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         if not self._resources:
             return error("resources not found")
-        asked: tuple[Demand, ...] | None = state.get(PRE_SCORE_KEY)
+        asked: Demands | None = state.get(PRE_SCORE_KEY)
         return self._score(nodes, self._demands(pod) if asked is None else asked)
 
-    def _requested_to_capacity_ratio(self, nodes: Nodes, asked: Sequence[Demand]) -> npt.NDArray[np.int64]:
+    def _requested_to_capacity_ratio(self, nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
         assert self._curve is not None
-        total = np.zeros(len(nodes), np.int64)
-        weights = np.zeros(len(nodes), np.int64)
-        for demand in asked:
-            allocatable = capacity(nodes, demand.name)
-            if allocatable is None:
-                continue
-            some = np.maximum(allocatable, 1)
-            requested = used(nodes, demand.name, non_zero=True) + demand.requested
-            utilization = np.where(requested > some, 100, divide(np.minimum(requested, some) * 100, some))
-            scores = np.where(allocatable > 0, self._curve(utilization), 0)
-            # Parity: only resources with a score above zero enter the mean.
-            total += scores * demand.weight
-            weights += np.where(scores > 0, demand.weight, 0)
-        mean = total / np.maximum(weights, 1)
-        return np.floor(mean + 0.5).astype(np.int64)
+        of = capacity(nodes, asked.names)
+        taken = np.minimum(of.used(nodes, non_zero=True) + asked.requested, nodes.take(of.divisor))
+        scores = self._curve(of.percent(nodes, taken))
+        if of.present is not None:
+            scores = scores * nodes.take(of.present)
+        weights = np.array(asked.weights, np.int64)[:, None]
+        # Parity: only resources with a score above zero enter the mean.
+        total = (scores * weights).sum(axis=0)
+        weight = ((scores > 0) * weights).sum(axis=0)
+        return np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
 
     def score_placement(self, group_state: CycleState, group: Any, assignments: Any) -> int | Status:
         return error("pod groups are not scheduled yet")
@@ -204,8 +199,8 @@ class NodeResourcesFit(
 
 def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:
     wanted = {name for name, amount in pod.shape.requests.items() if amount}
-    extended = new.spec.extended_resource_name or ""
-    if old is not None and (old.spec.extended_resource_name or "") == extended:
+    extended = new.spec.get("extendedResourceName") or ""
+    if old is not None and (old.spec.get("extendedResourceName") or "") == extended:
         return Hint.SKIP
     if f"deviceclass.resource.kubernetes.io/{new.metadata.name}" in wanted:
         return Hint.QUEUE
@@ -220,40 +215,33 @@ def node_capacity(node: Node) -> Mapping[str, int]:
     return {name: milli_value(nano) if name == "cpu" else value(nano) for name, nano in amounts.items()}
 
 
-def least_allocated(nodes: Nodes, asked: Sequence[Demand]) -> npt.NDArray[np.int64]:
+def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
     """The emptier the better."""
-    return _weighted_mean(nodes, asked, least=True)
+    of = capacity(nodes, asked.names)
+    taken = of.used(nodes, non_zero=True) + asked.requested
+    allocatable = nodes.take(of.divisor)
+    np.minimum(taken, allocatable, out=taken)
+    np.subtract(allocatable, taken, out=taken)
+    return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
-def most_allocated(nodes: Nodes, asked: Sequence[Demand]) -> npt.NDArray[np.int64]:
+def most_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
     """The fuller the better."""
-    return _weighted_mean(nodes, asked, least=False)
+    of = capacity(nodes, asked.names)
+    taken = of.used(nodes, non_zero=True) + asked.requested
+    np.minimum(taken, nodes.take(of.divisor), out=taken)
+    return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
-def _weighted_mean(nodes: Nodes, asked: Sequence[Demand], *, least: bool) -> npt.NDArray[np.int64]:
-    total: npt.NDArray[np.int64] | None = None
-    everywhere = 0
-    weights: npt.NDArray[np.int64] | int = 0
-    for demand in asked:
-        allocatable = capacity(nodes, demand.name)
-        if allocatable is None:
-            continue
-        part = allocatable - used(nodes, demand.name, non_zero=True) - demand.requested if least else (
-            used(nodes, demand.name, non_zero=True) + demand.requested
-        )
-        part = np.maximum(part, 0) if least else np.minimum(part, allocatable)
-        some = np.maximum(allocatable, 1)
-        part = divide(part * 100, some)
-        if demand.weight != 1:
-            part = part * demand.weight
-        total = part if total is None else total + part
-        # A node without the resource leaves it out of its mean.
-        has = allocatable > 0
-        if has.all():
-            everywhere += demand.weight
-        else:
-            weights = weights + has * demand.weight
-    if total is None:
-        return np.zeros(len(nodes), np.int64)
-    divisor = np.maximum(weights + everywhere, 1)
-    return total // divisor
+def _weighted_mean(
+    nodes: Nodes, asked: Demands, of: Capacity, scores: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Mean over the resources that a node has, cut to an integer."""
+    if asked.weights == (1, 1) and of.present is None:
+        return (scores[0] + scores[1]) >> 1
+    weights = np.array(asked.weights, np.int64)[:, None]
+    if of.present is not None:
+        weights = weights * nodes.take(of.present)
+    total = (scores * weights).sum(axis=0)
+    mean: npt.NDArray[np.int64] = total // np.maximum(weights.sum(axis=0), 1)
+    return mean

@@ -12,6 +12,8 @@ import numpy as np
 from stowplan.framework.interface import MAX_SCORE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
 
@@ -23,5 +25,37 @@ def default_normalize(
     if largest == 0:
         return np.full_like(scores, MAX_SCORE) if reverse else scores
     # Integers are divided as Go does it, towards zero; only user-given negative weights make that differ.
-    scaled: npt.NDArray[np.int64] = np.sign(scores) * (MAX_SCORE * np.abs(scores) // largest)
-    return MAX_SCORE - scaled if reverse else scaled
+    sign = -1 if reverse else 1
+    base = MAX_SCORE if reverse else 0
+    lowest = min(int(scores.min()), 0)
+    return mapped(
+        scores, lowest, largest, lambda raw: base + sign * np.sign(raw) * (MAX_SCORE * np.abs(raw) // largest)
+    )
+
+
+#: Ranges up to so many values are mapped through a table: a division a node is slow, and scores repeat.
+_TABLE = 4096
+
+
+def bounds_of(
+    scores: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]
+) -> tuple[int, int] | None:
+    """Smallest and largest score among some nodes; None when there are none."""
+    if among.all():
+        return (int(scores.min()), int(scores.max())) if len(scores) else None
+    limits = np.iinfo(np.int64)
+    low, high = int(np.where(among, scores, limits.max).min()), int(np.where(among, scores, limits.min).max())
+    return (low, high) if low <= high else None
+
+
+def mapped(
+    scores: npt.NDArray[np.int64],
+    low: int,
+    high: int,
+    rule: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
+) -> npt.NDArray[np.int64]:
+    """A rule applied to scores of a range; scores outside it, which nobody looks at, count as its ends."""
+    if high - low > _TABLE:
+        return rule(np.clip(scores, low, high))
+    found: npt.NDArray[np.int64] = rule(np.arange(low, high + 1)).take(scores - low, mode="clip")
+    return found

@@ -11,7 +11,8 @@ Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +34,9 @@ from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error
 from stowplan.plugins import pod_topology_spread_hints as hints
 from stowplan.plugins.default_selector import default_selector
+from stowplan.plugins.domains import by_domain
 from stowplan.plugins.node_selection import required_node_affinity_mask, untolerated_mask
+from stowplan.plugins.normalization import bounds_of, mapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,8 +92,14 @@ class _Domains:
     eligible: npt.NDArray[np.bool_] | None
     #: Codes of the domains that have an eligible node.
     codes: npt.NDArray[np.intp]
-    #: Whether every domain is a single node, so that a sum by domain is the column itself.
-    single: bool
+    #: Whether those are all codes there are (but 0), so that a slice serves for them.
+    all_codes: bool
+    #: Rows without the key; None: there are none that matter.
+    missing: npt.NDArray[np.bool_] | None
+
+    def of(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Sums of the domains that have an eligible node."""
+        return sums[1:] if self.all_codes else sums[self.codes]
 
 
 @dataclass(eq=False)
@@ -124,14 +133,22 @@ class _FilterState:
         return _FilterState([replace(s, shift=None if s.shift is None else s.shift.copy()) for s in self.spreads], self.versions)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One soft constraint's amounts: by domain code where there are codes, else by row."""
+
+    codes: npt.NDArray[np.intp] | None
+    amounts: npt.NDArray[np.float64]
+
+
 @dataclass(eq=False)
 class _ScoreState:
-    constraints: list[Constraint]
     #: Raw sum of every row, rounded; what it says of ignored rows does not matter.
     raw: npt.NDArray[np.int64]
     #: Rows that lack a key that they must have; None for none.
     ignored: npt.NDArray[np.bool_] | None
-    versions: list[tuple[int, int]] = field(default_factory=list)
+    #: (slot, version) of the counters that went in.
+    versions: list[tuple[int, int]]
 
 
 class PodTopologySpread(
@@ -201,17 +218,32 @@ class PodTopologySpread(
         present = np.bincount(codes[eligible], minlength=column.size) > 0
         present[0] = False
         whole = bool(eligible[codes > 0].all())
-        return _Domains(column, None if whole else eligible, np.flatnonzero(present), column.unique)
+        found = np.flatnonzero(present)
+        missing = codes == 0
+        lacking = missing if bool((missing & table.valid[: table.n]).any()) else None
+        return _Domains(column, None if whole else eligible, found, len(found) == column.size - 1, lacking)
 
-    def _counts(self, constraint: Constraint, pod: PodInfo) -> tuple[npt.NDArray[np.int32] | None, tuple[int, int]]:
-        """Matching pods of every row (None: nobody counts), and the counter's slot and version."""
+    def _counter(self, constraint: Constraint, pod: PodInfo) -> int:
+        """The slot that counts matching pods; −1 when nobody counts."""
         if constraint.selector.empty or constraint.selector.nothing:
             # Parity: an empty selector counts no existing pod, though it matches the incoming one.
-            return None, (-1, 0)
+            return -1
         cluster = self.handle.cluster
-        term = PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
-        slot = cluster.matches.slot(term, cluster.pods)
-        return cluster.matches.counts[slot, : cluster.table.n], (slot, cluster.matches.versions[slot])
+        term: PodTerm | None = pod.shape.memo(("spread term", constraint.selector), 0)
+        if term is None:
+            term = PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
+            pod.shape.remember(("spread term", constraint.selector), 0, term)
+        return cluster.matches.slot(term, cluster.pods)
+
+    def _version(self, slot: int) -> tuple[int, int]:
+        return slot, self.handle.cluster.matches.versions[slot] if slot >= 0 else 0
+
+    def _sums(self, slot: int, domains: _Domains) -> npt.NDArray[np.int64]:
+        """Matching pods on eligible nodes, by domain code."""
+        if slot < 0:
+            return np.zeros(domains.column.size, np.int64)
+        cluster = self.handle.cluster
+        return cluster.matches.sum_by_domain(slot, domains.column, cluster.table.n, domains.eligible)
 
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
@@ -239,9 +271,9 @@ class PodTopologySpread(
         for constraint, domains in zip(
             constraints, self._domains(nodes, pod, constraints, all_keys=True), strict=True
         ):
-            counts, version = self._counts(constraint, pod)
-            spreads.append(_spread(constraint, domains, counts, int(constraint.counts(pod.shape))))
-            versions.append(version)
+            slot = self._counter(constraint, pod)
+            spreads.append(_spread(constraint, domains, self._sums(slot, domains), int(constraint.counts(pod.shape))))
+            versions.append(self._version(slot))
         state.write(PRE_FILTER_KEY, _FilterState(spreads, versions))
         return None
 
@@ -264,22 +296,18 @@ class PodTopologySpread(
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         if found is None:
             return error(f'reading "{PRE_FILTER_KEY}" from cycleState: not found')
-        entries: list[Entry] = []
         refused: npt.NDArray[np.bool_] | None = None
+        masks = []
         for spread in found.spreads:
-            codes = nodes.take(spread.domains.column.codes)
-            missing, skewed = codes == 0, _skewed(spread, codes, nodes)
-            if refused is None:
-                refused = missing | skewed
-                skewed = skewed & ~missing
-            else:
-                missing, skewed = missing & ~refused, skewed & ~missing & ~refused
-                refused = refused | missing | skewed
-            entries.append(Entry(missing, Code.UnschedulableAndUnresolvable, MISSING_LABEL))
-            entries.append(Entry(skewed, Code.Unschedulable, SKEWED.of(key=spread.constraint.key, max_skew=spread.constraint.max_skew)))
+            missing = None if spread.domains.missing is None else nodes.take(spread.domains.missing)
+            skewed = _skewed(spread, nodes, pod.shape)
+            masks.append((spread.constraint, missing, skewed))
+            for mask in (missing, skewed):
+                if mask is not None:
+                    refused = mask if refused is None else refused | mask
         if refused is None or not refused.any():
             return None
-        return Rejections(refused, entries)
+        return Rejections(refused, lambda: _entries(masks))
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -293,25 +321,33 @@ class PodTopologySpread(
         # System defaults take a missing label for a domain of its own; everybody else wants all keys.
         strict = bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
         candidates = nodes.take(nodes.table.valid) if nodes.candidates is None else nodes.candidates
-        table = nodes.table
-        ignored: npt.NDArray[np.bool_] | None = None
-        if strict:
-            lacking = np.zeros(table.n, np.bool_)
-            for c in constraints:
-                lacking |= table.label(c.key).codes[: table.n] == 0
-            if (lacking & candidates).any():
-                ignored = lacking
-        scored = candidates if ignored is None else candidates & ~ignored
         domains = self._domains(nodes, pod, constraints, all_keys=strict)
-        total = np.zeros(table.n)
-        versions = []
-        for constraint, domain in zip(constraints, domains, strict=True):
-            counts, version = self._counts(constraint, pod)
-            versions.append(version)
-            total += _soft_score(constraint, domain, counts, scored, system=not strict)
-        raw = np.floor(total + 0.5).astype(np.int64)
-        state.write(PRE_SCORE_KEY, _ScoreState(list(constraints), raw, ignored, versions))
+        ignored = _ignored(domains, candidates) if strict else None
+        scored = candidates if ignored is None else candidates & ~ignored
+        slots = [self._counter(constraint, pod) for constraint in constraints]
+        parts = [
+            self._soft_part(constraint, domain, slot, scored, system=not strict)
+            for constraint, domain, slot in zip(constraints, domains, slots, strict=True)
+        ]
+        state.write(PRE_SCORE_KEY, _ScoreState(_rounded(parts), ignored, [self._version(slot) for slot in slots]))
         return None
+
+    def _soft_part(
+        self, constraint: Constraint, domains: _Domains, slot: int, scored: npt.NDArray[np.bool_], *, system: bool
+    ) -> _Part:
+        """What one soft constraint adds to a node's sum."""
+        n = len(scored)
+        codes = domains.column.codes[:n]
+        if constraint.key == HOSTNAME:
+            # Counted on the node itself, whatever the inclusion policies say.
+            counts = self.handle.cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
+            amounts = counts * math.log(np.count_nonzero(scored) + 2) + float(constraint.max_skew - 1)
+            return _Part(None, np.where(codes > 0, amounts, 0.0) if system else amounts)
+        sums, registered = _registered_sums(domains, self._sums(slot, domains), scored, system=system)
+        amounts = sums * math.log(registered + 2) + float(constraint.max_skew - 1)
+        # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
+        amounts[0] = 0.0
+        return _Part(codes, amounts)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         found: _ScoreState | None = state.get(PRE_SCORE_KEY)
@@ -324,14 +360,14 @@ class PodTopologySpread(
     ) -> npt.NDArray[np.int64] | Status:
         found: _ScoreState = state.read(PRE_SCORE_KEY)
         judged = feasible if found.ignored is None else feasible & ~found.ignored
-        among = scores[judged]
-        if not len(among):
+        bounds = bounds_of(scores, judged)
+        if bounds is None:
             return np.zeros(len(scores), np.int64)
-        low, high = int(among.min()), max(int(among.max()), 0)
+        low, high = bounds[0], max(bounds[1], 0)
         if high == 0:
             normal = np.full(len(scores), 100, np.int64)
         else:
-            normal = _by_difference(scores, low, high)
+            normal = mapped(scores, low, high, lambda raw: 100 * (high + low - raw) // high)
         if found.ignored is not None:
             normal[found.ignored] = 0
         return normal
@@ -340,16 +376,6 @@ class PodTopologySpread(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.events(self)
-
-
-def _by_difference(scores: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
-    """100·(high + low − score) ÷ high; a table of the few distinct scores, as a division a node is slow."""
-    clipped = np.clip(scores, low, high)
-    if high - low <= 4096:
-        by_score = 100 * (high - np.arange(high - low + 1)) // high
-        found: npt.NDArray[np.int64] = by_score[clipped - low]
-        return found
-    return 100 * (high + low - clipped) // high
 
 
 def _parsed(constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint:
@@ -367,44 +393,26 @@ def _parsed(constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint
     )
 
 
-def _sums(domains: _Domains, counts: npt.NDArray[np.int32] | None) -> npt.NDArray[np.int64]:
-    """Matching pods on eligible nodes, by domain code."""
-    size = domains.column.size
-    if counts is None:
-        return np.zeros(size, np.int64)
-    codes = domains.column.codes[: len(counts)]
-    if domains.eligible is not None:
-        counts = counts * domains.eligible
-    if domains.single:
-        sums = np.zeros(size, np.int64)
-        sums[codes] = counts
-    else:
-        sums = np.bincount(codes, weights=counts, minlength=size).astype(np.int64)
-    sums[0] = 0
-    return sums
-
-
 def _spread(
-    constraint: Constraint, domains: _Domains, counts: npt.NDArray[np.int32] | None, self_match: int
+    constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int64], self_match: int
 ) -> _Spread:
-    sums = _sums(domains, counts)
     lowest = lowest_code = 0
     if len(domains.codes):
-        values = sums[domains.codes]
+        values = domains.of(sums)
         at = int(values.argmin())
         lowest, lowest_code = int(values[at]), int(domains.codes[at])
     return _Spread(constraint, domains, sums, lowest, lowest_code, self_match)
 
 
-def _skewed(spread: _Spread, codes: npt.NDArray[np.intp], nodes: Nodes) -> npt.NDArray[np.bool_]:
-    """Where the pod would exceed the constraint's skew."""
-    constraint = spread.constraint
+def _skewed(spread: _Spread, nodes: Nodes, shape: PodShape) -> npt.NDArray[np.bool_] | None:
+    """Where the pod would exceed the constraint's skew; None: nowhere."""
+    constraint, column = spread.constraint, spread.domains.column
     few = len(spread.domains.codes) < constraint.min_domains
     if spread.shift is None:
         lowest = 0 if few else spread.lowest
         over = spread.sums > constraint.max_skew - spread.self_match + lowest
-        found: npt.NDArray[np.bool_] = over[codes]
-        return found
+        return by_domain(over, column, nodes, shape, "skewed") if over.any() else None
+    codes = nodes.take(column.codes)
     here = spread.sums[codes] + nodes.take(spread.shift)
     if few:
         floor: npt.NDArray[np.int64] | int = 0
@@ -414,46 +422,66 @@ def _skewed(spread: _Spread, codes: npt.NDArray[np.intp], nodes: Nodes) -> npt.N
         registered = np.zeros(len(spread.sums), np.bool_)
         registered[spread.domains.codes] = True
         floor = np.where(registered[codes], np.minimum(others, here), spread.lowest)
-    return here + spread.self_match - floor > constraint.max_skew
+    over_here: npt.NDArray[np.bool_] = here + spread.self_match - floor > constraint.max_skew
+    return over_here
 
 
-def _soft_score(
-    constraint: Constraint,
-    domains: _Domains,
-    counts: npt.NDArray[np.int32] | None,
-    scored: npt.NDArray[np.bool_],
-    *,
-    system: bool,
-) -> npt.NDArray[np.float64]:
-    """What one soft constraint adds to every node's sum."""
-    n = len(scored)
-    codes = domains.column.codes[:n]
-    if constraint.key == HOSTNAME:
-        # Counted on the node itself, whatever the inclusion policies say.
-        weight = float(np.log(int(scored.sum()) + 2))
-        own = np.zeros(n) if counts is None else counts.astype(np.float64)
-    else:
-        sums, registered = _registered_sums(domains, counts, scored, system=system)
-        weight = float(np.log(registered + 2))
-        own = sums[codes].astype(np.float64)
-    amount = own * weight + float(constraint.max_skew - 1)
-    if system:
-        # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
-        amount = np.where(codes > 0, amount, 0.0)
-    return amount
+def _entries(
+    masks: Sequence[tuple[Constraint, npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]],
+) -> list[Entry]:
+    """The first constraint that fails gives a node its reason; a missing key comes before skew."""
+    entries: list[Entry] = []
+    refused: npt.NDArray[np.bool_] | None = None
+    for constraint, missing, skewed in masks:
+        skew = SKEWED.of(key=constraint.key, max_skew=constraint.max_skew)
+        kinds = (
+            (missing, Code.UnschedulableAndUnresolvable, MISSING_LABEL.of(key=constraint.key)),
+            (skewed, Code.Unschedulable, skew),
+        )
+        for mask, code, reason in kinds:
+            if mask is not None:
+                entries.append(Entry(mask if refused is None else mask & ~refused, code, reason))
+                refused = mask if refused is None else refused | mask
+    return entries
+
+
+def _ignored(
+    domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_] | None:
+    """Rows that lack a key; None when no candidate does."""
+    lacking: npt.NDArray[np.bool_] | None = None
+    for domain in domains:
+        if domain.missing is not None:
+            lacking = domain.missing if lacking is None else lacking | domain.missing
+    return lacking if lacking is not None and bool((lacking & candidates).any()) else None
+
+
+def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
+    """The parts' sum of every row, added in the order of the constraints, rounded half up (none is negative)."""
+    first = parts[0]
+    if len(parts) == 1 and first.codes is not None:
+        # One constraint: round a domain, not a node.
+        found: npt.NDArray[np.int64] = np.floor(first.amounts + 0.5).astype(np.int64)[first.codes]
+        return found
+    total: npt.NDArray[np.float64] | None = None
+    for part in parts:
+        amounts = part.amounts if part.codes is None else part.amounts[part.codes]
+        total = amounts if total is None else total + amounts
+    assert total is not None
+    rounded: npt.NDArray[np.int64] = np.floor(total + 0.5).astype(np.int64)
+    return rounded
 
 
 def _registered_sums(
-    domains: _Domains, counts: npt.NDArray[np.int32] | None, scored: npt.NDArray[np.bool_], *, system: bool
+    domains: _Domains, sums: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], *, system: bool
 ) -> tuple[npt.NDArray[np.int64], int]:
     """Matching pods by domain, for the domains that some candidate lies in; and how many those are.
 
     With system defaults, nodes without the label share a domain: it counts as one though nobody is scored by it.
     """
     codes = domains.column.codes[: len(scored)]
-    present = np.bincount(codes[scored], minlength=domains.column.size) > 0
-    registered = int(present[1:].sum()) + int(system and present[0])
-    sums = _sums(domains, counts)
+    present = np.bincount(codes, weights=scored, minlength=domains.column.size) > 0
+    registered = int(np.count_nonzero(present[1:])) + int(system and present[0])
     return np.where(present, sums, 0), registered
 
 

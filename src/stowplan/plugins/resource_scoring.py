@@ -1,8 +1,9 @@
 """How full a node would be: what the two resource scorers share.
 
 For each configured resource a scorer needs the node's capacity, what is used of it, and what the pod would add. All
-of it is column arithmetic in exact integers. Integer division is the one slow operation; where every number is small
-enough for float64 to give the same quotient it is done in floats (`divide`).
+of it is arithmetic on small matrices with a row a resource and a column a node, in exact integers. Integer division
+is the one slow operation; where every number is small enough for float64 to give the same quotient it is done in
+floats.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 """
@@ -21,46 +22,77 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from stowplan.cluster.node_table import NodeTable
     from stowplan.cluster.view import Nodes
+
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+    Mask = npt.NDArray[np.bool_]
 
 #: Below this, a float64 quotient of two integers that is rounded down equals the integer quotient: the exact quotient
 #: is at most 100, so it lies at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47.
 _EXACT_DIVISOR = 1 << 45
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """One configured resource, and what the pod asks of it."""
+class Demands:
+    """The configured resources that count for a pod, and what it asks of each."""
 
-    name: str
-    weight: int
-    requested: int
+    def __init__(self, resources: Sequence[tuple[str, int]], requests: Mapping[str, int]) -> None:
+        asked = [(name, weight, requests.get(name, 0)) for name, weight in resources]
+        # A scalar resource that the pod does not ask for does not count.
+        asked = [(name, weight, amount) for name, weight, amount in asked if amount or not is_scalar(name)]
+        self.names = tuple(name for name, _, _ in asked)
+        self.weights = tuple(weight for _, weight, _ in asked)
+        #: Shape (resources, 1).
+        self.requested: Ints = np.array([amount for _, _, amount in asked], np.int64)[:, None]
 
     @property
-    def left_out(self) -> bool:
-        """A scalar resource that the pod does not ask for does not count."""
-        return self.requested == 0 and is_scalar(self.name)
+    def nothing(self) -> bool:
+        return not self.requested.any()
 
 
-def demands(resources: Sequence[tuple[str, int]], requests: Mapping[str, int]) -> tuple[Demand, ...]:
-    found = (Demand(name, weight, requests.get(name, 0)) for name, weight in resources)
-    return tuple(demand for demand in found if not demand.left_out)
+@dataclass(frozen=True, slots=True, eq=False)
+class Capacity:
+    """Allocatable of some resources over all rows, ready to be divided by; depends on node objects alone.
+
+    Arrays have the shape (resources, rows).
+    """
+
+    indexes: tuple[int, ...]
+    #: At least 1 everywhere.
+    divisor: Ints
+    as_float: Floats
+    #: Where the node has the resource; None: everywhere.
+    present: Mask | None
+    #: Whether float64 quotients, rounded down, are exact.
+    small: bool
+
+    def percent(self, nodes: Nodes, amounts: Ints) -> Ints:
+        """`100 * amount // allocatable` for amounts of at most the allocatable."""
+        if self.small:
+            found: Ints = (amounts * 100 / nodes.take(self.as_float)).astype(np.int64)
+            return found
+        return amounts * 100 // nodes.take(self.divisor)
+
+    def used(self, nodes: Nodes, *, non_zero: bool) -> Ints:
+        """What pods take; of cpu and memory optionally with the defaults for containers that name none."""
+        indexes = self.indexes
+        if indexes == (0, 1):
+            both = slice(0, 2)
+            return nodes.non_zero_requested(both) if non_zero else nodes.requested(both)
+        return np.stack([nodes.non_zero_requested(i) if non_zero and i < 2 else nodes.requested(i) for i in indexes])
 
 
-def capacity(nodes: Nodes, name: str) -> npt.NDArray[np.int64] | None:
-    """Allocatable of a resource, None when no node has it."""
-    index = nodes.table.resources.get(name)
-    return None if index is None else nodes.allocatable(index)
+def capacity(nodes: Nodes, names: tuple[str, ...]) -> Capacity:
+    table = nodes.table
+    found: Capacity = table.memo(("capacity", names), lambda: _capacity(table, names))
+    return found
 
 
-def used(nodes: Nodes, name: str, *, non_zero: bool) -> npt.NDArray[np.int64]:
-    """What pods take of a resource; cpu and memory optionally with the defaults for containers that name none."""
-    index = nodes.table.resources[name]
-    return nodes.non_zero_requested(index) if non_zero and index < 2 else nodes.requested(index)
-
-
-def divide(dividend: npt.NDArray[np.int64], divisor: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """`dividend // divisor` for 0 ≤ dividend ≤ 100·divisor and divisor > 0."""
-    if len(divisor) and int(divisor.max()) < _EXACT_DIVISOR:
-        return (dividend / divisor).astype(np.int64)
-    return dividend // divisor
+def _capacity(table: NodeTable, names: tuple[str, ...]) -> Capacity:
+    indexes = tuple(table.resource(name) for name in names)
+    allocatable = table.allocatable[list(indexes), : table.n]
+    divisor = np.maximum(allocatable, 1)
+    present = (allocatable > 0) | ~table.valid[: table.n]
+    small = not divisor.size or int(divisor.max()) < _EXACT_DIVISOR
+    return Capacity(indexes, divisor, divisor.astype(np.float64), None if present.all() else present, small)

@@ -72,14 +72,16 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, ShapeSigned, En
         except NotFoundError as e:
             return error(f'failed to read "{PRE_SCORE_STATE}" from cycleState: {e}')
         table, comparing = nodes.table, self._comparison_operators
-        if len(table.taint_sets) == 1:
-            return np.zeros(len(nodes), np.int64)
         key = ("untolerated PreferNoSchedule", tolerations, comparing)
         return nodes.take(table.memo(key, lambda: _unwelcome_counts(table, tolerations, comparing)))
 
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64] | Status:
+        if not scores.any():
+            table = self.handle.cluster.table
+            hundreds: npt.NDArray[np.int64] = table.memo(("hundreds", len(scores)), lambda: np.full(len(scores), 100))
+            return hundreds
         return default_normalize(scores, feasible, reverse=True)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -262,7 +262,7 @@ def _identity(claim: t.ResourceClaim) -> str:
 
 
 def _substance(data: Any) -> Any:
-    """Plain data without what is empty: absent and empty mean the same."""
+    """Plain data without empty texts and lists, which mean the same as absent ones; an empty object is something."""
     if isinstance(data, dict):
-        return {key: kept for key, child in data.items() if (kept := _substance(child)) not in (None, {}, [], "")}
+        return {key: kept for key, child in data.items() if (kept := _substance(child)) not in (None, [], "")}
     return [_substance(child) for child in data] if isinstance(data, list) else data

@@ -89,15 +89,14 @@ class Scheduler:
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
         row = self._promised_row(pod, outcome.feasible)
         if row is None:
-            feasible = np.flatnonzero(outcome.feasible) if int(outcome.feasible.sum()) == 1 else None
-            if feasible is not None:
+            if np.count_nonzero(outcome.feasible) == 1:
                 # A single feasible node is taken without scoring.
-                row = int(feasible[0])
+                row = int(outcome.feasible.argmax())
             else:
                 totals = evaluation.score(pod, outcome.feasible)
                 if isinstance(totals, Status):
                     return Decision(pod, status=totals)
-                row = self._best(totals, outcome.feasible)
+                row = self._best(totals)
         return Decision(pod, self.cluster.table.names[row])
 
     def _evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
@@ -119,13 +118,12 @@ class Scheduler:
         row = self.cluster.table.row_of.get(pod.pod.status.nominated_node_name)
         return row if row is not None and feasible[row] else None
 
-    def _best(self, totals: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]) -> int:
+    def _best(self, totals: npt.NDArray[np.int64]) -> int:
         """The row with the highest total; among equals the first, or any when there is chance."""
-        among = np.where(feasible, totals, np.iinfo(np.int64).min)
-        best = int(among.argmax())
+        best = int(totals.argmax())
         if self._random is None:
             return best
-        equal = np.flatnonzero(among == among[best])
+        equal = np.flatnonzero(totals == totals[best])
         return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
 
 

@@ -22,7 +22,7 @@ from stowplan.cluster.view import Nodes
 from stowplan.framework import nominated
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.interface import CountsPods, PreFilterPlugin, PreScorePlugin, Reads, ScorePlugin
+from stowplan.framework.interface import CountsPods, Reads
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Status
 
@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.interface import FilterPlugin
+    from stowplan.framework.interface import PreFilterPlugin, PreScorePlugin, ScorePlugin
     from stowplan.framework.runtime import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
+
+#: Total of a node that is out of the question.
+INFEASIBLE = np.iinfo(np.int64).min
+
+_NO_ROWS = np.zeros(0, np.intp)
 
 #: More changed rows than this share of the table are not worth telling apart.
 _MOST_ROWS = 0.1
@@ -47,6 +52,7 @@ class _Score:
     plugin: ScorePlugin
     weight: int
     raw: Ints
+    normal: Ints
     #: Normalized, times the weight.
     weighted: Ints
 
@@ -83,6 +89,11 @@ class Evaluation:
         self._scored: Mask | None = None
         self._scores: dict[str, _Score] = {}
         self._totals: Ints = np.zeros(0, np.int64)
+        #: The totals, INFEASIBLE where the pod does not fit.
+        self._ranked: Ints = np.zeros(0, np.int64)
+        #: Plugins whose PreFilter (PreScore) state was renewed in this cycle.
+        self._moved: set[str] = set()
+        self._moved_scores: set[str] = set()
         self._dirty: npt.NDArray[np.intp] | None = None
 
     # -- filtering ----------------------------------------------------------------------------------------------------
@@ -176,55 +187,73 @@ class Evaluation:
         """Bring the filters up to date; False when that cannot be done piecemeal."""
         if not self._renew_pre_filters(pod):
             return False
-        view = Nodes(self._cluster, rows)
-        for plugin in self._framework.active_filters(self._state):
-            known = plugin.name in self._filters
-            if plugin.reads is Reads.NODE_PODS and known:
-                if len(rows) and not self._patch(plugin, pod, view):
-                    return False
-            elif plugin.reads is Reads.CLUSTER_PODS or plugin.reads is Reads.ANYTHING or not known:
-                if known and plugin.reads is Reads.CLUSTER_PODS and plugin.name not in self._moved:
-                    continue
+        skipped = self._state.skip_filter
+        changed = False
+        if len(rows):
+            view = Nodes(self._cluster, rows)
+            for plugin in self._framework.node_pods_filters:
+                if plugin.name not in skipped:
+                    answer = self._framework.run_filter(plugin, self._state, pod, view)
+                    if isinstance(answer, Status):
+                        return False
+                    changed = self._patch(plugin.name, rows, answer) or changed
+        for plugin in self._framework.moving_filters:
+            if plugin.name in skipped:
+                changed = self._filters.pop(plugin.name, None) is not None or changed
+            elif plugin.name in self._moved or plugin.name not in self._filters or plugin.reads is Reads.ANYTHING:
                 answer = self._framework.run_filter(plugin, self._state, pod, self._all_nodes())
                 if isinstance(answer, Status):
                     return False
-                self._filters[plugin.name] = answer
+                changed = self._replace(plugin.name, answer) or changed
+        if changed:
+            self._join_filters()
+        return True
+
+    def _replace(self, name: str, answer: Rejections | None) -> bool:
+        """Take over a plugin's new answer; whether it refuses other nodes than before."""
+        known = name in self._filters
+        old = self._filters.get(name)
+        self._filters[name] = answer
+        # A plugin that joins late stands in the wrong place for a diagnosis.
+        self._patched = self._patched or not known
+        if old is None or answer is None:
+            return old is not answer
+        return old.mask is not answer.mask
+
+    def _join_filters(self) -> None:
         feasible = self._examined
-        active = {plugin.name for plugin in self._framework.active_filters(self._state)}
-        for name, rejections in self._filters.items():
-            if rejections is not None and name in active:
+        for rejections in self._filters.values():
+            if rejections is not None:
                 feasible = feasible & ~rejections.mask
         self._feasible = feasible
-        return True
 
     def _all_nodes(self) -> Nodes:
         nodes = Nodes(self._cluster)
         nodes.candidates = self._examined
         return nodes
 
-    def _patch(self, plugin: FilterPlugin, pod: PodInfo, view: Nodes) -> bool:
-        """Put a plugin's fresh answer for some rows into its mask."""
-        answer = self._framework.run_filter(plugin, self._state, pod, view)
-        if isinstance(answer, Status):
-            return False
-        old = self._filters[plugin.name]
-        if answer is None and old is None:
-            return True
-        mask = np.zeros(self._cluster.table.n, np.bool_) if old is None else old.mask
-        mask[view.rows] = False if answer is None else answer.mask
-        self._filters[plugin.name] = Rejections(mask, ())
+    def _patch(self, name: str, rows: npt.NDArray[np.intp], answer: Rejections | None) -> bool:
+        """Put a plugin's fresh answer for some rows into its mask; whether the mask changed."""
+        old = self._filters[name]
+        if old is None:
+            if answer is None:
+                return False
+            old = Rejections(np.zeros(self._cluster.table.n, np.bool_), ())
+        fresh = answer.mask if answer is not None else np.zeros(len(rows), np.bool_)
         self._patched = True
+        if np.array_equal(old.mask[rows], fresh):
+            self._filters[name] = Rejections(old.mask, ())
+            return False
+        mask = old.mask.copy()
+        mask[rows] = fresh
+        self._filters[name] = Rejections(mask, ())
         return True
 
     def _renew_pre_filters(self, pod: PodInfo) -> bool:
         """Run PreFilter again where its state no longer holds; False when it now says something else altogether."""
-        #: CLUSTER_PODS filters whose state was renewed.
-        self._moved: set[str] = set()
-        for plugin in self._framework.pre_filter:
-            if isinstance(plugin, CountsPods):
-                if plugin.filter_holds(self._state, pod):
-                    continue
-            elif plugin.reads is not Reads.ANYTHING:
+        self._moved = set()
+        for plugin in self._framework.moving_pre_filters:
+            if isinstance(plugin, CountsPods) and plugin.filter_holds(self._state, pod):
                 continue
             answer = _attempt_pre_filter(plugin, self._state, pod, Nodes(self._cluster))
             if answer is None:
@@ -285,12 +314,17 @@ class Evaluation:
     # -- scoring ------------------------------------------------------------------------------------------------------
 
     def score(self, pod: PodInfo, feasible: Mask) -> Ints | Status:
-        """Totals of all rows; meaningful where the pod is feasible."""
+        """Totals of all rows, `INFEASIBLE` where the pod does not fit."""
         if self._scored is None or self._dirty is None:
-            return self._run_scores(pod, feasible)
-        return self._update_scores(pod, feasible)
+            failed = self._run_scores(pod, feasible)
+        else:
+            failed = self._update_scores(pod, feasible)
+        if failed is not None:
+            self._scored = None
+            return failed
+        return self._ranked
 
-    def _run_scores(self, pod: PodInfo, feasible: Mask) -> Ints | Status:
+    def _run_scores(self, pod: PodInfo, feasible: Mask) -> Status | None:
         nodes = Nodes(self._cluster)
         nodes.candidates = feasible
         failed = self._framework.run_pre_score(self._state, pod, nodes)
@@ -305,59 +339,53 @@ class Evaluation:
             self._scores[plugin.name] = part
             totals += part.weighted
         self._totals, self._scored = totals, feasible
-        self._dirty = np.zeros(0, np.intp)
-        return totals
+        self._ranked = np.where(feasible, totals, INFEASIBLE)
+        self._dirty = _NO_ROWS
+        return None
 
     def _fresh_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> _Score | Status:
         raw = self._framework.run_score(plugin, self._state, pod, nodes)
         if isinstance(raw, Status):
             return raw
         weight = self._framework.weights.get(plugin.name, 1)
-        weighted = self._weighted(plugin, pod, raw, feasible, weight)
-        return weighted if isinstance(weighted, Status) else _Score(plugin, weight, raw, weighted)
-
-    def _weighted(
-        self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask, weight: int
-    ) -> Ints | Status:
         normal = self._framework.normalize(plugin, self._state, pod, raw, feasible)
-        if isinstance(normal, Status) or weight == 1:
-            return normal
-        return normal * weight
+        return normal if isinstance(normal, Status) else _Score(plugin, weight, raw, normal, normal * weight)
 
-    def _update_scores(self, pod: PodInfo, feasible: Mask) -> Ints | Status:
+    def _update_scores(self, pod: PodInfo, feasible: Mask) -> Status | None:
         """Work out again what the changed rows and the changed set of feasible nodes touch."""
         assert self._scored is not None
         assert self._dirty is not None
-        moved = bool((feasible != self._scored).any())
-        rows, self._dirty = self._dirty, np.zeros(0, np.intp)
+        moved = feasible is not self._scored and bool((feasible != self._scored).any())
+        rows, self._dirty = self._dirty, _NO_ROWS
         whole = Nodes(self._cluster)
         whole.candidates = feasible
-        view = Nodes(self._cluster, rows)
         if not self._renew_pre_scores(pod, whole, moved):
             return self._run_scores(pod, feasible)
+        view = Nodes(self._cluster, rows)
+        everywhere = moved or self._drop_skipped()
         for plugin in self._framework.active_scores(self._state):
             part = self._scores.get(plugin.name)
-            if part is None or plugin.reads is Reads.ANYTHING or plugin.name in self._moved_scores:
-                failed = self._replace_score(plugin, pod, whole, feasible)
+            failed: Status | None = None
+            if part is None or plugin.name in self._moved_scores or plugin.reads is Reads.ANYTHING:
+                failed, everywhere = self._replace_score(plugin, pod, whole, feasible), True
             elif plugin.reads is Reads.NODE_PODS and len(rows):
                 failed = self._patch_score(part, pod, view, feasible)
+                everywhere = everywhere or plugin.normalizes
             elif moved and plugin.normalizes:
                 failed = self._renormalize(part, pod, feasible)
-            else:
-                continue
             if failed is not None:
                 return failed
-        self._drop_skipped()
+        if everywhere:
+            self._ranked = np.where(feasible, self._totals, INFEASIBLE)
+        elif len(rows):
+            self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
         self._scored = feasible
-        return self._totals
+        return None
 
     def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool) -> bool:
-        self._moved_scores: set[str] = set()
-        for plugin in self._framework.pre_score:
-            if isinstance(plugin, CountsPods):
-                if plugin.score_holds(self._state, pod, moved):
-                    continue
-            elif plugin.reads is not Reads.ANYTHING:
+        self._moved_scores = set()
+        for plugin in self._framework.moving_pre_scores:
+            if isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
                 continue
             answer = _attempt_pre_score(plugin, self._state, pod, nodes)
             if answer is None or answer.code == Code.Success:
@@ -379,30 +407,41 @@ class Evaluation:
         return None
 
     def _patch_score(self, part: _Score, pod: PodInfo, view: Nodes, feasible: Mask) -> Status | None:
-        raw = self._framework.run_score(part.plugin, self._state, pod, view)
-        if isinstance(raw, Status):
-            return raw
-        part.raw[view.rows] = raw
+        fresh = self._framework.run_score(part.plugin, self._state, pod, view)
+        if isinstance(fresh, Status):
+            return fresh
+        part.raw[view.rows] = fresh
         if part.plugin.normalizes:
             return self._renormalize(part, pod, feasible)
-        weighted = self._weighted(part.plugin, pod, raw, feasible[view.rows], part.weight)
-        if isinstance(weighted, Status):
-            return weighted
+        normal = self._framework.normalize(part.plugin, self._state, pod, fresh, feasible[view.rows])
+        if isinstance(normal, Status):
+            return normal
+        weighted = normal * part.weight
         self._totals[view.rows] += weighted - part.weighted[view.rows]
         part.weighted[view.rows] = weighted
         return None
 
     def _renormalize(self, part: _Score, pod: PodInfo, feasible: Mask) -> Status | None:
-        weighted = self._weighted(part.plugin, pod, part.raw, feasible, part.weight)
-        if isinstance(weighted, Status):
-            return weighted
-        self._totals += weighted - part.weighted
-        part.weighted = weighted
+        normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
+        if isinstance(normal, Status):
+            return normal
+        if normal is not part.normal:
+            weighted = normal * part.weight
+            self._totals += weighted - part.weighted
+            part.normal, part.weighted = normal, weighted
         return None
 
-    def _drop_skipped(self) -> None:
-        for name in [name for name in self._scores if name in self._state.skip_score]:
+    def _drop_skipped(self) -> bool:
+        """Take out plugins whose PreScore now says Skip; whether there were any."""
+        dropped = [name for name in self._scores if name in self._state.skip_score]
+        for name in dropped:
             self._totals -= self._scores.pop(name).weighted
+        return bool(dropped)
+
+    @property
+    def totals(self) -> Ints:
+        """Sums over the plugins, of all rows, after `score`."""
+        return self._totals
 
     def scores(self) -> dict[str, Ints]:
         """Plugin -> normalized and weighted scores of all rows, after `score`."""

@@ -1,0 +1,103 @@
+"""Let a pod ask for less, in total, of what it asks for.
+
+The total is what the scheduler adds up: containers and sidecars side by side, init containers one after the other,
+pod-level requests instead of either. So it is not one number in the manifest that has to change; the largest
+requests give way first, and no more than needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.api.pod_requests import pod_requests, to_vector
+from stowplan.api.quantity import NANO, Format, format_quantity, parse_quantity, read_quantity
+from stowplan.explain.changes import Change, with_spec
+from stowplan.explain.words import amount, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stowplan.api.types import Container, Pod
+
+replace = msgspec.structs.replace
+
+
+def shrink(pod: Pod, targets: Mapping[str, int], note: str) -> Change | None:
+    """Ask for at most these totals (the scheduler's integers); None when the pod cannot."""
+    now = to_vector(pod_requests(pod))
+    try:
+        smaller = _shrunk(pod, targets)
+    except ValueError:
+        return None
+    parts = [
+        f"{amount(name, total)} {name} instead of {amount(name, now[name])}" if total else f"no {name}"
+        for name, total in targets.items()
+    ]
+    data = {"requests": {name: amount(name, total) for name, total in targets.items()}}
+
+    def edited(changed: Pod) -> Pod:
+        # Other changes never touch what is written here.
+        spec = smaller.spec
+        return with_spec(
+            changed,
+            resources=spec.resources,
+            containers=_requests_from(changed.spec.containers, spec.containers),
+            init_containers=_requests_from(changed.spec.init_containers, spec.init_containers),
+        )
+
+    return Change("resources", f"request {joined(parts)}", data, edited, note=note, cost=len(targets))
+
+
+def _requests_from(containers: Sequence[Container], smaller: Sequence[Container]) -> tuple[Container, ...]:
+    return tuple(replace(c, resources=s.resources) for c, s in zip(containers, smaller, strict=True))
+
+
+def _shrunk(pod: Pod, targets: Mapping[str, int]) -> Pod:
+    for name, total in targets.items():
+        limit = total * (NANO // 1000 if name == "cpu" else NANO)
+        pod = _with_less(pod, name, limit - parse_quantity(pod.spec.overhead.get(name, 0)))
+        if to_vector(pod_requests(pod)).get(name, 0) > total:
+            raise ValueError(name)
+    return pod
+
+
+def _with_less(pod: Pod, name: str, limit: int) -> Pod:
+    """At most `limit` nano-units besides the overhead."""
+    if limit < 0:
+        raise ValueError(name)
+    resources = pod.spec.resources
+    if resources is not None and name in resources.requests:
+        return with_spec(pod, resources=_set(resources, name, limit))
+    containers = list(pod.spec.containers)
+    inits = list(pod.spec.init_containers)
+    lasting: list[tuple[list[Container], int]] = [(containers, i) for i in range(len(containers))]
+    lasting += [(inits, i) for i, c in enumerate(inits) if c.restart_policy == "Always"]
+    excess = sum(_asked(group[i], name) for group, i in lasting) - limit
+    for group, i in sorted(lasting, key=lambda at: -_asked(at[0][at[1]], name)):
+        cut = min(excess, _asked(group[i], name))
+        if cut > 0:
+            group[i] = _with_request(group[i], name, _asked(group[i], name) - cut)
+            excess -= cut
+    beside = 0
+    for i, container in enumerate(inits):
+        if container.restart_policy == "Always":
+            beside += _asked(container, name)
+        elif beside + _asked(container, name) > limit:
+            inits[i] = _with_request(container, name, max(0, limit - beside))
+    return with_spec(pod, containers=tuple(containers), init_containers=tuple(inits))
+
+
+def _asked(container: Container, name: str) -> int:
+    return parse_quantity(container.resources.requests.get(name, 0))
+
+
+def _with_request(container: Container, name: str, nano: int) -> Container:
+    return replace(container, resources=_set(container.resources, name, nano))
+
+
+def _set(resources: Any, name: str, nano: int) -> Any:
+    old = resources.requests.get(name, 0)
+    form = read_quantity(old).format if isinstance(old, str) else Format.DECIMAL_SI
+    return replace(resources, requests={**resources.requests, name: format_quantity(nano, form)})

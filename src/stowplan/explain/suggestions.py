@@ -1,0 +1,252 @@
+"""What would help a pod that no node takes: the smallest changes, each of them tried before it is suggested.
+
+Every refused node is told by what it would take to be accepted (see `remedies.py`). Nodes that need changes of one
+plugin only come first; if none of those works out, nodes that need two, and so on. A candidate is carried out on a
+copy of the pod (or on the cluster, and undone), all nodes are judged again, and the nodes that then take the pod are
+its gain. What can be left out of a combination is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.explain import changes as c
+from stowplan.explain.changes import Change, Dial, Trials
+from stowplan.explain.details import Details
+from stowplan.explain.grouping import classes, split
+from stowplan.explain.inspection import Inspection, inspecting
+from stowplan.explain.obstacles import obstacles
+from stowplan.explain.remedies import HOPELESS, Remedy, remedies
+from stowplan.explain.words import count, joined, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import Pod
+    from stowplan.explain.remedies import Way
+    from stowplan.explain.verdict import Verdict
+    from stowplan.framework.runtime import Framework
+
+    Rows = npt.NDArray[np.intp]
+
+#: Kinds of nodes looked at for each number of plugins, and ways tried for each kind.
+_MOST_KINDS, _MOST_WAYS = 40, 12
+#: Nodes named in data.
+_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A change that was tried, and what it gains."""
+
+    changes: tuple[Change, ...]
+    #: How many nodes would take the pod.
+    gain: int
+    #: The first of them.
+    nodes: tuple[str, ...]
+    note: str = ""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(change.kind for change in self.changes))
+
+    @property
+    def cost(self) -> int:
+        return sum(change.cost for change in self.changes)
+
+    @property
+    def deed(self) -> str:
+        return joined([change.text for change in self.changes])
+
+    @property
+    def text(self) -> str:
+        if not self.gain:
+            return f"{self.deed} (no node takes the pod even then)"
+        named = listed(self.nodes) if self.gain <= len(self.nodes) else f"{', '.join(self.nodes[:3])}, …"
+        named = "" if any(change.nodes for change in self.changes) else f" ({named})"
+        return f"{self.deed} to gain {count(self.gain, 'node')}{named}"
+
+    def applied_to(self, pod: Pod) -> Pod:
+        """The pod as suggested; what is to change about nodes and other pods is not in it."""
+        for change in self.changes:
+            pod = pod if change.on_pod is None else change.on_pod(pod)
+        return pod
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {
+            "text": self.text,
+            "gain": self.gain,
+            "nodes": list(self.nodes),
+            "changes": [{"kind": change.kind, **change.data} for change in self.changes],
+        }
+        return found | ({"note": self.note} if self.note else {})
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would help, and facts that stand in the way whatever is changed about the pod's neighbours."""
+
+    suggestions: tuple[Suggestion, ...] = ()
+    obstacles: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {"suggestions": [s.to_dict() for s in self.suggestions], "obstacles": list(self.obstacles)}
+        return {key: value for key, value in found.items() if value}
+
+
+def suggest(framework: Framework, verdict: Verdict) -> Advice:
+    """Advice for a pod that fits nowhere; empty for one that does, and after an error."""
+    if verdict.error is not None or verdict.node_name:
+        return Advice()
+    with inspecting(framework, verdict) as at:
+        if verdict.gated is not None:
+            return _ungated(at)
+        details = Details(at)
+        found = _Search(at, details).run()
+        return Advice(tuple(found), tuple(obstacles(at, details, solved=bool(found))))
+
+
+def advise(framework: Framework, verdict: Verdict) -> Verdict:
+    """Let the verdict give advice when it is asked for it."""
+    verdict.adviser = partial(suggest, framework)
+    return verdict
+
+
+def _ungated(at: Inspection) -> Advice:
+    if not at.pod.pod.spec.scheduling_gates:
+        return Advice()
+    change = c.remove_gates(at.pod.pod)
+    trials = Trials(at)
+    pod = at.cluster.pod_info(trials.changed([change]))
+    still = at.framework.run_pre_enqueue(pod)
+    if still is not None:
+        return Advice((_suggestion(at, [change], np.zeros(0, np.intp), still.message),))
+    return Advice((_suggestion(at, [change], trials.feasible([change])),))
+
+
+def _suggestion(at: Inspection, found: Sequence[Change], rows: Rows, note: str = "") -> Suggestion:
+    notes = [note, *(change.note for change in found)]
+    return Suggestion(
+        tuple(found),
+        len(rows),
+        tuple(at.cluster.table.names[row] for row in rows[:_NAMED].tolist()),
+        "; ".join(filter(None, notes)),
+    )
+
+
+@dataclass
+class _Need:
+    """Nodes that need the same classes of changes."""
+
+    rows: Rows
+    #: Plugin -> class of its remedy.
+    kinds: list[tuple[str, int]]
+
+
+@dataclass
+class _Search:
+    at: Inspection
+    details: Details
+    trials: Trials = field(init=False)
+    _remedies: dict[str, Remedy] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.trials = Trials(self.at)
+        self._remedies = remedies(self.at, self.details)
+
+    def run(self) -> list[Suggestion]:
+        if self.at.diagnosis is None:
+            return []
+        if not self._remedies:
+            return self._without_names()
+        found: dict[str, Suggestion] = {}
+        needs = self._needs()
+        for size in sorted({len(need.kinds) for need in needs}):
+            of_size = [need for need in needs if len(need.kinds) == size]
+            for need in of_size[:_MOST_KINDS]:
+                for suggestion in self._tried(need):
+                    found.setdefault(_key(suggestion.changes), suggestion)
+            if found or self.trials.exhausted:
+                break
+        return sorted(found.values(), key=lambda s: (len(s.changes), s.cost, -s.gain, s.text))
+
+    def _without_names(self) -> list[Suggestion]:
+        """PreFilter refused the pod as a whole: its node affinity may name nodes that it rules out itself."""
+        diagnosis = self.at.diagnosis
+        if diagnosis is None or diagnosis.absent.plugin != "NodeAffinity":
+            return []
+        change = c.drop_node_requirements((), ["the required node affinity"], ())
+        rows = self.trials.feasible([change])
+        return [_suggestion(self.at, [change], rows)] if len(rows) else []
+
+    def _needs(self) -> list[_Need]:
+        """What groups of nodes need, those that need changes of the fewest plugins first."""
+        diagnosis = self.at.diagnosis
+        assert diagnosis is not None
+        names = list(self._remedies)
+        columns = [self._remedies[name].classes for name in names]
+        open_ = self.at.valid.copy()
+        open_[list(diagnosis.nominated)] = False
+        for column in columns:
+            open_ &= column != HOPELESS
+        if not diagnosis.pre_filter_plugins <= {"NodeAffinity"}:
+            # Somebody else ruled nodes out before they were filtered.
+            open_ &= diagnosis.examined
+        rows = np.flatnonzero(open_)
+        needs = []
+        for part in split(rows, classes([column[rows] for column in columns], len(rows))):
+            kinds = [(name, int(col[part[0]])) for name, col in zip(names, columns, strict=True) if col[part[0]]]
+            if kinds:
+                needs.append(_Need(part, kinds))
+        return sorted(needs, key=lambda need: (len(need.kinds), -len(need.rows)))
+
+    def _tried(self, need: _Need) -> list[Suggestion]:
+        ways = [self._remedies[name].ways(kind, need.rows) for name, kind in need.kinds]
+        found = []
+        for combined in islice(product(*ways), _MOST_WAYS):
+            if self.trials.exhausted:
+                break
+            suggestion = self._try([step for way in combined for step in way])
+            if suggestion is not None:
+                found.append(suggestion)
+        return found
+
+    def _try(self, steps: Way | list[Change | Dial]) -> Suggestion | None:
+        tried = [step.at(step.high) if isinstance(step, Dial) else step for step in steps]
+        if not len(self.trials.feasible(tried)):
+            return None
+        for i, step in enumerate(steps):
+            if isinstance(step, Dial):
+                self._turn_back(tried, i, step)
+        kept = self._needed(tried)
+        return _suggestion(self.at, kept, self.trials.feasible(kept))
+
+    def _turn_back(self, tried: list[Change], i: int, dial: Dial) -> None:
+        """The lowest degree at which some node still takes the pod."""
+        low, high = dial.low, dial.high
+        while low < high:
+            middle = (low + high) // 2
+            helps = len(self.trials.feasible([*tried[:i], dial.at(middle), *tried[i + 1 :]]))
+            low, high = (low, middle) if helps else (middle + 1, high)
+        tried[i] = dial.at(high)
+
+    def _needed(self, tried: Sequence[Change]) -> list[Change]:
+        """Without the changes that the others do not need."""
+        kept = list(tried)
+        for change in tried:
+            rest = [other for other in kept if other is not change]
+            if rest and len(self.trials.feasible(rest)):
+                kept = rest
+        return kept
+
+
+def _key(changes: Sequence[Change]) -> str:
+    return json.dumps(sorted((change.kind, json.dumps(change.data, sort_keys=True)) for change in changes))

@@ -1,0 +1,298 @@
+"""After any sequence of changes the cluster's columns, counters and indexes equal a rebuild from scratch."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from dump import dump
+from stowplan.api.selectors import compile_label_selector
+from stowplan.cluster.node_table import NodeTable
+from stowplan.cluster.pod_table import PodTable
+from stowplan.cluster.state import ClusterState
+from stowplan.cluster.terms import HeldCounts, MatchCounts, PodTerm
+from stowplan.testing import a_node, a_pod
+from worlds import HOST, MOMENTS, RACK, SELECTORS, ZONE, bound, nodes, pods, struct
+
+NODE_NAMES = tuple(f"n{i}" for i in range(7))
+POD_NAMES = tuple(f"p{i}" for i in range(12))
+#: Where pods go: few nodes, so that lists become long.
+POD_NODES = st.sampled_from(("n0", "n1", "n2", "n0", "nowhere"))
+KEYS = (ZONE, HOST, RACK, "disk", "nobody")
+
+TERMS = tuple(
+    PodTerm(((namespaces, compile_label_selector(struct_of),),), live_only=live_only)
+    for namespaces in (None, frozenset(("default",)), frozenset(("blue", "lost")))
+    for struct_of in (
+        struct({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "x", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
+        ]}}).spec.topology_spread_constraints[0].label_selector
+        for selector in SELECTORS
+        if selector is not None
+    )
+    for live_only in (False, True)
+)
+JOINT = PodTerm(TERMS[0].clauses + TERMS[7].clauses)
+
+
+def small_state():
+    """Columns that must grow soon."""
+    state = ClusterState()
+    state.table, state.pods = NodeTable(2), PodTable(2)
+    state.matches, state.held = MatchCounts(2), HeldCounts(2)
+    return state
+
+
+class Changes(RuleBasedStateMachine):
+    """The state under test beside what should be in it: objects by name, and the pods of each node in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.state = small_state()
+        self.nodes, self.pods, self.assumed = {}, {}, {}
+        self.terms, self.keys = [], []
+        #: Node name -> UIDs in the order in which the node lists them; closing a hole with the last one.
+        self.order = {}
+
+    # -- nodes
+
+    @rule(node=nodes(names=NODE_NAMES))
+    def put_node(self, node):
+        self.state.add_node(struct(node))
+        self.nodes[node["metadata"]["name"]] = node
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data())
+    def change_node(self, data):
+        name = data.draw(st.sampled_from(sorted(self.nodes)))
+        node = {part: dict(values) if isinstance(values, dict) else values for part, values in self.nodes[name].items()}
+        fresh = data.draw(nodes(name))
+        part = data.draw(st.sampled_from(("metadata", "spec", "status")))
+        node[part] = fresh[part]
+        self.state.update_node(struct(node))
+        self.nodes[name] = node
+
+    @rule(name=st.sampled_from(NODE_NAMES))
+    def remove_node(self, name):
+        self.state.remove_node(name)
+        self.nodes.pop(name, None)
+
+    # -- pods
+
+    @rule(pod=pods(names=POD_NAMES), node=POD_NODES, late=st.booleans())
+    def put_pod(self, pod, node, late):
+        """A new pod, another version of a known one, or its move; perhaps on a node that is not there."""
+        pod = bound(pod, node, status={"startTime": MOMENTS[0]} if late else {})
+        self._put(pod)
+
+    def _put(self, pod):
+        uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
+        known = self.state.placed(uid)
+        info = self.state.add_pod(struct(pod))
+        if known is None or info is not known:
+            self._take_off(uid)
+            self.order.setdefault(node, []).append(uid)
+        self.pods[uid] = pod
+        self.assumed.pop(uid, None)
+
+    @precondition(lambda self: self.pods)
+    @rule(data=st.data(), change=st.sampled_from(("terminating", "labels", "same", "moved", "namespace stays")))
+    def change_pod(self, data, change):
+        uid = data.draw(st.sampled_from(sorted(self.pods)))
+        pod = self.pods[uid]
+        metadata, node = pod["metadata"], pod["spec"]["nodeName"]
+        if change == "terminating":
+            metadata = metadata | {"deletionTimestamp": MOMENTS[1]}
+        elif change == "labels":
+            metadata = metadata | {"labels": {"app": data.draw(st.sampled_from(("web", "db"))), "new": "1"}}
+        elif change == "same":
+            metadata = metadata | {"annotations": {"seen": "yes"}}
+        elif change == "moved":
+            node = data.draw(st.sampled_from(NODE_NAMES))
+        self._put(bound(pod, node, metadata=metadata))
+
+    @precondition(lambda self: self.pods or self.assumed)
+    @rule(data=st.data())
+    def remove_pod(self, data):
+        uid = data.draw(st.sampled_from(sorted({**self.pods, **self.assumed})))
+        self.state.remove_pod(uid)
+        self._drop(uid)
+
+    @rule()
+    def remove_unknown_pod(self):
+        self.state.remove_pod("nobody")
+
+    @rule(pod=pods(names=POD_NAMES), node=POD_NODES)
+    def assume(self, pod, node):
+        uid = pod["metadata"]["uid"]
+        if uid in self.pods or uid in self.assumed:
+            with pytest.raises(ValueError, match="is in the cache, so can't be assumed"):
+                self.state.assume(self.state.pod_info(struct(pod)), node)
+            return
+        self.state.assume(self.state.pod_info(struct(pod)), node)
+        self.assumed[uid] = (pod, node)
+        self.order.setdefault(node, []).append(uid)
+
+    @precondition(lambda self: self.assumed)
+    @rule(data=st.data(), node=st.sampled_from((None, *NODE_NAMES[:2])))
+    def confirm(self, data, node):
+        """The API server confirms an assumed pod, perhaps on another node."""
+        pod, assumed_on = self.assumed[data.draw(st.sampled_from(sorted(self.assumed)))]
+        self._put(bound(pod, node or assumed_on))
+
+    @precondition(lambda self: self.assumed)
+    @rule(data=st.data())
+    def forget(self, data):
+        uid = data.draw(st.sampled_from(sorted(self.assumed)))
+        self.state.forget(self.state.pod_info(struct(self.assumed[uid][0])))
+        self._drop(uid)
+
+    def _drop(self, uid):
+        self._take_off(uid)
+        self.pods.pop(uid, None)
+        self.assumed.pop(uid, None)
+
+    def _take_off(self, uid):
+        for listed in self.order.values():
+            if uid in listed:
+                at = listed.index(uid)
+                listed[at] = listed[-1]
+                listed.pop()
+
+    # -- readers
+
+    @rule(term=st.sampled_from((*TERMS, JOINT)))
+    def ask_for_term(self, term):
+        self.state.matches.slot(term, self.state.pods)
+        self.terms.append(term)
+
+    @rule(key=st.sampled_from(KEYS))
+    def ask_for_label(self, key):
+        self.state.table.label(key)
+        self.keys.append(key)
+
+    # -- what must hold
+
+    def rebuilt(self):
+        fresh = ClusterState()
+        for node in self.nodes.values():
+            fresh.add_node(struct(node))
+        for pod in self.pods.values():
+            fresh.add_pod(struct(pod))
+        for pod, node in self.assumed.values():
+            fresh.assume(fresh.pod_info(struct(pod)), node)
+        for term, _ in self.state.matches.items():
+            fresh.matches.slot(term, fresh.pods)
+        return fresh
+
+    @invariant()
+    def equals_a_rebuild(self):
+        got, want = dump(self.state, self.keys), dump(self.rebuilt(), self.keys)
+        for part in want:
+            assert got[part] == want[part], part
+
+    @invariant()
+    def no_term_is_lost(self):
+        assert {term for term, _ in self.state.matches.items()} == set(self.terms)
+
+    @invariant()
+    def nodes_list_their_pods_in_order(self):
+        for name, row in self.state.table.row_of.items():
+            listed = self.state.row_pods[row]
+            assert [info.uid for info in listed] == self.order.get(name, [])
+            order = [int(self.state.pods.order[info.slot]) for info in listed]
+            assert order == sorted(order), "the pod table's column tells the same order"
+
+
+class TestChanges(Changes.TestCase):
+    settings = settings(max_examples=150, stateful_step_count=50)
+
+
+def test_growth_beyond_the_first_capacity():
+    """Many nodes, pods, shapes, resources and terms; then most of them leave and others take their rows."""
+    state, fresh = ClusterState(), ClusterState()
+    resources = {f"example.com/r{i}": 1 for i in range(5)}
+    all_nodes = [a_node(f"n{i}").zone(f"z{i % 7}").allocatable(resources).obj() for i in range(150)]
+    all_pods = [
+        a_pod(f"p{i}").labels(app=f"a{i % 90}").requests({f"example.com/r{i % 9}": 1}, cpu=f"{i % 5}00m")
+        .avoids_pods(ZONE, {"matchLabels": {"app": f"a{i % 40}"}}).on(f"n{i % 160}").obj()
+        for i in range(600)
+    ]
+    for i, pod in enumerate(all_pods):
+        if i % 4 == 0:
+            state.add_node(struct(all_nodes[i // 4]))
+        state.add_pod(struct(pod))
+        if i % 50 == 0:
+            state.matches.slot(TERMS[i // 50], state.pods)
+            state.table.label(ZONE)
+    gone = range(0, 140, 2)
+    for i in gone:
+        state.remove_node(f"n{i}")
+    for i in range(0, 600, 3):
+        state.remove_pod(all_pods[i]["metadata"]["uid"])
+    newcomers = [a_node(f"new{i}").zone("z1").obj() for i in range(30)]
+    for node in newcomers:
+        state.add_node(struct(node))
+    for node in (*(node for i, node in enumerate(all_nodes) if i not in gone), *newcomers):
+        fresh.add_node(struct(node))
+    for i, pod in enumerate(all_pods):
+        if i % 3:
+            fresh.add_pod(struct(pod))
+    for term, _ in state.matches.items():
+        fresh.matches.slot(term, fresh.pods)
+    assert state.table.n == 150, "rows of nodes that went are used again"
+    assert dump(state, KEYS) == dump(fresh, KEYS)
+
+
+def test_an_image_keeps_its_first_size_while_anybody_has_it():
+    state = ClusterState()
+    state.add_node(struct(a_node("a").image("x:1", size=10)))
+    state.add_node(struct(a_node("b").image("x:1", size=99)))
+    assert state.table.images.get("x:1").size == 10
+    state.remove_node("a")
+    assert state.table.images.get("x:1").size == 10
+    state.remove_node("b")
+    assert state.table.images.get("x:1") is None
+    state.add_node(struct(a_node("b").image("x:1", size=99)))
+    assert state.table.images.get("x:1").size == 99
+
+
+def test_only_changes_that_plugins_can_read_move_the_generation():
+    state = ClusterState()
+    state.add_node(struct(a_node("a").zone("x")))
+    before = state.table.generation
+    state.update_node(struct(a_node("a").zone("x").created(MOMENTS[0])))
+    assert state.table.generation == before
+    state.update_node(struct(a_node("a").zone("y")))
+    assert state.table.generation > before
+
+
+def test_forgetting():
+    state = ClusterState()
+    state.add_node(struct(a_node("a")))
+    info = state.pod_info(struct(a_pod("p")))
+    state.forget(info)  # nobody's pod: no matter
+    state.add_pod(struct(a_pod("p").on("a")))
+    with pytest.raises(ValueError, match="wasn't assumed so cannot be forgotten"):
+        state.forget(info)
+
+
+def test_assuming_a_pod_ends_its_nomination():
+    state = ClusterState()
+    state.add_node(struct(a_node("a")))
+    info = state.pod_info(struct(a_pod("p")))
+    state.nominator.add(info, "a")
+    state.assume(info, "a")
+    assert not state.nominator
+
+
+def test_the_pod_table_knows_the_order_in_which_a_node_lists_its_pods():
+    """A hole is closed with the last pod, as in the reference; preemption tells equals apart by that order."""
+    state = ClusterState()
+    state.add_node(struct(a_node("n")))
+    for name in "abcd":
+        state.add_pod(struct(a_pod(name).uid(name).on("n")))
+    state.remove_pod("a")
+    listed = state.row_pods[0]
+    assert [info.uid for info in listed] == ["d", "b", "c"]
+    assert [info.uid for info in sorted(listed, key=lambda info: state.pods.order[info.slot])] == ["d", "b", "c"]

@@ -1,0 +1,104 @@
+"""One plugin at work on a small cluster, without the rest of the scheduler."""
+
+import numpy as np
+import pytest
+
+from stowplan.api import types as t
+from stowplan.api.decode import decode_object
+from stowplan.cluster.state import ClusterState
+from stowplan.cluster.view import Nodes
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.events import events_of_change
+from stowplan.framework.handle import Handle
+from stowplan.framework.interface import PreFilterPlugin, PreScorePlugin
+from stowplan.framework.status import Code, Status
+
+
+def struct(obj):
+    """Builders, dicts and structs alike as structs."""
+    if obj is None or isinstance(obj, t.ApiStruct):
+        return obj
+    return decode_object(obj.obj() if hasattr(obj, "obj") else obj)
+
+
+class Bench:
+    """A plugin and the cluster it looks at."""
+
+    def __init__(self, plugin, *objects, args=None, **gates):
+        self.state = ClusterState()
+        for obj in objects:
+            self.put(obj)
+        features = DEFAULT_FEATURES.with_gates(gates)
+        self.handle = Handle(cluster=self.state, profile_name="default-scheduler", features=features)
+        self.plugin = plugin(args, self.handle)
+
+    def put(self, obj):
+        obj = struct(obj)
+        if isinstance(obj, t.Node):
+            self.state.add_node(obj)
+        elif isinstance(obj, t.Pod):
+            self.state.add_pod(obj)
+        else:
+            self.state.put_object(obj)
+
+    def pod(self, pod):
+        return self.state.pod_info(struct(pod))
+
+    def nodes(self, *names):
+        rows = np.array([self.state.table.row_of[name] for name in names], np.intp) if names else None
+        return Nodes(self.state, rows)
+
+    def pre_filter(self, pod, cycle=None):
+        return self.plugin.pre_filter(cycle or CycleState(), self.pod(pod), self.nodes())
+
+    def refusals(self, pod, *names):
+        """Node -> message of each node (all, or the ones named) that the plugin refuses."""
+        cycle, info = CycleState(), self.pod(pod)
+        if isinstance(self.plugin, PreFilterPlugin):
+            answer = self.plugin.pre_filter(cycle, info, self.nodes())
+            if isinstance(answer, Status):
+                assert answer.code is Code.Skip, answer
+                return {}
+        return self.refusals_in(cycle, info, self.nodes(*names))
+
+    def refusals_in(self, cycle, info, nodes):
+        rejections = self.plugin.filter(cycle, info, nodes)
+        assert not isinstance(rejections, Status), rejections
+        if rejections is None:
+            return {}
+        assert len(rejections.mask) == len(nodes)
+        assert rejections.mask.any(), "nobody refused is None"
+        valid = nodes.take(self.state.table.valid)
+        places = np.flatnonzero(rejections.mask & valid)
+        return {nodes.names()[i]: rejections.status(int(i)).message for i in places}
+
+    def scores(self, pod, *names, normalized=True):
+        """Node -> score; None when the plugin skips."""
+        cycle, info, nodes = CycleState(), self.pod(pod), self.nodes(*names)
+        if isinstance(self.plugin, PreScorePlugin):
+            answer = self.plugin.pre_score(cycle, info, nodes)
+            if answer is not None:
+                assert answer.code is Code.Skip, answer
+                return None
+        found = self.plugin.score(cycle, info, nodes)
+        valid = nodes.take(self.state.table.valid)
+        if normalized:
+            found = self.plugin.normalize(cycle, info, found, valid)
+        assert found.shape == (len(nodes),)
+        return {nodes.names()[i]: int(found[i]) for i in np.flatnonzero(valid)}
+
+    def hint(self, pod, old, new):
+        """What the plugin says of a change; None when it does not hear of it."""
+        old, new = struct(old), struct(new)
+        events = events_of_change(old, new)
+        info = self.pod(pod)
+        for registered in self.plugin.events_to_register():
+            if any(registered.event.covers(event) for event in events):
+                return "Queue" if registered.hint is None else registered.hint(info, old, new).value
+        return None
+
+
+@pytest.fixture(scope="session")
+def bench():
+    return Bench
