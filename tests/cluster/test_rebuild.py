@@ -50,7 +50,7 @@ class Changes(RuleBasedStateMachine):
         super().__init__()
         self.state = small_state()
         self.nodes, self.pods, self.assumed = {}, {}, {}
-        self.terms, self.keys = [], []
+        self.terms, self.keys, self.summed = [], [], set()
         #: Node name -> UIDs in the order in which the node lists them; closing a hole with the last one.
         self.order = {}
 
@@ -171,7 +171,24 @@ class Changes(RuleBasedStateMachine):
         self.state.table.label(key)
         self.keys.append(key)
 
+    @rule(key=st.sampled_from(KEYS))
+    def ask_for_sums(self, key):
+        self.summed.add(key)
+
     # -- what must hold
+
+    @invariant()
+    def sums_by_domain_follow_the_counts(self):
+        table = self.state.table
+        for key in sorted(self.summed):
+            column = table.label(key)
+            for matrix in (self.state.matches, self.state.held):
+                for term, slot in matrix.items():
+                    plain = [0] * column.size
+                    for row in table.row_of.values():
+                        plain[column.codes[row]] += int(matrix.counts[slot, row])
+                    plain[0] = 0
+                    assert matrix.sum_by_domain(slot, column, table.n).tolist() == plain, (key, term)
 
     def rebuilt(self):
         fresh = ClusterState()

@@ -20,3 +20,14 @@ def with_rows(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     larger = np.zeros((rows, *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array
     return larger
+
+
+def settle_allocator() -> None:
+    """Let the C library keep the memory of freed arrays for the next ones.
+
+    glibc gives the top of its heap back to the kernel as soon as 128 KiB of it are free, and a cycle over thousands of
+    nodes would fault those pages in again and again: twice the time of the whole cycle. Freeing one large block once
+    raises the limit (mallopt(3), M_TRIM_THRESHOLD: it is dynamic); other libraries do not mind.
+    """
+    del_me = np.empty(24 << 20, np.uint8)
+    del del_me

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.cluster.columns import with_rows
 from stowplan.cluster.ports import ports_conflict
 from stowplan.cluster.view import Nodes
 
@@ -54,8 +55,8 @@ class HypotheticalNodes(Nodes):
         part._requested = self._requested[:, positions]
         part._non_zero = self._non_zero[:, positions]
         part._pod_count = self._pod_count[positions]
-        part._pods = {i: self._pods[p] for i, p in enumerate(positions.tolist()) if p in self._pods}
-        part._ports = {i: self._ports[p] for i, p in enumerate(positions.tolist()) if p in self._ports}
+        part._pods = {i: list(self._pods[p]) for i, p in enumerate(positions.tolist()) if p in self._pods}
+        part._ports = {i: set(self._ports[p]) for i, p in enumerate(positions.tolist()) if p in self._ports}
         return part
 
     def shift(
@@ -68,6 +69,9 @@ class HypotheticalNodes(Nodes):
     ) -> None:
         """Add (or take away) pods at distinct positions; `requests` has a column a position."""
         height = requests.shape[0]
+        if height > self._requested.shape[0]:
+            # A promised pod asks for something that no node and no placed pod has named before.
+            self._requested = with_rows(self._requested, height)
         self._requested[:height, positions] += sign * requests
         self._non_zero[:, positions] += sign * non_zero
         self._pod_count[positions] += sign * pods
@@ -100,6 +104,8 @@ class HypotheticalNodes(Nodes):
     # -- what pods take, as it would be -------------------------------------------------------------------------------
 
     def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
+        if resource >= self._requested.shape[0]:
+            return np.zeros(len(self), np.int64)
         found: npt.NDArray[np.int64] = self._requested[resource]
         return found
 

@@ -35,6 +35,8 @@ class LabelColumn:
         self._free: list[int] = []
         #: Codes that two or more nodes share; while 0, every domain is a single node.
         self._shared = 0
+        #: Nodes that have the label.
+        self._having = 0
 
     @property
     def size(self) -> int:
@@ -44,6 +46,10 @@ class LabelColumn:
     @property
     def unique(self) -> bool:
         return self._shared == 0
+
+    def everywhere(self, nodes: int) -> bool:
+        """Whether each of so many nodes has the label."""
+        return self._having == nodes
 
     def code(self, value: str) -> int:
         """Code of a value, 0 if no node carries it."""
@@ -65,6 +71,7 @@ class LabelColumn:
         if not code:
             code = self._allocate(value)
         self._population[code] += 1
+        self._having += 1
         self._shared += self._population[code] == 2
         return code
 
@@ -81,6 +88,7 @@ class LabelColumn:
 
     def _leave(self, code: int) -> None:
         self._population[code] -= 1
+        self._having -= 1
         self._shared -= self._population[code] == 1
         if not self._population[code]:
             del self._code_of[self.values[code]]

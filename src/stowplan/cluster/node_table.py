@@ -193,6 +193,16 @@ class NodeTable:
         self._memos[key] = (self.generation, result)
         return result
 
+    def sums(self, row: int) -> tuple[Any, ...]:
+        """A row's capacity and what its pods take in sum: rows that agree are alike to who reads no more."""
+        return (
+            self.requested[:, row].tobytes(),
+            self.non_zero_requested[:, row].tobytes(),
+            self.pod_count.item(row),
+            self.allocatable[:, row].tobytes(),
+            self.allowed_pods.item(row),
+        )
+
     def taints(self, row: int) -> tuple[Taint, ...]:
         found: tuple[Taint, ...] = self.taint_sets.values[self.taint_set[row]]
         return found

@@ -25,7 +25,15 @@ from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, Sele
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stowplan.api.types import LabelSelector, OwnerReference, Pod, PodAffinityTerm, Volume, WeightedPodAffinityTerm
+    from stowplan.api.types import (
+        LabelSelector,
+        OwnerReference,
+        Pod,
+        PodAffinityTerm,
+        PodStatus,
+        Volume,
+        WeightedPodAffinityTerm,
+    )
 
 #: Where the reference reads "now" for a pod that has not started: after every real time.
 NOT_STARTED = (1 << 63) - 1
@@ -34,8 +42,6 @@ NOT_STARTED = (1 << 63) - 1
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
 _SCORING_DEFAULTS = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_MEMORY * 10**9}
-
-_NO_LABELS: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +74,21 @@ class Disk(NamedTuple):
         return self.kind == "awsElasticBlockStore" or not (self.read_only and other.read_only)
 
 
+class PodTemplate:
+    """What pods have in common that differ at most in labels and owner; compared by identity."""
+
+    __slots__ = ("__weakref__", "key")
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+
 class PodShape:
     """Everything that plugins read of a pod, shared by all pods that are equal in it."""
 
-    def __init__(self, pod: Pod, key: bytes, id: int) -> None:
+    def __init__(self, pod: Pod, key: bytes, id: int, template: PodTemplate) -> None:
         self.key = key
+        self.template = template
         #: Slot in the shape columns of `PodTable`; reused when the last pod of the shape is gone.
         self.id = id
         self.pod = pod
@@ -249,28 +265,15 @@ def _has_source(volume: Volume) -> bool:
 _encode = msgspec.msgpack.Encoder(decimal_format="number").encode
 
 
-def shape_key(pod: Pod) -> bytes:
-    """The bytes in which two pods agree when no in-tree plugin can tell them apart.
+def template_key(pod: Pod) -> bytes:
+    """The bytes in which two pods agree when only labels and owner can tell them apart.
 
     Volumes without a source that matters are left out: the volume of the service account token has a random name.
     """
     spec, status = pod.spec, pod.status
-    owner = controller_of(pod) if pod.metadata.owner_references else None
-    resized = None
-    if any(c.resources is not None for c in (*status.container_statuses, *status.init_container_statuses)) or status.resources:
-        infeasible = next((c.reason for c in status.conditions if c.type == "PodResizePending"), None)
-        resized = (
-            [(c.name, c.resources, c.allocated_resources) for c in status.container_statuses],
-            [(c.name, c.resources, c.allocated_resources) for c in status.init_container_statuses],
-            status.resources,
-            status.allocated_resources,
-            infeasible,
-        )
     return _encode(
         (
             pod.metadata.namespace,
-            pod.metadata.labels,
-            (owner.api_version, owner.kind, owner.name) if owner is not None else None,
             spec.containers,
             spec.init_containers,
             spec.scheduler_name,
@@ -287,9 +290,27 @@ def shape_key(pod: Pod) -> bytes:
             spec.resource_claims,
             spec.host_network,
             spec.host_users,
-            resized,
+            _resize(status) if status.container_statuses or status.resources else None,
         )
     )
+
+
+def _resize(status: PodStatus) -> tuple[Any, ...]:
+    """What a resize under way says of the pod's resources."""
+    return (
+        [(c.name, c.resources, c.allocated_resources) for c in status.container_statuses],
+        [(c.name, c.resources, c.allocated_resources) for c in status.init_container_statuses],
+        status.resources,
+        status.allocated_resources,
+        next((c.reason for c in status.conditions if c.type == "PodResizePending"), None),
+    )
+
+
+def shape_key(pod: Pod, template: bytes) -> bytes:
+    """The bytes in which two pods agree when no in-tree plugin can tell them apart."""
+    owner = controller_of(pod) if pod.metadata.owner_references else None
+    controller = (owner.api_version, owner.kind, owner.name) if owner is not None else None
+    return template + _encode((pod.metadata.labels, controller))
 
 
 class PodInfo:

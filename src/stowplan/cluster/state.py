@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
 from stowplan.cluster.changes import ChangeLog
+from stowplan.cluster.columns import settle_allocator
 from stowplan.cluster.disks import DiskIndex
 from stowplan.cluster.node_table import NodeTable
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.objects import ObjectStore
-from stowplan.cluster.pod_info import PodInfo, PodShape, shape_key
+from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, shape_key, template_key
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
@@ -38,6 +40,7 @@ class ClusterState:
     """Nodes, placed pods and lookup objects, with everything derived from them."""
 
     def __init__(self) -> None:
+        settle_allocator()
         self.table = NodeTable()
         self.pods = PodTable()
         self.matches = MatchCounts(self.table.capacity)
@@ -57,6 +60,8 @@ class ClusterState:
         self._ghosts: dict[str, list[PodInfo]] = {}
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}
+        #: Templates live as long as a shape (or an evaluation) that has them.
+        self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shape_ids = 0
         self._free_shape_ids: list[int] = []
         self._vectors: dict[int, npt.NDArray[np.int64]] = {}
@@ -112,10 +117,14 @@ class ClusterState:
 
     def pod_info(self, pod: Pod) -> PodInfo:
         """The pod compiled, sharing its shape with every equal pod."""
-        key = shape_key(pod)
+        of_template = template_key(pod)
+        key = shape_key(pod, of_template)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = PodShape(pod, key, -1)
+            template = self._templates.get(of_template)
+            if template is None:
+                template = self._templates[of_template] = PodTemplate(of_template)
+            shape = PodShape(pod, key, -1, template)
             self._shapes[key] = shape
             self._rest(shape)
         return PodInfo(pod, shape)
@@ -192,8 +201,10 @@ class ClusterState:
         pods = self.row_pods[row] if row >= 0 else self._ghosts[info.node_name]
         position = pods.index(info)
         # Parity: a node's list of pods closes a hole with its last element.
-        pods[position] = pods[-1]
-        pods.pop()
+        last = pods.pop()
+        if last is not info:
+            pods[position] = last
+            self.pods.order[last.slot] = self.pods.order[info.slot]
         if row >= 0:
             self._book(info, row, -1)
         elif not pods:

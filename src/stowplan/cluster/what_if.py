@@ -52,17 +52,23 @@ class WhatIf:
 
     def evict(self, info: PodInfo) -> None:
         """Take a placed pod off its node."""
-        state, slot, node_name = self._state, info.slot, info.node_name
-        order = int(state.pods.order[slot])
+        state, node_name = self._state, info.node_name
+        pods = self._list_of(info, node_name)
+        orders = int(state.pods.order[info.slot]), int(state.pods.order[pods[-1].slot])
         position = state._detach(info)
-        self._undo.append(lambda: self._put_back(info, node_name, position, order))
+        self._undo.append(lambda: self._put_back(info, node_name, position, *orders))
 
     def _take_off(self, info: PodInfo) -> None:
         self._state._detach(info)
 
-    def _put_back(self, info: PodInfo, node_name: str, position: int, order: int) -> None:
+    def _put_back(self, info: PodInfo, node_name: str, position: int, order: int, last_order: int) -> None:
         state = self._state
         state._attach(info, node_name)
-        state.pods.order[info.slot] = order
-        pods = state.row_pods[info.row] if info.row >= 0 else state._ghosts[node_name]
+        pods = self._list_of(info, node_name)
+        # Who closed the hole is the last one again.
         pods[-1], pods[position] = pods[position], pods[-1]
+        state.pods.order[pods[-1].slot] = last_order
+        state.pods.order[info.slot] = order
+
+    def _list_of(self, info: PodInfo, node_name: str) -> list[PodInfo]:
+        return self._state.row_pods[info.row] if info.row >= 0 else self._state._ghosts[node_name]

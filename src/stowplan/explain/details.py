@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan.plugins.pod_topology_spread import Constraint
 
     Rows = npt.NDArray[np.intp]
-    Columns = list[npt.NDArray[np.integer[Any]]]
+    Columns = list[npt.NDArray[Any]]
 
 #: Distinct details of a group that are spelled out.
 _SHOWN = 3
@@ -86,7 +86,11 @@ class Details:
         """The distinct details, most frequent first; for resources the node that lacks least."""
         short = any(reason.code == "InsufficientResource" for reason in refusal.reasons)
         parts = [self._closest(refusal.rows)] if short else []
-        parts += (self._summary(refusal.rows, reason) for reason in refusal.reasons if reason.code in self._rules)
+        for reason in refusal.reasons:
+            if reason.code == "NodeAffinityMismatch" and len(refusal.rows) > 1:
+                parts.append(self._missed_labels(refusal.rows))
+            elif reason.code in self._rules:
+                parts.append(self._summary(refusal.rows, reason))
         return sentence(parts)
 
     def shortfalls(self, row: int) -> list[Shortfall]:
@@ -130,7 +134,7 @@ class Details:
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if len(ranked) == 1:
             return ranked[0][0] if counts[ranked[0][0]] == len(rows) else f"{ranked[0][0]}, …"
-        shown = [f"{text} ({number:,})" for text, number in ranked[:_SHOWN] if text]
+        shown = [f"{number:,}× {text}" for text, number in ranked[:_SHOWN] if text]
         return ", ".join([*shown, "…"] if len(ranked) > _SHOWN else shown)
 
     def _closest(self, rows: Rows) -> str:
@@ -179,6 +183,14 @@ class Details:
         fields = [f for term in (wanted.terms if wanted is not None else ()) for f in term.fields]
         return sentence(texts) or sentence(f"wants {requirement_text(f)}" for f in dict.fromkeys(fields[:2]))
 
+    def _missed_labels(self, rows: Rows) -> str:
+        """Each requirement by itself, and how many nodes miss it."""
+        missed = {r: int((~requirement_mask(self._table, r, rows)).sum()) for r in self._node_requirements}
+        ranked = sorted(
+            ((n, requirement_text(r)) for r, n in missed.items() if n), key=lambda item: (-item[0], item[1])
+        )
+        return ", ".join(f"{number:,} are not {text}" for number, text in ranked[:_SHOWN])
+
     def _has(self, key: str, row: int) -> str:
         domain = self._at.domain(key, row)
         return f"has {domain}" if domain else f"has no label {key}"
@@ -224,7 +236,7 @@ class Details:
         if found is None:
             return ""
         domain, number = self._at.domain(found.key, row), self._counts(found, found.key).get(self._code(found.key, row))
-        return f"{domain} has {number or 0} matching (maxSkew {found.max_skew})"
+        return f"{domain} has {number or 0:,} (maxSkew {found.max_skew})"
 
     def _code(self, key: str, row: int) -> int:
         return int(self._table.label(key).codes[row])

@@ -7,14 +7,14 @@ row that tells which masks cover it, and equal numbers are a group. Nobody looks
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.framework.status import Code, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     import numpy.typing as npt
 
@@ -45,7 +45,7 @@ def refusals(diagnosis: Diagnosis) -> list[Refusal]:
     return sorted(found, key=lambda refusal: (-len(refusal.rows), refusal.plugin, refusal.text))
 
 
-def classes(columns: Sequence[npt.NDArray[np.integer]], length: int) -> npt.NDArray[np.intp]:
+def classes(columns: Iterable[npt.NDArray[Any]], length: int) -> npt.NDArray[np.intp]:
     """A number a row; rows with equal values in all columns share it."""
     ids = np.zeros(length, np.intp)
     for column in columns:

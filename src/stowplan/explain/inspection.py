@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     Rows = npt.NDArray[np.intp]
 
+_SHORT_KEYS = {
+    "topology.kubernetes.io/zone": "zone",
+    "topology.kubernetes.io/region": "region",
+    "kubernetes.io/hostname": "hostname",
+}
+
 
 class Inspection:
     """What an explanation may ask."""
@@ -82,10 +88,10 @@ class Inspection:
         return found
 
     def domain(self, key: str, row: int) -> str:
-        """`zone=a`, or "" on a node without the label."""
+        """`zone=a`, or "" on a node without the label; keys that everybody knows go by their last part."""
         column = self.table.label(key)
         code = int(column.codes[row])
-        return f"{key}={column.values[code]}" if code else ""
+        return f"{_SHORT_KEYS.get(key, key)}={column.values[code]}" if code else ""
 
 
 @contextmanager

@@ -20,8 +20,17 @@ if TYPE_CHECKING:
 
 def obstacles(at: Inspection, details: Details, *, solved: bool) -> list[str]:
     """`solved`: some change helps, so the list of what every node has against the pod is not needed."""
-    found = [*_resources(at), *_labels(at), *_topology(at), *_neighbours(at), *_whole_pod(at), *_promised(at)]
-    if not solved and not found:
+    found = [
+        *_resources(at),
+        *_labels(at),
+        *_enforced(at),
+        *_topology(at),
+        *_neighbours(at),
+        *_whole_pod(at),
+        *_promised(at),
+    ]
+    preempts = at.verdict.preemption is not None and at.verdict.preemption.selected is not None
+    if not solved and not found and not preempts:
         found += _everywhere(at)
     return list(dict.fromkeys(found))
 
@@ -36,8 +45,9 @@ def _resources(at: Inspection) -> Iterator[str]:
         if largest < 0 or not offered[largest]:
             yield f"no node offers {resource}"
         elif offered[largest] < asked:
-            has = f"{amount(resource, int(offered[largest]))} {resource}"
-            yield f"too large for every node: asks for {amount(resource, asked)} {resource}, the largest node ({at.names[largest]}) offers {has}"
+            wanted, has = amount(resource, asked), amount(resource, int(offered[largest]))
+            largest_node = f"the largest node ({at.names[largest]}) offers {has}"
+            yield f"too large for every node: asks for {wanted} {resource}, {largest_node}"
 
 
 def _labels(at: Inspection) -> Iterator[str]:
@@ -58,6 +68,14 @@ def _labels(at: Inspection) -> Iterator[str]:
             yield f"a node affinity term does not parse, so it matches no node: {term.error}"
     if wanted.required is not None and not wanted.required.terms:
         yield "the required node affinity has no terms, so it matches no node"
+
+
+def _enforced(at: Inspection) -> Iterator[str]:
+    for plugin, rejections in at.diagnosis.filtered if at.diagnosis is not None else ():
+        for entry in rejections.entries if plugin == "NodeAffinity" else ():
+            nodes = int((entry.mask & at.valid).sum())
+            if entry.reason.code == "EnforcedNodeAffinityMismatch" and nodes:
+                yield f"the configuration's addedAffinity keeps pods of this profile off {count(nodes, 'node')}"
 
 
 def _topology(at: Inspection) -> Iterator[str]:
@@ -92,7 +110,8 @@ def _whole_pod(at: Inspection) -> Iterator[str]:
 def _promised(at: Inspection) -> Iterator[str]:
     nominated = at.diagnosis.nominated if at.diagnosis is not None else {}
     if nominated:
-        yield f"{count(len(nominated), 'node')} would do, but room there is promised to pods of equal or higher priority"
+        nodes = count(len(nominated), "node")
+        yield f"{nodes} would do, but room there is promised to pods of equal or higher priority"
 
 
 def _everywhere(at: Inspection) -> Iterator[str]:
@@ -100,4 +119,4 @@ def _everywhere(at: Inspection) -> Iterator[str]:
     nodes = int(at.valid.sum())
     if counts:
         listed = ", ".join(f"{name} refuses {number:,}" for number, name in counts)
-        yield f"no change was found that gains a node; of {count(nodes, 'node')}, {listed}"
+        yield f"no small change gains a node: of {count(nodes, 'node')}, {listed}"

@@ -79,7 +79,7 @@ class Taints(_Classified):
     def __init__(self, at: Inspection, mask: Mask, details: Details) -> None:
         super().__init__(at, mask)
         rows = np.flatnonzero(mask)
-        sets = classes([at.table.taint_set[rows], at.table.unschedulable[rows].astype(np.intp)], len(rows))
+        sets = classes((at.table.taint_set[rows], at.table.unschedulable[rows]), len(rows))
         self._found: dict[int, tuple[Taint, ...]] = {}
         for part in split(rows, sets):
             taints = details.untolerated(int(part[0]))
@@ -149,7 +149,7 @@ class NodeRequirements(_Classified):
         self._required = at.pod.shape.required_node_affinity.required
         self._spec_terms = _spec_terms(self._pod)
         rows = np.flatnonzero(mask & self._refused_by_pod())
-        columns = [
+        columns: list[Mask] = [
             ~requirement_mask(at.table, r, rows) for r in (self._selector.requirements if self._selector else ())
         ]
         self._selector_width = len(columns)
@@ -163,8 +163,13 @@ class NodeRequirements(_Classified):
                 if col[first]
             ]
             missed = [i for i, column in enumerate(failing) if column[first]]
-            if keys or missed:
+            if keys or missed or self._termless:
                 self._parts[self._class(rows[part])] = (keys, int(best[first]), missed)
+
+    @property
+    def _termless(self) -> bool:
+        """Required affinity without any term: no node will ever do."""
+        return self._required is not None and not self._spec_terms
 
     def _refused_by_pod(self) -> Mask:
         """Not by what the profile adds."""
@@ -199,6 +204,9 @@ class NodeRequirements(_Classified):
     def ways(self, kind: int, rows: Rows) -> list[Way]:
         keys, term, missed = self._parts[kind]
         dropped = [f"nodeSelector {key}={self._pod.spec.node_selector[key]}" for key in keys]
+        if self._termless:
+            dropped = [*dropped, "the required node affinity (it has no terms)"]
+            return [(c.drop_node_requirements(keys, dropped, []),)]
         if not missed:
             return [(c.drop_node_requirements(keys, dropped, None),)]
         old = self._spec_terms[term]

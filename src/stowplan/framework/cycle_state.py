@@ -31,6 +31,16 @@ class CycleState:
         self.skip_filter: set[str] = set()
         #: Plugins whose PreScore said Skip.
         self.skip_score: set[str] = set()
+        self._memos: dict[Any, tuple[Any, Any]] = {}
+
+    def memo(self, name: Any, version: Any) -> Any:
+        """What was remembered under this name for this version, or None; lives as long as equal pods share results."""
+        found = self._memos.get(name)
+        return found[1] if found is not None and found[0] == version else None
+
+    def remember(self, name: Any, version: Any, value: Any) -> Any:
+        self._memos[name] = (version, value)
+        return value
 
     def read(self, key: str) -> Any:
         try:

@@ -47,6 +47,8 @@ class Reads(Enum):
 
     #: Node objects alone.
     NODES = "nodes"
+    #: Node objects, and how many pods the node in question has and what they request in sum.
+    NODE_SUMS = "node sums"
     #: Node objects and the pods of the node in question.
     NODE_PODS = "node pods"
     #: Pods anywhere; the plugin says itself whether its state still holds (`CountsPods`).
@@ -59,7 +61,8 @@ class Plugin(ABC):
     """What every plugin has."""
 
     name: ClassVar[str]
-    reads: ClassVar[Reads] = Reads.ANYTHING
+    #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
+    reads: Reads = Reads.ANYTHING
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
@@ -255,17 +258,22 @@ class PostBindPlugin(Plugin):
 class SignPlugin(Plugin):
     @abstractmethod
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        """What the plugin reads of a pod beyond its shape, as JSON-able values; {} for nothing.
+        """What the plugin reads of a pod beyond its template, as hashable values by name; {} for nothing.
 
-        Pods that agree in shape and in all fragments share results. A rejection makes the pod unshareable.
+        The template is the pod's namespace and spec; not its labels, annotations and owner. Pods that agree in the
+        template and in all fragments share results. A rejection makes the pod unshareable.
         """
 
 
 class ShapeSigned(SignPlugin):
-    """A plugin that reads nothing of a pod beyond its shape; it need not be asked."""
+    """A plugin that reads nothing of a pod beyond its template, labels and controller; it need not be asked."""
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         return {}
+
+
+class TemplateSigned(ShapeSigned):
+    """A plugin that reads nothing of a pod beyond its template: pods may differ in labels and still share results."""
 
 
 class PlacementGeneratePlugin(Plugin):
@@ -279,6 +287,21 @@ class PlacementScorePlugin(Plugin):
 
     def normalize_placements(self, group_state: CycleState, group: Any, scores: Sequence[int]) -> Sequence[int]:
         return scores
+
+
+def trusted_reads(plugin: Plugin) -> Reads:
+    """What a plugin reads, where its word is enough to keep its answers.
+
+    A node-level plugin is only asked about nodes that are in question, so what it said tells nothing of the others. A
+    plugin that counts pods anywhere must say when its state no longer holds, and have a step that renews it.
+    """
+    if isinstance(plugin, NodeFilterPlugin | NodeScorePlugin):
+        return Reads.ANYTHING
+    if plugin.reads is not Reads.CLUSTER_PODS:
+        return plugin.reads
+    renews_filter = isinstance(plugin, PreFilterPlugin) or not isinstance(plugin, FilterPlugin)
+    renews_score = isinstance(plugin, PreScorePlugin) or not isinstance(plugin, ScorePlugin)
+    return plugin.reads if isinstance(plugin, CountsPods) and renews_filter and renews_score else Reads.ANYTHING
 
 
 #: Extension point (its key in the configuration) -> class that implements it.

@@ -39,6 +39,8 @@ from stowplan.framework.interface import (
     ScorePlugin,
     ShapeSigned,
     SignPlugin,
+    TemplateSigned,
+    trusted_reads,
 )
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Status, error
@@ -87,7 +89,8 @@ class Framework:
         self.plugins: dict[str, Plugin] = {}
         points = {point: [ref.name for ref in profile.points.get(point, ())] for point in EXTENSION_POINTS}
         for name in sorted({name for names in points.values() for name in names}):
-            self.plugins[name] = self._build(name, profile, registry, handle)
+            plugin = self.plugins[name] = self._build(name, profile, registry, handle)
+            plugin.reads = trusted_reads(plugin)
         self.pre_enqueue = self._at(points, "preEnqueue", PreEnqueuePlugin)
         self.queue_sort = self._at(points, "queueSort", QueueSortPlugin)
         self.pre_filter = self._at(points, "preFilter", PreFilterPlugin)
@@ -102,7 +105,7 @@ class Framework:
         self.weights = {ref.name: ref.weight or 1 for ref in profile.points.get("score", ())}
         self._signers = self._find_signers()
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
-        self.node_pods_filters = tuple(p for p in self.filter if p.reads is Reads.NODE_PODS)
+        self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
         self.moving_filters = _moving(self.filter)
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
@@ -131,20 +134,17 @@ class Framework:
 
     def _find_signers(self) -> tuple[SignPlugin, ...] | None:
         """Plugins that must agree on two pods for the pods to share results; None when some plugin cannot say."""
-        deciding: dict[str, Plugin] = {}
-        for plugin in (*self.pre_filter, *self.filter, *self.pre_score, *self.score):
-            deciding[plugin.name] = plugin
-        if not all(isinstance(plugin, SignPlugin) for plugin in deciding.values()):
+        deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
+        if not all(isinstance(plugin, SignPlugin) for plugin in deciding):
             return None
-        return tuple(p for p in deciding.values() if isinstance(p, SignPlugin) and not isinstance(p, ShapeSigned))
+        self._by_shape = any(isinstance(p, ShapeSigned) and not isinstance(p, TemplateSigned) for p in deciding)
+        return tuple(p for p in deciding if isinstance(p, SignPlugin) and not isinstance(p, ShapeSigned))
 
     def signature(self, pod: PodInfo) -> Any:
         """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
         if self._signers is None:
             return None
-        if not self._signers:
-            return pod.shape
-        fragments = []
+        fragments: list[Any] = [pod.shape if self._by_shape else pod.shape.template]
         for plugin in self._signers:
             try:
                 answer = plugin.sign_pod(pod)
@@ -153,9 +153,8 @@ class Framework:
                 return None
             if isinstance(answer, Status):
                 return None
-            if answer:
-                fragments.append((plugin.name, repr(sorted(answer.items()))))
-        return (pod.shape, tuple(fragments)) if fragments else pod.shape
+            fragments.append(tuple(answer.items()))
+        return tuple(fragments)
 
     # -- before and during filtering ----------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from stowplan.framework.interface import (
     ScorePlugin,
     ShapeSigned,
     SignPlugin,
+    TemplateSigned,
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
@@ -63,6 +64,7 @@ __all__ = [
     "ShapeSigned",
     "SignPlugin",
     "Status",
+    "TemplateSigned",
     "error",
     "on",
     "unresolvable",

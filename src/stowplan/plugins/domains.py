@@ -1,25 +1,37 @@
-"""From verdicts a topology domain to verdicts a node.
+"""From verdicts and scores a topology domain to those a node.
 
-Between two pods of a workload a domain's verdict seldom changes, so the last spread-out mask is kept on the shape:
-comparing the verdicts is cheap, spreading them over the nodes is not.
+There are few domains and many nodes, and between two pods of a workload a domain's verdict seldom changes. So the
+last arrays that were spread over the nodes are kept in the cycle state, which equal pods share: comparing what the domains say is cheap,
+spreading it out is not. An array that did not change stays the same object, which tells callers so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from stowplan.cluster.labels import LabelColumn
-    from stowplan.cluster.pod_info import PodShape
+    from stowplan.cluster.node_table import NodeTable
     from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
 
     Mask = npt.NDArray[np.bool_]
+    Ints = npt.NDArray[np.int64]
+
+#: Up to so many numbers, Python finds the smallest sooner than NumPy.
+_FEW = 32
+
+#: From so many nodes a domain on, it pays to normalize domains instead of nodes.
+_NODES_A_DOMAIN = 2
 
 
-def by_domain(verdicts: Mask, column: LabelColumn, nodes: Nodes, shape: PodShape, what: str) -> Mask:
+def by_domain(verdicts: Mask, column: LabelColumn, nodes: Nodes, state: CycleState, what: str) -> Mask:
     """`verdicts` (by domain code) for every node of the view; shared, not to be written to.
 
     `what` tells the verdicts of one pod on one label apart.
@@ -28,7 +40,64 @@ def by_domain(verdicts: Mask, column: LabelColumn, nodes: Nodes, shape: PodShape
         return verdicts.take(nodes.take(column.codes))
     key = (what, column.key)
     version = (nodes.table.generation, verdicts.tobytes())
-    found: Mask | None = shape.memo(key, version)
+    found: Mask | None = state.memo(key, version)
     if found is None:
-        found = shape.remember(key, version, verdicts.take(nodes.take(column.codes), mode="clip"))
+        found = state.remember(key, version, verdicts.take(nodes.take(column.codes), mode="clip"))
     return found
+
+
+def worth_normalizing(column: LabelColumn, table: NodeTable) -> bool:
+    return column.size * _NODES_A_DOMAIN <= table.n
+
+
+def unused_raw(table: NodeTable) -> Ints:
+    """Stands for the raw scores of nodes whose domains are scored instead: normalizing does not look at it."""
+    zeros: Ints = table.memo("unused raw scores", lambda: np.zeros(table.n, np.int64))
+    return zeros
+
+
+def normalized_by_domain(
+    raw: Ints,
+    column: LabelColumn,
+    table: NodeTable,
+    state: CycleState,
+    feasible: Mask,
+    rule: Callable[[Ints, int, int], Ints],
+) -> Ints:
+    """Scores by domain code, normalized over the domains of feasible nodes, for every row.
+
+    `rule` takes scores, the lowest and the highest. Shared, not to be written to.
+    """
+    codes = column.codes[: table.n]
+    present = _present(codes, column, table, state, feasible)
+    if not len(present):
+        return np.zeros(table.n, np.int64)
+    among = raw.take(present)
+    # What domains without a feasible node get does not matter.
+    normal = rule(raw, *_bounds(among))
+    key = ("normalized", column.key)
+    version = (table.generation, normal.tobytes())
+    found: Ints | None = state.memo(key, version)
+    if found is None:
+        found = state.remember(key, version, normal.take(codes, mode="clip"))
+    return found
+
+
+def _bounds(values: Ints) -> tuple[int, int]:
+    if len(values) > _FEW:
+        return int(values.min()), int(values.max())
+    few = values.tolist()
+    return min(few), max(few)
+
+
+def _present(
+    codes: npt.NDArray[np.intp], column: LabelColumn, table: NodeTable, state: CycleState, feasible: Mask
+) -> npt.NDArray[np.intp]:
+    """Codes of the domains that have a feasible node."""
+    key = ("present", column.key)
+    found: tuple[Mask, npt.NDArray[np.intp]] | None = state.memo(key, table.generation)
+    # An evaluation keeps the very array while the feasible nodes stay the same, and never writes to it.
+    if found is None or found[0] is not feasible:
+        here = np.bincount(codes, weights=feasible, minlength=column.size)
+        found = state.remember(key, table.generation, (feasible, np.flatnonzero(here)))
+    return found[1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.framework.interface import MAX_SCORE, Reads, ScorePlugin, ShapeSigned
+from stowplan.framework.interface import MAX_SCORE, Reads, ScorePlugin, TemplateSigned
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,7 +29,7 @@ _MB = 1024 * 1024
 MIN_BYTES, MAX_BYTES_PER_CONTAINER = 23 * _MB, 1000 * _MB
 
 
-class ImageLocality(ScorePlugin, ShapeSigned):
+class ImageLocality(ScorePlugin, TemplateSigned):
     name = "ImageLocality"
     reads = Reads.NODES
 

@@ -14,7 +14,7 @@ Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,21 +29,22 @@ from stowplan.framework.interface import (
     PreScorePlugin,
     Reads,
     ScorePlugin,
-    ShapeSigned,
+    SignPlugin,
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.plugins import inter_pod_affinity_hints as hints
-from stowplan.plugins.domains import by_domain
+from stowplan.plugins.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
 from stowplan.plugins.normalization import bounds_of, mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from stowplan.api.selectors import Selector
     from stowplan.cluster.labels import LabelColumn
+    from stowplan.cluster.node_table import NodeTable
     from stowplan.cluster.pod_info import AffinityTerm, PodInfo, PodShape
     from stowplan.cluster.terms import HeldTerm
     from stowplan.cluster.view import Nodes
@@ -77,12 +78,14 @@ class _Table:
     sums: npt.NDArray[np.int64]
     #: What a pod of a shape adds to its node's domain.
     amount: Callable[[PodShape], int]
+    #: Pods by row, where every domain is a single node and that is all there is to know.
+    counts: npt.NDArray[np.int32] | None = None
     #: Pods that came to (left) each row in its own world; None outside hypotheses.
     shift: npt.NDArray[np.int64] | None = None
 
     def clone(self) -> _Table:
         shift = None if self.shift is None else self.shift.copy()
-        return _Table(self.key, self.column, self.sums, self.amount, shift)
+        return _Table(self.key, self.column, self.sums, self.amount, self.counts, shift)
 
     def shift_pods(self, pods: PodShift, rows: int) -> None:
         amounts = pods.amounts(self.amount)
@@ -96,18 +99,20 @@ class _Table:
         found: npt.NDArray[np.int64] = self.sums[nodes.take(self.column.codes)]
         return found if self.shift is None else found + nodes.take(self.shift)
 
-    def absent(self, nodes: Nodes, shape: PodShape, *, also_where_none: bool) -> npt.NDArray[np.bool_]:
+    def absent(self, nodes: Nodes, state: CycleState, *, also_where_none: bool) -> npt.NDArray[np.bool_]:
         """Nodes without the key, and (if asked) those whose domain has no pod; outside hypotheses."""
         verdicts = self.sums <= 0 if also_where_none else np.zeros(len(self.sums), np.bool_)
         verdicts[0] = True
-        return by_domain(verdicts, self.column, nodes, shape, "far")
+        return by_domain(verdicts, self.column, nodes, state, "far")
 
-    def present(self, nodes: Nodes, shape: PodShape, what: str) -> npt.NDArray[np.bool_] | None:
+    def present(self, nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
         """Nodes whose domain has a pod; None when none has."""
         if self.shift is not None:
             return self.here(nodes) > 0
+        if self.counts is not None:
+            return nodes.take(self.counts) > 0
         verdicts = self.sums > 0
-        return by_domain(verdicts, self.column, nodes, shape, what) if verdicts.any() else None
+        return by_domain(verdicts, self.column, nodes, state, what) if verdicts.any() else None
 
 
 @dataclass(eq=False)
@@ -138,13 +143,16 @@ class _FilterState:
 
 @dataclass(eq=False)
 class _ScoreState:
+    #: Every row's score.
     raw: npt.NDArray[np.int64]
+    #: The same by domain, where a single label decides and has few domains.
+    by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
     versions: list[Version]
     epoch: int
 
 
 class InterPodAffinity(
-    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, ShapeSigned
+    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
 ):
     name = "InterPodAffinity"
     reads = Reads.CLUSTER_PODS
@@ -183,8 +191,10 @@ class InterPodAffinity(
         version = self.handle.cluster.objects.version(t.Namespace)
         found: _PodTerms | None = shape.memo("affinity terms", version)
         if found is None:
+            affinity = PodTerm(tuple(self._clause(term) for term in shape.required_affinity))
             found = _PodTerms(
-                affinity=PodTerm(tuple(self._clause(term) for term in shape.required_affinity)),
+                affinity=affinity,
+                matches_itself=affinity.matches(shape),
                 anti_affinity=[(term.topology_key, PodTerm((self._clause(term),))) for term in shape.required_anti_affinity],
                 preferred=[
                     (term.topology_key, sign * term.weight, PodTerm((self._clause(term),)))
@@ -223,6 +233,11 @@ class InterPodAffinity(
         counts = cluster.held if held else cluster.matches
         return counts.sum_by_domain(slot, cluster.table.label(key), cluster.table.n)
 
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """Labels matter through what they match: terms that existing pods hold, and the pod's own affinity."""
+        held = tuple(slot for slot, _ in self._held(pod))
+        return {"held": held, "itself": self._pod_terms(pod.shape).matches_itself}
+
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         return found is not None and found.epoch == self._epoch() and self._still(found.versions)
@@ -256,7 +271,7 @@ class InterPodAffinity(
             return SKIP
         affinity = self._affinity_tables(shape, terms.affinity, versions)
         anti_affinity = [self._anti_table(key, term, versions) for key, term in terms.anti_affinity]
-        itself = terms.affinity.matches(shape)
+        itself = terms.matches_itself
         state.write(PRE_FILTER_KEY, _FilterState(affinity, anti_affinity, existing, itself, versions, self._epoch()))
         return None
 
@@ -269,19 +284,33 @@ class InterPodAffinity(
         return [self._table(key, self._sums(key, slot, held=False), lambda s: int(term.matches(s))) for key in keys]
 
     def _anti_table(self, key: str, term: PodTerm, versions: list[Version]) -> _Table:
-        sums = self._sums(key, self._matched(term, versions), held=False)
-        return self._table(key, sums, lambda s: int(term.matches(s)))
+        slot = self._matched(term, versions)
+        table = self._table(key, self._sums(key, slot, held=False), lambda s: int(term.matches(s)))
+        table.counts = self._single_counts(table.column, self.handle.cluster.matches.counts[slot])
+        return table
+
+    def _single_counts(
+        self, column: LabelColumn, counts: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int32] | None:
+        """A counter's row when domains are single nodes and every node has the label."""
+        return counts if column.unique and column.everywhere(self.handle.cluster.table.count) else None
 
     def _existing_anti_affinity(self, pod: PodInfo, versions: list[Version]) -> list[_Table]:
         """Pods that hold anti-affinity towards the incoming one, by domain of each key in use."""
-        by_key: dict[str, npt.NDArray[np.int64]] = {}
+        slots: dict[str, list[int]] = {}
         for slot, held in self._held(pod):
             if held.role is Role.REQUIRED_ANTI_AFFINITY:
-                key = held.term.topology_key
-                sums = self._sums(key, self._holding(slot, versions), held=True)
-                by_key[key] = by_key[key] + sums if key in by_key else sums
+                slots.setdefault(held.term.topology_key, []).append(self._holding(slot, versions))
         labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
-        return [self._table(key, sums, _avoids(pod, key, labels)) for key, sums in by_key.items()]
+        return [self._avoiding_table(key, of_key, _avoids(pod, key, labels)) for key, of_key in slots.items()]
+
+    def _avoiding_table(self, key: str, slots: list[int], amount: Callable[[PodShape], int]) -> _Table:
+        sums = [self._sums(key, slot, held=True) for slot in slots]
+        if len(slots) > 1:
+            return self._table(key, np.add.reduce(sums), amount)
+        table = self._table(key, sums[0], amount)
+        table.counts = self._single_counts(table.column, self.handle.cluster.held.counts[slots[0]])
+        return table
 
     def _table(self, key: str, sums: npt.NDArray[np.int64], amount: Callable[[PodShape], int]) -> _Table:
         return _Table(key, self.handle.cluster.table.label(key), sums, amount)
@@ -311,23 +340,23 @@ class InterPodAffinity(
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         if found is None:
             return error(f'error reading "{PRE_FILTER_KEY}" from cycleState: not found')
-        away = self._unmet_affinity(found, nodes, pod.shape)
-        avoided = _anywhere(found.anti_affinity, nodes, pod.shape, "avoided")
-        avoiding = _anywhere(found.existing_anti_affinity, nodes, pod.shape, "avoiding")
+        away = self._unmet_affinity(found, nodes, state)
+        avoided = _anywhere(found.anti_affinity, nodes, state, "avoided")
+        avoiding = _anywhere(found.existing_anti_affinity, nodes, state, "avoiding")
         refused = _union((away, avoided, avoiding))
         if refused is None or not refused.any():
             return None
         return Rejections(refused, lambda: _entries(away, avoided, avoiding))
 
     @staticmethod
-    def _unmet_affinity(found: _FilterState, nodes: Nodes, shape: PodShape) -> npt.NDArray[np.bool_] | None:
+    def _unmet_affinity(found: _FilterState, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
         tables = found.affinity
         if not tables:
             return None
         total = sum(int(table.sums.sum()) for table in tables) if found.matches_itself else 1
         if all(table.shift is None for table in tables):
             # The first pod of a group: nobody matches anywhere, but it does itself.
-            return _union(table.absent(nodes, shape, also_where_none=total != 0) for table in tables)
+            return _union(table.absent(nodes, state, also_where_none=total != 0) for table in tables)
         lacking = np.logical_or.reduce([nodes.take(table.column.codes) == 0 for table in tables])
         empty = np.logical_or.reduce([table.here(nodes) <= 0 for table in tables])
         if found.matches_itself:
@@ -353,15 +382,25 @@ class InterPodAffinity(
             part = sums if weight == 1 else sums * weight
             weighted[key] = weighted[key] + part if key in weighted else part
         if not any_entry:
-            state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), versions, self._epoch()))
+            state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), None, versions, self._epoch()))
             return SKIP
+        state.write(PRE_SCORE_KEY, self._score_state(nodes.table, weighted, versions))
+        return None
+
+    def _score_state(
+        self, table: NodeTable, weighted: dict[str, npt.NDArray[np.int64]], versions: list[Version]
+    ) -> _ScoreState:
+        columns = [table.label(key) for key in weighted]
+        if len(columns) == 1 and worth_normalizing(columns[0], table):
+            (sums,) = weighted.values()
+            # Domains are scored; a copy, as counters' sums follow the pods.
+            return _ScoreState(unused_raw(table), (columns[0], sums.copy()), versions, self._epoch())
         raw: npt.NDArray[np.int64] | None = None
-        for key, sums in weighted.items():
-            part = sums.take(nodes.table.label(key).codes[: nodes.table.n])
+        for column, sums in zip(columns, weighted.values(), strict=True):
+            part = sums.take(column.codes[: table.n], mode="clip")
             raw = part if raw is None else raw + part
         assert raw is not None
-        state.write(PRE_SCORE_KEY, _ScoreState(raw, versions, self._epoch()))
-        return None
+        return _ScoreState(raw, None, versions, self._epoch())
 
     def _weighted_sums(self, pod: PodInfo, versions: list[Version]) -> list[tuple[str, int, npt.NDArray[np.int64]]]:
         """(topology key, weight, pods by domain) of everything that pulls or pushes."""
@@ -391,12 +430,15 @@ class InterPodAffinity(
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState = state.read(PRE_SCORE_KEY)
+        if found.by_domain is not None:
+            column, raw = found.by_domain
+            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, _stretched)
         bounds = bounds_of(scores, feasible)
-        if bounds is None or bounds[0] == bounds[1]:
+        if bounds is None:
             return np.zeros(len(scores), np.int64)
         low, high = bounds
-        # Parity: divide first, then stretch (29 of 50 gives 57, not 58).
-        return mapped(scores, low, high, lambda raw: (100.0 * ((raw - low) / float(high - low))).astype(np.int64))
+        return mapped(scores, low, high, lambda raw: _stretched(raw, low, high))
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -410,10 +452,18 @@ class _PodTerms:
 
     #: All required affinity terms together.
     affinity: PodTerm
+    matches_itself: bool
     #: (topology key, term) of each required anti-affinity term.
     anti_affinity: list[tuple[str, PodTerm]]
     #: (topology key, signed weight, term) of each preference.
     preferred: list[tuple[str, int, PodTerm]]
+
+
+def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
+    if low == high:
+        return np.zeros(len(raw), np.int64)
+    # Parity: divide first, then stretch (29 of 50 gives 57, not 58).
+    return (100.0 * ((raw - low) / float(high - low))).astype(np.int64)
 
 
 def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callable[[PodShape], int]:
@@ -429,10 +479,10 @@ def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callabl
 
 
 def _anywhere(
-    tables: Sequence[_Table], nodes: Nodes, shape: PodShape, what: str
+    tables: Sequence[_Table], nodes: Nodes, state: CycleState, what: str
 ) -> npt.NDArray[np.bool_] | None:
     """Nodes in some domain with a pod in some table; None when there is none at all."""
-    return _union(table.present(nodes, shape, what) for table in tables)
+    return _union(table.present(nodes, state, what) for table in tables)
 
 
 def _union(masks: Iterable[npt.NDArray[np.bool_] | None]) -> npt.NDArray[np.bool_] | None:

@@ -29,7 +29,7 @@ from stowplan.framework.interface import (
     PreScorePlugin,
     Reads,
     ScorePlugin,
-    ShapeSigned,
+    TemplateSigned,
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
@@ -64,7 +64,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ShapeSigned, EnqueueExtensions):
+class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
     name = "NodeAffinity"
     reads = Reads.NODES
     normalizes = True

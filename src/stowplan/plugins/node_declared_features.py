@@ -20,7 +20,7 @@ from stowplan.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     Reads,
-    ShapeSigned,
+    TemplateSigned,
 )
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error
@@ -53,7 +53,7 @@ KNOWN_FEATURES = (
 )
 
 
-class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, ShapeSigned, EnqueueExtensions):
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, EnqueueExtensions):
     name = "NodeDeclaredFeatures"
     reads = Reads.NODES
 

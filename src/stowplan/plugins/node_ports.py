@@ -16,7 +16,7 @@ from stowplan.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     Reads,
-    ShapeSigned,
+    TemplateSigned,
 )
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import SKIP, Reason, Status, error
@@ -35,7 +35,7 @@ PORTS_TAKEN = Reason("NodePortsTaken", "node(s) didn't have free ports for the r
 PRE_FILTER_STATE = "PreFilterNodePorts"
 
 
-class NodePorts(PreFilterPlugin, FilterPlugin, ShapeSigned, EnqueueExtensions):
+class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, EnqueueExtensions):
     name = "NodePorts"
     reads = Reads.NODE_PODS
 

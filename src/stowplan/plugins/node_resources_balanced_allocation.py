@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.framework.interface import PreScorePlugin, Reads, ScorePlugin, ShapeSigned
+from stowplan.framework.interface import PreScorePlugin, Reads, ScorePlugin, TemplateSigned
 from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.resource_scoring import Capacity, Demands, capacity
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
 
-class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, ShapeSigned):
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned):
     name = "NodeResourcesBalancedAllocation"
-    reads = Reads.NODE_PODS
+    reads = Reads.NODE_SUMS
     in_range = True
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:

@@ -19,7 +19,7 @@ from stowplan.framework.interface import (
     PreScorePlugin,
     Reads,
     ScorePlugin,
-    ShapeSigned,
+    TemplateSigned,
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import Code, Reason, Status, error
@@ -52,10 +52,10 @@ _BASE = ("cpu", "memory", "ephemeral-storage")
 
 
 class NodeResourcesFit(
-    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin, EnqueueExtensions, ShapeSigned
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin, EnqueueExtensions, TemplateSigned
 ):
     name = "NodeResourcesFit"
-    reads = Reads.NODE_PODS
+    reads = Reads.NODE_SUMS
     in_range = True
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:

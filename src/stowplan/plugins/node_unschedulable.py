@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.taints import NO_SCHEDULE, tolerates
 from stowplan.api.types import Taint
 from stowplan.framework.events import NODE, POD, Action, Hint, on, queue_if
-from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, ShapeSigned
+from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, TemplateSigned
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Reason, Status
 from stowplan.plugins.pod_hints import same_pod
@@ -34,7 +34,7 @@ UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable(FilterPlugin, ShapeSigned, EnqueueExtensions):
+class NodeUnschedulable(FilterPlugin, TemplateSigned, EnqueueExtensions):
     name = "NodeUnschedulable"
     reads = Reads.NODES
 

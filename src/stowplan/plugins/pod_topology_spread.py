@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,18 +28,18 @@ from stowplan.framework.interface import (
     PreScorePlugin,
     Reads,
     ScorePlugin,
-    ShapeSigned,
+    SignPlugin,
 )
 from stowplan.framework.rejections import Entry, Rejections
-from stowplan.framework.status import SKIP, Code, Reason, Status, error
+from stowplan.framework.status import SKIP, Code, Reason, Status, error, unschedulable
 from stowplan.plugins import pod_topology_spread_hints as hints
 from stowplan.plugins.default_selector import default_selector
-from stowplan.plugins.domains import by_domain
+from stowplan.plugins.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
 from stowplan.plugins.node_selection import required_node_affinity_mask, untolerated_mask
 from stowplan.plugins.normalization import bounds_of, mapped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -145,6 +145,8 @@ class _Part:
 class _ScoreState:
     #: Raw sum of every row, rounded; what it says of ignored rows does not matter.
     raw: npt.NDArray[np.int64]
+    #: The same by domain, where a single label decides and has few domains.
+    by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
     #: Rows that lack a key that they must have; None for none.
     ignored: npt.NDArray[np.bool_] | None
     #: (slot, version) of the counters that went in.
@@ -152,7 +154,7 @@ class _ScoreState:
 
 
 class PodTopologySpread(
-    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, ShapeSigned
+    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
 ):
     name = "PodTopologySpread"
     reads = Reads.CLUSTER_PODS
@@ -184,6 +186,21 @@ class PodTopologySpread(
             return ()
         return tuple(replace(_parsed(c, shape), selector=selector) for c in defaults)
 
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """Labels and owner matter through the selectors that they make, and whether the pod matches them itself."""
+        shape = pod.shape
+        if not shape.pod.spec.topology_spread_constraints:
+            return {"default": default_selector(shape, self.handle.cluster.objects)} if self._defaults else {}
+        found: dict[str, Any] | None = shape.memo("spread signature", 0)
+        if found is None:
+            try:
+                own = (*self.constraints(shape, HARD), *self.constraints(shape, SOFT))
+            except SelectorError:
+                return unschedulable("constraints that do not parse")
+            found = {"own": tuple((c.selector, c.counts(shape)) for c in own)}
+            shape.remember("spread signature", 0, found)
+        return found
+
     def _domains(
         self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
     ) -> list[_Domains]:
@@ -191,7 +208,9 @@ class PodTopologySpread(
         key = ("spread domains", constraints, all_keys)
         found: list[_Domains] | None = pod.shape.memo(key, nodes.table.generation)
         if found is None:
-            found = self._find_domains(nodes, pod, constraints, all_keys)
+            # Pods of a template share the arrays: counters are summed up once for all of them.
+            shared = (pod.shape.template, key)
+            found = nodes.table.memo(shared, lambda: self._find_domains(nodes, pod, constraints, all_keys))
             pod.shape.remember(key, nodes.table.generation, found)
         return found
 
@@ -300,7 +319,7 @@ class PodTopologySpread(
         masks = []
         for spread in found.spreads:
             missing = None if spread.domains.missing is None else nodes.take(spread.domains.missing)
-            skewed = _skewed(spread, nodes, pod.shape)
+            skewed = _skewed(spread, nodes, state)
             masks.append((spread.constraint, missing, skewed))
             for mask in (missing, skewed):
                 if mask is not None:
@@ -329,7 +348,18 @@ class PodTopologySpread(
             self._soft_part(constraint, domain, slot, scored, system=not strict)
             for constraint, domain, slot in zip(constraints, domains, slots, strict=True)
         ]
-        state.write(PRE_SCORE_KEY, _ScoreState(_rounded(parts), ignored, [self._version(slot) for slot in slots]))
+        versions = [self._version(slot) for slot in slots]
+        first, column = parts[0], domains[0].column
+        if len(parts) == 1 and first.codes is not None:
+            # One constraint: round a domain, not a node.
+            of_domain = _round(first.amounts)
+            if ignored is None and worth_normalizing(column, nodes.table):
+                found = _ScoreState(unused_raw(nodes.table), (column, of_domain), None, versions)
+            else:
+                found = _ScoreState(of_domain.take(first.codes, mode="clip"), None, ignored, versions)
+        else:
+            found = _ScoreState(_rounded(parts), None, ignored, versions)
+        state.write(PRE_SCORE_KEY, found)
         return None
 
     def _soft_part(
@@ -359,15 +389,15 @@ class PodTopologySpread(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int64] | Status:
         found: _ScoreState = state.read(PRE_SCORE_KEY)
+        if found.by_domain is not None:
+            column, raw = found.by_domain
+            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, _by_difference)
         judged = feasible if found.ignored is None else feasible & ~found.ignored
         bounds = bounds_of(scores, judged)
         if bounds is None:
             return np.zeros(len(scores), np.int64)
-        low, high = bounds[0], max(bounds[1], 0)
-        if high == 0:
-            normal = np.full(len(scores), 100, np.int64)
-        else:
-            normal = mapped(scores, low, high, lambda raw: 100 * (high + low - raw) // high)
+        low, high = bounds
+        normal = mapped(scores, low, high, lambda raw: _by_difference(raw, low, high))
         if found.ignored is not None:
             normal[found.ignored] = 0
         return normal
@@ -376,6 +406,13 @@ class PodTopologySpread(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.events(self)
+
+
+def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
+    """The fewer the better, in proportion to the most."""
+    if high <= 0:
+        return np.full(len(raw), 100, np.int64)
+    return 100 * (high + low - raw) // high
 
 
 def _parsed(constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint:
@@ -404,14 +441,14 @@ def _spread(
     return _Spread(constraint, domains, sums, lowest, lowest_code, self_match)
 
 
-def _skewed(spread: _Spread, nodes: Nodes, shape: PodShape) -> npt.NDArray[np.bool_] | None:
+def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
     """Where the pod would exceed the constraint's skew; None: nowhere."""
     constraint, column = spread.constraint, spread.domains.column
     few = len(spread.domains.codes) < constraint.min_domains
     if spread.shift is None:
         lowest = 0 if few else spread.lowest
         over = spread.sums > constraint.max_skew - spread.self_match + lowest
-        return by_domain(over, column, nodes, shape, "skewed") if over.any() else None
+        return by_domain(over, column, nodes, state, "skewed") if over.any() else None
     codes = nodes.take(column.codes)
     here = spread.sums[codes] + nodes.take(spread.shift)
     if few:
@@ -457,18 +494,18 @@ def _ignored(
 
 
 def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
-    """The parts' sum of every row, added in the order of the constraints, rounded half up (none is negative)."""
-    first = parts[0]
-    if len(parts) == 1 and first.codes is not None:
-        # One constraint: round a domain, not a node.
-        found: npt.NDArray[np.int64] = np.floor(first.amounts + 0.5).astype(np.int64)[first.codes]
-        return found
+    """The parts' sum of every row, added in the order of the constraints, rounded."""
     total: npt.NDArray[np.float64] | None = None
     for part in parts:
         amounts = part.amounts if part.codes is None else part.amounts[part.codes]
         total = amounts if total is None else total + amounts
     assert total is not None
-    rounded: npt.NDArray[np.int64] = np.floor(total + 0.5).astype(np.int64)
+    return _round(total)
+
+
+def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Half away from zero; none is negative."""
+    rounded: npt.NDArray[np.int64] = np.floor(amounts + 0.5).astype(np.int64)
     return rounded
 
 

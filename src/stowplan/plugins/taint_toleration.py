@@ -21,7 +21,7 @@ from stowplan.framework.interface import (
     PreScorePlugin,
     Reads,
     ScorePlugin,
-    ShapeSigned,
+    TemplateSigned,
 )
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Reason, Status, error
@@ -45,7 +45,7 @@ UNTOLERATED = Reason("UntoleratedTaint", "node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 
-class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, ShapeSigned, EnqueueExtensions):
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
     name = "TaintToleration"
     reads = Reads.NODES
     normalizes = True

@@ -35,7 +35,7 @@ from stowplan.framework.interface import (
     Reads,
     ReservePlugin,
     ScorePlugin,
-    ShapeSigned,
+    TemplateSigned,
     SignPlugin,
 )
 from stowplan.framework.status import SKIP, Reason, Status, error, unresolvable, unschedulable
@@ -89,7 +89,7 @@ class _UnbuiltFilter(PreFilterPlugin, FilterPlugin):
 
 
 class VolumeBinding(
-    _UnbuiltFilter, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin, ShapeSigned, EnqueueExtensions
+    _UnbuiltFilter, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin, TemplateSigned, EnqueueExtensions
 ):
     name = "VolumeBinding"
 
@@ -118,7 +118,7 @@ class VolumeBinding(
         return hints.volume_binding_events()
 
 
-class VolumeZone(_UnbuiltFilter, ShapeSigned, EnqueueExtensions):
+class VolumeZone(_UnbuiltFilter, TemplateSigned, EnqueueExtensions):
     name = "VolumeZone"
 
     def _lacking(self, pod: PodInfo) -> str | None:
@@ -129,7 +129,7 @@ class VolumeZone(_UnbuiltFilter, ShapeSigned, EnqueueExtensions):
         return hints.volume_zone_events()
 
 
-class NodeVolumeLimits(_UnbuiltFilter, ShapeSigned, EnqueueExtensions):
+class NodeVolumeLimits(_UnbuiltFilter, TemplateSigned, EnqueueExtensions):
     name = "NodeVolumeLimits"
 
     def _lacking(self, pod: PodInfo) -> str | None:

@@ -25,7 +25,7 @@ from stowplan.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     Reads,
-    ShapeSigned,
+    TemplateSigned,
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
@@ -67,7 +67,7 @@ class _ClaimUse:
         return _ClaimUse(self.claims, self.conflicts, None if self.shifted is None else self.shifted.copy())
 
 
-class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, ShapeSigned, EnqueueExtensions):
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, TemplateSigned, EnqueueExtensions):
     name = "VolumeRestrictions"
     # Disks are a matter of the node's own pods, but claims of pods anywhere and of claim objects.
     reads = Reads.ANYTHING

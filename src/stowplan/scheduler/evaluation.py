@@ -13,7 +13,7 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.interface import PreFilterPlugin, PreScorePlugin, ScorePlugin
+    from stowplan.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
     from stowplan.framework.runtime import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 INFEASIBLE = np.iinfo(np.int64).min
 
 _NO_ROWS = np.zeros(0, np.intp)
+
+_BOTH = (np.array([False]), np.array([True]))
+
+#: States of rows to remember an evaluation.
+_MOST_SEEN = 4096
 
 #: More changed rows than this share of the table are not worth telling apart.
 _MOST_ROWS = 0.1
@@ -94,6 +99,8 @@ class Evaluation:
         #: Plugins whose PreFilter (PreScore) state was renewed in this cycle.
         self._moved: set[str] = set()
         self._moved_scores: set[str] = set()
+        #: Answers for single rows by what the rows' pods sum up to: nodes of a kind pass through the same states.
+        self._seen: dict[tuple[Any, ...], dict[str, int]] = {}
         self._dirty: npt.NDArray[np.intp] | None = None
 
     # -- filtering ----------------------------------------------------------------------------------------------------
@@ -130,7 +137,7 @@ class Evaluation:
         rows = self._cluster.changes.since(self._position)
         if rows is None or len(rows) > max(1, table.n * _MOST_ROWS):
             return None
-        return np.array(rows, np.intp)
+        return np.array(rows, np.intp) if rows else _NO_ROWS
 
     def _stand_now(self) -> None:
         self._generation = self._cluster.table.generation
@@ -152,6 +159,7 @@ class Evaluation:
         nodes = Nodes(self._cluster)
         self._state = CycleState()
         self._filters, self._error, self._patched = {}, None, False
+        self._seen.clear()
         pre = self._pre_filtered = self._framework.run_pre_filter(self._state, pod, nodes)
         self._examined = self._in_question(pre)
         if pre.status is not None:
@@ -189,14 +197,12 @@ class Evaluation:
             return False
         skipped = self._state.skip_filter
         changed = False
-        if len(rows):
-            view = Nodes(self._cluster, rows)
-            for plugin in self._framework.node_pods_filters:
-                if plugin.name not in skipped:
-                    answer = self._framework.run_filter(plugin, self._state, pod, view)
-                    if isinstance(answer, Status):
-                        return False
-                    changed = self._patch(plugin.name, rows, answer) or changed
+        for plugin in self._framework.node_pods_filters if len(rows) else ():
+            if plugin.name not in skipped:
+                fresh = self._filter_rows(plugin, pod, rows)
+                if fresh is None:
+                    return False
+                changed = self._patch(plugin.name, rows, fresh) or changed
         for plugin in self._framework.moving_filters:
             if plugin.name in skipped:
                 changed = self._filters.pop(plugin.name, None) is not None or changed
@@ -232,19 +238,40 @@ class Evaluation:
         nodes.candidates = self._examined
         return nodes
 
-    def _patch(self, name: str, rows: npt.NDArray[np.intp], answer: Rejections | None) -> bool:
-        """Put a plugin's fresh answer for some rows into its mask; whether the mask changed."""
+    def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Mask | None:
+        """A plugin's fresh verdict on some rows; None for an error."""
+        seen = self._seen_row(plugin, rows)
+        if seen is not None and (known := seen.get(plugin.name + " filter")) is not None:
+            return _BOTH[known]
+        answer = self._framework.run_filter(plugin, self._state, pod, Nodes(self._cluster, rows))
+        if isinstance(answer, Status):
+            return None
+        fresh = np.zeros(len(rows), np.bool_) if answer is None else answer.mask
+        if seen is not None:
+            seen[plugin.name + " filter"] = int(fresh[0])
+        return fresh
+
+    def _seen_row(self, plugin: Plugin, rows: npt.NDArray[np.intp]) -> dict[str, int] | None:
+        """What is known of a single row's state; None when that is not enough to know the answer."""
+        if len(rows) != 1 or plugin.reads is not Reads.NODE_SUMS:
+            return None
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.clear()
+        return self._seen.setdefault(self._cluster.table.sums(rows.item(0)), {})
+
+    def _patch(self, name: str, rows: npt.NDArray[np.intp], fresh: Mask) -> bool:
+        """Put a plugin's fresh verdict on some rows into its mask; whether the mask changed."""
         old = self._filters[name]
-        if old is None:
-            if answer is None:
-                return False
-            old = Rejections(np.zeros(self._cluster.table.n, np.bool_), ())
-        fresh = answer.mask if answer is not None else np.zeros(len(rows), np.bool_)
         self._patched = True
-        if np.array_equal(old.mask[rows], fresh):
+        if old is None:
+            if not fresh.any():
+                return False
+            mask = np.zeros(self._cluster.table.n, np.bool_)
+        elif (old.mask[rows] == fresh).all():
             self._filters[name] = Rejections(old.mask, ())
             return False
-        mask = old.mask.copy()
+        else:
+            mask = old.mask.copy()
         mask[rows] = fresh
         self._filters[name] = Rejections(mask, ())
         return True
@@ -255,6 +282,9 @@ class Evaluation:
         for plugin in self._framework.moving_pre_filters:
             if isinstance(plugin, CountsPods) and plugin.filter_holds(self._state, pod):
                 continue
+            if self._pre_filtered is not None and plugin.name in self._pre_filtered.narrowed_by:
+                # It may want other nodes now, or all.
+                return False
             answer = _attempt_pre_filter(plugin, self._state, pod, Nodes(self._cluster))
             if answer is None:
                 self._state.skip_filter.discard(plugin.name)
@@ -361,15 +391,16 @@ class Evaluation:
         whole.candidates = feasible
         if not self._renew_pre_scores(pod, whole, moved):
             return self._run_scores(pod, feasible)
-        view = Nodes(self._cluster, rows)
         everywhere = moved or self._drop_skipped()
         for plugin in self._framework.active_scores(self._state):
             part = self._scores.get(plugin.name)
             failed: Status | None = None
             if part is None or plugin.name in self._moved_scores or plugin.reads is Reads.ANYTHING:
-                failed, everywhere = self._replace_score(plugin, pod, whole, feasible), True
-            elif plugin.reads is Reads.NODE_PODS and len(rows):
-                failed = self._patch_score(part, pod, view, feasible)
+                before = None if part is None else part.normal
+                failed = self._replace_score(plugin, pod, whole, feasible)
+                everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
+            elif len(rows) and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
+                failed = self._patch_score(part, pod, rows, feasible)
                 everywhere = everywhere or plugin.normalizes
             elif moved and plugin.normalizes:
                 failed = self._renormalize(part, pod, feasible)
@@ -398,27 +429,44 @@ class Evaluation:
         return True
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
+        """Score all nodes anew with one plugin."""
         old = self._scores.get(plugin.name)
-        part = self._fresh_score(plugin, pod, nodes, feasible)
-        if isinstance(part, Status):
-            return part
-        self._totals += part.weighted if old is None else part.weighted - old.weighted
-        self._scores[plugin.name] = part
-        return None
+        if old is None:
+            part = self._fresh_score(plugin, pod, nodes, feasible)
+            if isinstance(part, Status):
+                return part
+            self._totals += part.weighted
+            self._scores[plugin.name] = part
+            return None
+        raw = self._framework.run_score(plugin, self._state, pod, nodes)
+        if isinstance(raw, Status):
+            return raw
+        old.raw = raw
+        return self._renormalize(old, pod, feasible)
 
-    def _patch_score(self, part: _Score, pod: PodInfo, view: Nodes, feasible: Mask) -> Status | None:
-        fresh = self._framework.run_score(part.plugin, self._state, pod, view)
-        if isinstance(fresh, Status):
-            return fresh
-        part.raw[view.rows] = fresh
-        if part.plugin.normalizes:
-            return self._renormalize(part, pod, feasible)
-        normal = self._framework.normalize(part.plugin, self._state, pod, fresh, feasible[view.rows])
-        if isinstance(normal, Status):
-            return normal
-        weighted = normal * part.weight
-        self._totals[view.rows] += weighted - part.weighted[view.rows]
-        part.weighted[view.rows] = weighted
+    def _patch_score(
+        self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask
+    ) -> Status | None:
+        """Score some rows anew with one plugin."""
+        name = part.plugin.name + " score"
+        seen = None if part.plugin.normalizes else self._seen_row(part.plugin, rows)
+        if seen is not None and name in seen:
+            weighted: Ints | int = seen[name]
+        else:
+            raw = self._framework.run_score(part.plugin, self._state, pod, Nodes(self._cluster, rows))
+            if isinstance(raw, Status):
+                return raw
+            part.raw[rows] = raw
+            if part.plugin.normalizes:
+                return self._renormalize(part, pod, feasible)
+            normal = self._framework.normalize(part.plugin, self._state, pod, raw, feasible[rows])
+            if isinstance(normal, Status):
+                return normal
+            weighted = normal * part.weight
+            if seen is not None:
+                seen[name] = int(weighted[0])
+        self._totals[rows] += weighted - part.weighted[rows]
+        part.weighted[rows] = weighted
         return None
 
     def _renormalize(self, part: _Score, pod: PodInfo, feasible: Mask) -> Status | None:

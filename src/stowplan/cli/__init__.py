@@ -1,0 +1,1 @@
+"""The `stowplan` command: one module for each subcommand."""

@@ -1,0 +1,100 @@
+"""What the API server would have filled in: manifests that people write lack it, dumps of a cluster have it already.
+
+Only absent fields are filled: the namespace, a priority from its PriorityClass (or the global default), requests
+from limits, host ports of pods on the host's network.
+
+Upstream: plugin/pkg/admission/priority, pkg/apis/core/v1/defaults.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from stowplan.api.decode import is_namespaced
+from stowplan.api.types import Pod, PriorityClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import Container, PodSpec
+
+replace = msgspec.structs.replace
+
+#: Classes that every cluster has.
+_SYSTEM = (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
+
+
+@dataclass
+class Admitted:
+    """Objects as the API server would store them, and what the user should know about that."""
+
+    objects: list[ApiStruct] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def admit(objects: Iterable[ApiStruct]) -> Admitted:
+    """Fill in what is absent."""
+    given = [_with_namespace(obj) for obj in objects]
+    classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in _SYSTEM}
+    classes |= {obj.metadata.name: obj for obj in given if isinstance(obj, PriorityClass)}
+    found = Admitted()
+    unknown: dict[str, list[str]] = {}
+    for obj in given:
+        found.objects.append(_admitted(obj, classes, unknown) if isinstance(obj, Pod) else obj)
+    for name, pods in unknown.items():
+        who = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
+        found.notes.append(f'priority class "{name}" is not in the files: {who} taken to have priority 0')
+    return found
+
+
+def _named(name: str) -> Any:
+    return replace(PriorityClass().metadata, name=name)
+
+
+def _with_namespace(obj: ApiStruct) -> ApiStruct:
+    metadata = cast("Any", obj).metadata
+    if metadata.namespace or not is_namespaced(obj):
+        return obj
+    return replace(obj, metadata=replace(metadata, namespace="default"))
+
+
+def _admitted(pod: Pod, classes: dict[str, PriorityClass], unknown: dict[str, list[str]]) -> Pod:
+    spec = pod.spec
+    if spec.priority is None:
+        chosen = classes.get(spec.priority_class_name) if spec.priority_class_name else _default(classes)
+        if chosen is not None:
+            policy = spec.preemption_policy or chosen.preemption_policy
+            spec = replace(spec, priority=chosen.value, preemption_policy=policy)
+        elif spec.priority_class_name:
+            unknown.setdefault(spec.priority_class_name, []).append(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    spec = _with_containers(spec)
+    return pod if spec is pod.spec else replace(pod, spec=spec)
+
+
+def _default(classes: dict[str, PriorityClass]) -> PriorityClass | None:
+    """Of several global defaults the lowest counts."""
+    return min((c for c in classes.values() if c.global_default), key=lambda c: c.value, default=None)
+
+
+def _with_containers(spec: PodSpec) -> PodSpec:
+    containers = tuple(_completed(c, spec.host_network) for c in spec.containers)
+    inits = tuple(_completed(c, spec.host_network) for c in spec.init_containers)
+    if containers == spec.containers and inits == spec.init_containers:
+        return spec
+    return replace(spec, containers=containers, init_containers=inits)
+
+
+def _completed(container: Container, host_network: bool) -> Container:
+    resources, ports = container.resources, container.ports
+    missing = {name: limit for name, limit in resources.limits.items() if name not in resources.requests}
+    if missing:
+        resources = replace(resources, requests={**missing, **resources.requests})
+    if host_network:
+        ports = tuple(p if p.host_port else replace(p, host_port=p.container_port) for p in ports)
+    if not missing and ports == container.ports:
+        return container
+    return replace(container, resources=resources, ports=ports)

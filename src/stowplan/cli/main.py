@@ -1,0 +1,44 @@
+"""The `stowplan` command."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from stowplan import __version__
+from stowplan.cli.demo import demo
+from stowplan.cli.errors import Commands
+from stowplan.cli.explain import explain
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
+def cli() -> None:
+    """A Kubernetes scheduler that you can question.
+
+    \b
+    Where would my pods go, and why?
+      kubectl get nodes,pods,services,pdb,pc -A -o yaml > cluster.yaml
+      stowplan explain -f cluster.yaml                      why pods are pending, what would help
+      stowplan explain -f cluster.yaml --pod shop/web-0     where one pod goes, and why there
+    \b
+    Without a cluster at hand:
+      stowplan demo
+    """
+
+
+cli.add_command(explain)
+cli.add_command(demo)
+
+
+def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets a replacement, not a crash.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    cli(prog_name="stowplan")
+
+
+if __name__ == "__main__":
+    main()

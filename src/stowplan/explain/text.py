@@ -1,0 +1,281 @@
+"""A verdict as a page to read: where the pod goes and why there, why not elsewhere, what would help, whom to evict.
+
+The most important comes first and every part fits a screen, whatever the number of nodes; the wide form spells out
+every node instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.explain.details import Details
+from stowplan.explain.grouping import refusals
+from stowplan.explain.inspection import inspecting
+from stowplan.explain.tables import Cell, Grid, Line
+from stowplan.explain.words import count, joined, listed
+from stowplan.framework.preemption import NO_VICTIMS, NOT_HELPFUL
+from stowplan.framework.status import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.explain.grouping import Refusal
+    from stowplan.explain.inspection import Inspection
+    from stowplan.explain.suggestions import Suggestion
+    from stowplan.explain.tables import Block, Span
+    from stowplan.explain.verdict import Verdict
+    from stowplan.framework.preemption import Candidate, DryRun
+    from stowplan.framework.runtime import Framework
+
+#: What the short form shows of each part.
+_NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8
+
+_SHORT = {
+    "NodeResourcesFit": "fit",
+    "NodeResourcesBalancedAllocation": "balance",
+    "ImageLocality": "images",
+    "InterPodAffinity": "pod affinity",
+    "NodeAffinity": "node affinity",
+    "PodTopologySpread": "spread",
+    "TaintToleration": "taints",
+    "VolumeBinding": "volumes",
+    "DynamicResources": "devices",
+}
+
+
+def explanation(
+    framework: Framework, verdict: Verdict, *, wide: bool = False, alike: Sequence[str] = ()
+) -> list[Block]:
+    """The page; `alike` are other pods of which all of it is true as well."""
+    with inspecting(framework, verdict) as at:
+        page = _Page(at, wide, alike)
+        return page.blocks()
+
+
+class _Page:
+    def __init__(self, at: Inspection, wide: bool, alike: Sequence[str]) -> None:
+        self._at = at
+        self._verdict = at.verdict
+        self._wide = wide
+        self._alike = alike
+        self._details = Details(at)
+
+    def blocks(self) -> list[Block]:
+        verdict = self._verdict
+        blocks: list[Block] = [self._headline()]
+        if verdict.error is not None:
+            return [*blocks, Line((("error: ", "bad"), (verdict.error.message, "")), 2)]
+        if verdict.gated is not None:
+            who = f" ({verdict.gated.plugin})"
+            blocks.append(Line(((verdict.gated.message, ""), (who, "dim")), 2))
+        elif verdict.node_name:
+            blocks += self._choice()
+        else:
+            blocks.append(Line(verdict.full_message, 2))
+        blocks += self._help()
+        if not verdict.node_name:
+            blocks += self._preemption()
+        return [*blocks, *self._refused()]
+
+    # -- headline -----------------------------------------------------------------------------------------------------
+
+    def _headline(self) -> Line:
+        verdict = self._verdict
+        who: list[Span] = [(verdict.key, "name")]
+        if self._alike:
+            who.append((f" and {len(self._alike):,} more like it ({listed(list(self._alike), 2)})", ""))
+        plural = bool(self._alike)
+        if verdict.error is not None:
+            return Line((*who, (" cannot be judged", "bad")))
+        if verdict.gated is not None:
+            return Line((*who, (" are gated" if plural else " is gated", "pending"), (": nothing is tried yet", "")))
+        total = verdict.diagnosis.nodes if verdict.diagnosis is not None else len(verdict.names)
+        priority = f" (priority {verdict.pod.priority:,})" if verdict.pod.priority else ""
+        if not verdict.node_name:
+            state = self._without_node(plural)
+            return Line(
+                (*who, *state, (f": none of {count(total, 'node')} takes {'one' if plural else 'it'}{priority}", ""))
+            )
+        taking = f": {int(verdict.feasible.sum()):,} of {count(total, 'node')} would take it{priority}"
+        return Line((*who, *self._going(), (taking, "")))
+
+    def _without_node(self, plural: bool) -> list[Span]:
+        if self._verdict.current_node:
+            return [(f" runs on {self._verdict.current_node}", ""), (" and could not be placed anew", "pending")]
+        return [(" are pending" if plural else " is pending", "pending")]
+
+    def _going(self) -> list[Span]:
+        chosen, current = self._verdict.node_name, self._verdict.current_node
+        if not current:
+            return [(" goes to ", ""), (chosen, "best")]
+        if current == chosen:
+            return [(" runs on ", ""), (chosen, "best"), (" and would go there again", "")]
+        return [(f" runs on {current}; placed anew it would go to ", ""), (chosen, "best")]
+
+    # -- where it goes ------------------------------------------------------------------------------------------------
+
+    def _choice(self) -> list[Block]:
+        ranked = self._verdict.ranked()
+        decided = self._decided(ranked)
+        return [Line(decided, 2), Line(), *self._scores(ranked)]
+
+    def _decided(self, ranked: Sequence[int]) -> Cell:
+        verdict = self._verdict
+        chosen = verdict.names[ranked[0]]
+        if len(ranked) == 1:
+            return f"{chosen} is the only node that takes it, so scores do not matter"
+        best = int(verdict.totals[ranked[0]])
+        tied = [row for row in ranked if int(verdict.totals[row]) == best]
+        if len(tied) > 1:
+            names = listed([verdict.names[row] for row in tied])
+            return f"{names} tie at {best:,} points: kube-scheduler takes one of them at random, the first stands here"
+        second = ranked[1]
+        parts = [(name, int(of[ranked[0]] - of[second])) for name, of in verdict.scores.items()]
+        parts = sorted((part for part in parts if part[1]), key=lambda part: (-part[1], part[0]))
+        by = best - int(verdict.totals[second])
+        why = ", ".join(f"{name} {points:+,}" for name, points in parts)
+        return f"{chosen} wins by {count(by, 'point')} over {verdict.names[second]}: {why}"
+
+    def _scores(self, ranked: Sequence[int]) -> list[Block]:
+        """The best nodes, and what each plugin gave them (times its weight)."""
+        verdict = self._verdict
+        shown = ranked if self._wide else ranked[:_NODES]
+        all_rows = np.array(ranked, np.intp)
+        plugins = [name for name, of in verdict.scores.items() if of[all_rows].any()]
+        header = ["node", "score", *(name if self._wide else _SHORT.get(name, name) for name in plugins)]
+        rows: list[list[Cell]] = []
+        for row in shown:
+            style = "best" if row == ranked[0] else ""
+            points = [f"{int(verdict.scores[name][row]):,}" for name in plugins]
+            rows.append([((verdict.names[row], style),), ((f"{int(verdict.totals[row]):,}", style),), *points])
+        grid = Grid(rows, header, frozenset(range(1, len(header))))
+        left = ranked[len(shown) :]
+        if not left:
+            return [grid]
+        low, high = int(verdict.totals[left[-1]]), int(verdict.totals[left[0]])
+        between = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        return [grid, Line(((f"… and {count(len(left), 'node')} more with {between} points", "dim"),), 2)]
+
+    # -- why not elsewhere --------------------------------------------------------------------------------------------
+
+    def _refused(self) -> list[Block]:
+        diagnosis = self._verdict.diagnosis
+        groups = refusals(diagnosis) if diagnosis is not None else []
+        if not groups:
+            return []
+        return [Line(), Line((("Refused", "head"),)), *(self._each(groups) if self._wide else self._grouped(groups))]
+
+    def _grouped(self, groups: Sequence[Refusal]) -> list[Block]:
+        rows: list[list[Cell]] = []
+        for group in groups[:_GROUPS]:
+            detail = self._details.of_group(group)
+            names = listed(self._at.named(group.rows[:4]), 2) if len(group.rows) <= 3 else _sample(self._at, group)
+            which = names if not detail or (len(group.rows) == 1 and names in detail) else f"{names}; {detail}"
+            if len(group.rows) == 1 and detail.startswith(names):
+                which = detail
+            number = count(len(group.rows), "node")
+            rows.append([number, ((group.plugin, "bad"),), _reason(group), ((f"({which})", "dim"),)])
+        grid = Grid(rows, right=frozenset((0,)))
+        rest = groups[_GROUPS:]
+        if not rest:
+            return [grid]
+        nodes = count(sum(len(group.rows) for group in rest), "node")
+        text = f"… and {count(len(rest), 'more reason')} that refuse {nodes}; -o wide lists every node"
+        return [grid, Line(((text, "dim"),), 2)]
+
+    def _each(self, groups: Sequence[Refusal]) -> list[Block]:
+        ordered = sorted(
+            ((row, group) for group in groups for row in group.rows.tolist()),
+            key=lambda found: self._at.names[found[0]],
+        )
+        rows: list[list[Cell]] = []
+        for row, group in ordered:
+            detail = ((self._details.of_node(group, row), "dim"),)
+            rows.append([self._at.names[row], ((group.plugin, "bad"),), group.text, group.code.name, detail])
+        return [Grid(rows, ("node", "plugin", "reason", "code", "detail"))]
+
+    # -- what would help ----------------------------------------------------------------------------------------------
+
+    def _help(self) -> list[Block]:
+        advice = self._verdict.advice
+        if advice is None or not (advice.suggestions or advice.obstacles):
+            return []
+        blocks: list[Block] = [Line(), Line((("What would help", "head"),))]
+        blocks += (Line((("! ", "bad"), (obstacle, "")), 2) for obstacle in advice.obstacles)
+        shown = advice.suggestions if self._wide else advice.suggestions[:_SUGGESTIONS]
+        blocks += (Line(_advised(i, suggestion), 2) for i, suggestion in enumerate(shown, start=1))
+        left = len(advice.suggestions) - len(shown)
+        if left:
+            blocks.append(Line(((f"… and {count(left, 'more suggestion')} (-o wide)", "dim"),), 2))
+        return blocks
+
+    # -- whom to evict ------------------------------------------------------------------------------------------------
+
+    def _preemption(self) -> list[Block]:
+        outcome = self._verdict.preemption
+        if outcome is None:
+            return []
+        head = Line((("Preemption", "head"),))
+        if outcome.ineligible_reason:
+            return [Line(), head, Line(outcome.ineligible_reason, 2)]
+        if outcome.run is None:
+            return []
+        if outcome.run.error is not None and outcome.selected is None:
+            return [Line(), head, Line(f"failed: {outcome.run.error.message}", 2)]
+        if outcome.selected is None:
+            return [Line(), head, Line(f"would not help: {_unhelpful(outcome.run)}", 2)]
+        return [Line(), head, *self._victims(outcome.run, outcome.selected)]
+
+    def _victims(self, run: DryRun, selected: Candidate) -> list[Block]:
+        victims = selected.victims
+        what = f"would evict {count(len(victims), 'pod')} from "
+        budgets = "no disruption budget is violated"
+        if selected.pdb_violations:
+            budgets = f"{count(selected.pdb_violations, 'eviction')} against a disruption budget"
+        others = len(run) - 1
+        choice = f"; {count(others, 'other node')} would do as well, at a higher price" if others else ""
+        if len(run.best) > 1:
+            equal = [name for name in run.best if name != selected.node_name]
+            choice = f"; {count(others, 'other node')} would do as well, {listed(equal)} at the same price"
+        style = "bad" if selected.pdb_violations else ""
+        blocks: list[Block] = [
+            Line(((what, ""), (selected.node_name, "best"), (": ", ""), (budgets, style), (choice, "dim")), 2)
+        ]
+        shown = victims if self._wide else victims[:_VICTIMS]
+        blocks.append(Grid([[info.key, f"priority {info.priority:,}"] for info in shown], indent=4))
+        if len(victims) > len(shown):
+            blocks.append(Line(((f"… and {count(len(victims) - len(shown), 'more pod')}", "dim"),), 4))
+        return blocks
+
+
+def _advised(number: int, suggestion: Suggestion) -> tuple[Span, ...]:
+    deed, _, gain = suggestion.text.partition(" to gain ")
+    spans: list[Span] = [(f"{number}. ", "dim"), (deed, "")]
+    if gain:
+        spans += [(" to gain ", ""), (gain, "good")]
+    return (*spans, (f" — {suggestion.note}", "dim")) if suggestion.note else tuple(spans)
+
+
+def _sample(at: Inspection, group: Refusal) -> str:
+    return f"{at.names[int(group.rows[0])]} … and {len(group.rows) - 1:,} more"
+
+
+def _reason(group: Refusal) -> str:
+    hopeless = group.code == Code.UnschedulableAndUnresolvable and group.plugin == "NodeResourcesFit"
+    return f"{group.text}, even if empty" if hopeless else group.text
+
+
+def _unhelpful(run: DryRun) -> str:
+    parts = []
+    for reason, number in sorted(run.failures.items(), key=lambda item: (-item[1], item[0])):
+        nodes = count(number, "node")
+        if reason == NO_VICTIMS:
+            parts.append(f"no pod of lower priority on {nodes}")
+        else:
+            parts.append(f'still "{reason}" on {nodes} without all pods of lower priority')
+    untried = run.nodes_total - run.tried + run.failures.get(NOT_HELPFUL, 0)
+    if untried:
+        parts.append(f"nothing that eviction could change on {count(untried, 'node')}")
+    return joined(parts) if parts else "there is nobody to evict"
