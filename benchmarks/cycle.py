@@ -1,6 +1,6 @@
 """µs a pod of the scheduling cycle: decode, compile, filter all nodes, score, choose, assume.
 
-    python benchmarks/cycle.py [--nodes 100 1000 5000 15000] [--pods 300] [--scenario basic …] [--only cycle|scale|preemption|memory]
+    python benchmarks/cycle.py [--nodes 100 1000 5000 15000] [--pods 300] [--scenario basic …] [--only WHAT]
 
 Existing pods, two a node, have the shape of the incoming ones. "full" works everything out for every pod, "reuse"
 shares what equal pods share. Times are medians over the pods, so that one pause of the machine does not count.
@@ -15,10 +15,11 @@ import statistics
 import time
 from typing import Any
 
+import msgspec
 import shapes
 
 import stowplan
-from stowplan.api.decode import decode_json, encode_json
+from stowplan.api.decode import decode_json
 from stowplan.api.types import Pod
 
 
@@ -52,8 +53,6 @@ def cycle(nodes: int, scenario: str, pods: int, *, reuse: bool, existing: int | 
 
 
 def encode_json_of(obj: dict[str, Any]) -> bytes:
-    import msgspec
-
     return msgspec.json.encode(obj)
 
 

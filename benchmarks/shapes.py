@@ -43,7 +43,10 @@ def pod(i: int, scenario: str = "basic", prefix: str = "p", **spec: Any) -> dict
 
 def _constraint(scenario: str, labels: dict[str, str]) -> dict[str, Any]:
     color = {"matchLabels": {"color": labels["color"]}}
-    required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+    required, preferred = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
     if scenario in ("spread", "prefspread"):
         unsatisfiable = "DoNotSchedule" if scenario == "spread" else "ScheduleAnyway"
         constraint = {"maxSkew": 5, "topologyKey": ZONE, "labelSelector": color, "whenUnsatisfiable": unsatisfiable}

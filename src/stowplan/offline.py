@@ -5,13 +5,14 @@ This is the public Python API. Objects are dicts as Kubernetes serialises them.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stowplan.api import types as t
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
-from stowplan.cluster.objects import STORED
+from stowplan.cluster.objects import STORED, key_of
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.what_if import WhatIf
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
@@ -19,15 +20,15 @@ from stowplan.explain.verdict import Verdict
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.handle import Handle
 from stowplan.framework.runtime import Framework
+from stowplan.framework.status import Code, Status
 from stowplan.plugins.default_preemption import PreemptionOutcome
 from stowplan.plugins.in_tree import in_tree_registry
 from stowplan.scheduler.cycle import NO_NODES, Decision, Scheduler, post_filtered
 from stowplan.scheduler.evaluation import Evaluation
-from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.handle import Random
@@ -58,7 +59,9 @@ class Cluster:
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
-        self.config = config if isinstance(config, Configuration) else load_config(config, known_plugins=registry.points())
+        self.config = (
+            config if isinstance(config, Configuration) else load_config(config, known_plugins=registry.points())
+        )
         self.state = ClusterState()
         self._pending: dict[str, PodInfo] = {}
         self._uid_of: dict[str, str] = {}
@@ -151,6 +154,7 @@ class Cluster:
         with WhatIf(self.state) as world:
             world.evict(info)
             verdict = self._explain(self._unplaced(info))
+            verdict.settle()
         verdict.current_node = current
         return verdict
 
@@ -215,8 +219,32 @@ class Cluster:
     ) -> dict[str, Any]:
         """Which events a change is, and what each interested plugin says of them for a pod."""
         before, after = (None if obj is None else _decoded(obj) for obj in (old, new))
+        with self._changed(before, after):
+            return self._hints(before, after, self.pod(pod))
+
+    @contextmanager
+    def _changed(self, old: Any, new: Any) -> Iterator[None]:
+        """The change made, as when a live scheduler judges it: hints look other objects up. Undone on leaving."""
+        changed = old if new is None else new
+        if not isinstance(changed, STORED):
+            yield
+            return
+        objects = self.state.objects
+        known = objects.get(type(changed), key_of(changed.metadata))
+        if new is None:
+            objects.remove(changed)
+        else:
+            objects.put(new)
+        try:
+            yield
+        finally:
+            if known is None:
+                objects.remove(changed)
+            else:
+                objects.put(known)
+
+    def _hints(self, before: Any, after: Any, info: PodInfo) -> dict[str, Any]:
         events = events_of_change(before, after)
-        info = self.pod(pod)
         hints: dict[str, str] = {}
         for name, registered in self.framework_of(info).registered_events(implied=False).items():
             for event in events:

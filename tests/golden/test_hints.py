@@ -1,4 +1,4 @@
-"""Every wake-up hint of the plugins that are built equals the reference's, in all categories."""
+"""Every wake-up hint equals the reference's, in all categories and of all plugins."""
 
 import pytest
 

@@ -118,4 +118,3 @@ class LabelColumns:
     def grow(self, capacity: int) -> None:
         for column in self._columns.values():
             column.codes = grown(column.codes, capacity)
-

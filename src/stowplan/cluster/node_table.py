@@ -91,7 +91,17 @@ class NodeTable:
         self._labels = LabelColumns()
         self._memos: dict[Hashable, tuple[int, Any]] = {}
 
-    _PER_ROW = ("allocatable", "requested", "non_zero_requested", "allowed_pods", "pod_count", "valid", "unschedulable", "taint_set", "feature_set")
+    _PER_ROW = (
+        "allocatable",
+        "requested",
+        "non_zero_requested",
+        "allowed_pods",
+        "pod_count",
+        "valid",
+        "unschedulable",
+        "taint_set",
+        "feature_set",
+    )
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 

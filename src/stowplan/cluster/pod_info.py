@@ -179,7 +179,12 @@ class PodShape:
     @cached_property
     def affinity_error(self) -> str | None:
         """The reference's text for terms that do not parse, or None."""
-        lists = ("requiredAffinityTerms", "requiredAntiAffinityTerms", "preferredAffinityTerms", "preferredAntiAffinityTerms")
+        lists = (
+            "requiredAffinityTerms",
+            "requiredAntiAffinityTerms",
+            "preferredAffinityTerms",
+            "preferredAntiAffinityTerms",
+        )
         errors = [f"{name}: {error}" for name, (_, error) in zip(lists, self._parsed_affinity, strict=True) if error]
         if not errors:
             return None

@@ -213,9 +213,7 @@ class MatchCounts(_CountMatrix):
         for shape in matching:
             self._slots_of[shape.id][term.live_only].append(slot)
             self._forget_arrays(shape.id)
-        self.counts[slot] = pods.count_by_row(
-            [s.id for s in matching], self.counts.shape[1], live_only=term.live_only
-        )
+        self.counts[slot] = pods.count_by_row([s.id for s in matching], self.counts.shape[1], live_only=term.live_only)
         self._touch(slot)
         self._sums.pop(slot, None)
         return slot

@@ -32,7 +32,9 @@ class WhatIf:
         self._order = state.pods._next_order
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         while self._undo:
             self._undo.pop()()
         state = self._state

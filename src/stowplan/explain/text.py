@@ -14,7 +14,7 @@ from stowplan.explain.details import Details
 from stowplan.explain.grouping import refusals
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.tables import Cell, Grid, Line
-from stowplan.explain.words import count, joined, listed
+from stowplan.explain.words import count, joined, listed, sentence
 from stowplan.framework.preemption import NO_VICTIMS, NOT_HELPFUL
 from stowplan.framework.status import Code
 
@@ -171,10 +171,11 @@ class _Page:
         rows: list[list[Cell]] = []
         for group in groups[:_GROUPS]:
             detail = self._details.of_group(group)
-            names = listed(self._at.named(group.rows[:4]), 2) if len(group.rows) <= 3 else _sample(self._at, group)
-            which = names if not detail or (len(group.rows) == 1 and names in detail) else f"{names}; {detail}"
-            if len(group.rows) == 1 and detail.startswith(names):
-                which = detail
+            few = len(group.rows) <= 3
+            names = listed(self._at.named(group.rows)) if few else _sample(self._at, group)
+            # The detail of a single node that lacks something says its name itself.
+            named = len(group.rows) == 1 and detail.startswith(f"{names} lacks ")
+            which = detail if named else sentence((names, detail))
             number = count(len(group.rows), "node")
             rows.append([number, ((group.plugin, "bad"),), _reason(group), ((f"({which})", "dim"),)])
         grid = Grid(rows, right=frozenset((0,)))

@@ -73,6 +73,13 @@ class Verdict:
         ranked: list[int] = rows[order].tolist()
         return ranked
 
+    def settle(self) -> None:
+        """Work out what is worked out on demand: the cluster is about to change under it."""
+        if self.diagnosis is not None:
+            self.diagnosis.settle()
+        if self.preemption is not None and self.preemption.run is not None:
+            self.preemption.run.settle()
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; keys are absent when they have nothing to say."""
         if self.gated is not None:

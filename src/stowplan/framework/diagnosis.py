@@ -97,6 +97,12 @@ class Diagnosis:
             codes[row] = int(status.code)
         return codes
 
+    def settle(self) -> None:
+        """Make all entries: they are read off the nodes as they are when first asked for."""
+        for _, rejections in self.filtered:
+            _ = rejections.entries
+        _ = self._firsts
+
     def histogram(self) -> Counter[str]:
         """Reason -> nodes that have it."""
         counts: Counter[str] = Counter()

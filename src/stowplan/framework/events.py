@@ -210,5 +210,16 @@ def with_implied(events: Iterable[ClusterEventWithHint]) -> list[ClusterEventWit
 #: What plugins hear that do not say what they wait for.
 EVERYTHING: tuple[ClusterEventWithHint, ...] = tuple(
     on(resource, Action.All)
-    for resource in (POD, NODE, PV, PVC, CSI_NODE, CSI_DRIVER, CSI_STORAGE_CAPACITY, STORAGE_CLASS, RESOURCE_CLAIM, DEVICE_CLASS)
+    for resource in (
+        POD,
+        NODE,
+        PV,
+        PVC,
+        CSI_NODE,
+        CSI_DRIVER,
+        CSI_STORAGE_CAPACITY,
+        STORAGE_CLASS,
+        RESOURCE_CLAIM,
+        DEVICE_CLASS,
+    )
 )

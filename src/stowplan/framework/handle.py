@@ -25,7 +25,9 @@ class Random(Protocol):
 class Handle:
     """The cluster, the profile and the injected sources of chance."""
 
-    def __init__(self, *, cluster: ClusterState, profile_name: str, features: FeatureGates, random: Random | None = None) -> None:
+    def __init__(
+        self, *, cluster: ClusterState, profile_name: str, features: FeatureGates, random: Random | None = None
+    ) -> None:
         #: Nodes, pods and lookup objects; plugins read, the scheduler writes.
         self.cluster = cluster
         self.profile_name = profile_name

@@ -68,7 +68,7 @@ class Plugin(ABC):
         self.args = args
         self.handle = handle
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most plugins have nothing to close
         """Called once at shutdown."""
 
 

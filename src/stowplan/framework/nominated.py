@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.framework.pod_shift import PodShift
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from stowplan.cluster.hypothetical import HypotheticalNodes
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.cycle_state import CycleState
@@ -83,7 +83,9 @@ def fits(
 ) -> Filtered | Status:
     """Both passes over a view; `nominated` is by row."""
     assert nodes.rows is not None
-    by_position = {i: nominated[row] for i, row in enumerate(nodes.rows.tolist()) if row in nominated} if nominated else {}
+    by_position = (
+        {i: nominated[row] for i, row in enumerate(nodes.rows.tolist()) if row in nominated} if nominated else {}
+    )
     if not by_position:
         return framework.run_filters(state, pod, nodes)
     positions = np.array(list(by_position), np.intp)
@@ -113,4 +115,6 @@ def _spread_out(rejections: Rejections, positions: npt.NDArray[np.intp], length:
         found[positions] = mask
         return found
 
-    return Rejections(wide(rejections.mask), lambda: [Entry(wide(e.mask), e.code, e.reason) for e in rejections.entries])
+    return Rejections(
+        wide(rejections.mask), lambda: [Entry(wide(e.mask), e.code, e.reason) for e in rejections.entries]
+    )

@@ -32,7 +32,7 @@ class PodShift:
 
     def __init__(self, rows: npt.NDArray[np.intp], pods: Sequence[PodInfo], sign: int) -> None:
         self.rows = rows
-        self.pods = pods  # type: ignore[misc]
+        self.pods = pods
         self.sign = sign
         index: dict[PodShape, int] = {}
         #: Index into `shapes`, a pod.

@@ -93,6 +93,10 @@ class DryRun:
         victims = tuple(info for slot in self._slots[self._starts[i] : ends[i]].tolist() if (info := infos[slot]))
         return Candidate(self._cluster.table.names[self._rows[i]], victims, int(self._violations[i]))
 
+    def settle(self) -> None:
+        """Spell everything out before the pods move."""
+        _ = self.candidates, self.best
+
     def message(self) -> str:
         """Why there is no candidate."""
         counts = Counter(self.failures)
@@ -196,7 +200,9 @@ class _Simulation:
         """Node by node: higher priority first, then earlier start, then the node's own order."""
         p = self.pods
         order = np.lexsort((p.order[slots], p.start_time[slots], -p.priority[slots], p.row[slots]))
-        return self._shuffle_equals(slots[order], p.row[slots[order]], lambda of_node: of_node[np.argsort(p.order[of_node])])
+        return self._shuffle_equals(
+            slots[order], p.row[slots[order]], lambda of_node: of_node[np.argsort(p.order[of_node])]
+        )
 
     def _shuffle_equals(
         self,

@@ -32,9 +32,7 @@ class Rejections:
 
     __slots__ = ("_entries", "mask")
 
-    def __init__(
-        self, mask: npt.NDArray[np.bool_], entries: Sequence[Entry] | Callable[[], Sequence[Entry]]
-    ) -> None:
+    def __init__(self, mask: npt.NDArray[np.bool_], entries: Sequence[Entry] | Callable[[], Sequence[Entry]]) -> None:
         self.mask = mask
         self._entries = entries
 

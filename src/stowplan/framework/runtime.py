@@ -7,6 +7,7 @@ plugin that raises fails the pod's attempt with an Error status that names the p
 Upstream: pkg/scheduler/framework/runtime/framework.go.
 """
 
+# mypy: disable-error-code="type-abstract"
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.framework.interface import (
     EXTENSION_POINTS,
@@ -42,7 +42,6 @@ from stowplan.framework.interface import (
     TemplateSigned,
     trusted_reads,
 )
-from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Status, error
 
 if TYPE_CHECKING:
@@ -54,10 +53,12 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
     from stowplan.config import Profile
+    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.registry import Registry
+    from stowplan.framework.rejections import Rejections
 
 P = TypeVar("P", bound=Plugin)
 
@@ -236,9 +237,7 @@ class Framework:
         """Whether some filter may look at single pods of a node: all but those that say what they read."""
         return any(p.reads is Reads.ANYTHING for p in self.active_filters(state))
 
-    def shift_pods(
-        self, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes
-    ) -> Status | None:
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes) -> Status | None:
         """Tell the plugins that took part in PreFilter that pods came or went; `nodes` already shows it."""
         for plugin in self.pre_filter:
             if plugin.name in state.skip_filter:

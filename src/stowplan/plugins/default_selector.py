@@ -31,9 +31,9 @@ def _worked_out(shape: PodShape, objects: ObjectStore) -> Selector:
     equalities: dict[str, str] = {}
     for service in objects.all(t.Service):
         selector = service.spec.selector
-        if (service.metadata.namespace or "default") == shape.namespace and selector is not None:
-            if all(shape.labels.get(k) == v for k, v in selector.items()):
-                equalities.update(selector)
+        here = (service.metadata.namespace or "default") == shape.namespace
+        if here and selector is not None and all(shape.labels.get(k) == v for k, v in selector.items()):
+            equalities.update(selector)
     owner = shape.controller
     if owner is None:
         return selector_from_map(equalities)

@@ -1,8 +1,9 @@
 """From verdicts and scores a topology domain to those a node.
 
 There are few domains and many nodes, and between two pods of a workload a domain's verdict seldom changes. So the
-last arrays that were spread over the nodes are kept in the cycle state, which equal pods share: comparing what the domains say is cheap,
-spreading it out is not. An array that did not change stays the same object, which tells callers so.
+last arrays that were spread over the nodes are kept in the cycle state, which equal pods share: comparing what the
+domains say is cheap, spreading it out is not. An array that did not change stays the same object, which tells
+callers so.
 """
 
 from __future__ import annotations

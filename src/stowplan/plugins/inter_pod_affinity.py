@@ -59,9 +59,7 @@ PRE_SCORE_KEY = "PreScoreInterPodAffinity"
 
 AFFINITY = Reason("PodAffinity", "node(s) didn't match pod affinity rules")
 ANTI_AFFINITY = Reason("PodAntiAffinity", "node(s) didn't match pod anti-affinity rules")
-EXISTING_ANTI_AFFINITY = Reason(
-    "ExistingPodAntiAffinity", "node(s) didn't satisfy existing pods anti-affinity rules"
-)
+EXISTING_ANTI_AFFINITY = Reason("ExistingPodAntiAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
 
 _NO_LABELS: dict[str, str] = {}
 #: (is it a held term's counter, slot, version) of a counter that went into a state.
@@ -195,7 +193,9 @@ class InterPodAffinity(
             found = _PodTerms(
                 affinity=affinity,
                 matches_itself=affinity.matches(shape),
-                anti_affinity=[(term.topology_key, PodTerm((self._clause(term),))) for term in shape.required_anti_affinity],
+                anti_affinity=[
+                    (term.topology_key, PodTerm((self._clause(term),))) for term in shape.required_anti_affinity
+                ],
                 preferred=[
                     (term.topology_key, sign * term.weight, PodTerm((self._clause(term),)))
                     for sign, terms in ((1, shape.preferred_affinity), (-1, shape.preferred_anti_affinity))
@@ -289,9 +289,7 @@ class InterPodAffinity(
         table.counts = self._single_counts(table.column, self.handle.cluster.matches.counts[slot])
         return table
 
-    def _single_counts(
-        self, column: LabelColumn, counts: npt.NDArray[np.int32]
-    ) -> npt.NDArray[np.int32] | None:
+    def _single_counts(self, column: LabelColumn, counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
         """A counter's row when domains are single nodes and every node has the label."""
         return counts if column.unique and column.everywhere(self.handle.cluster.table.count) else None
 
@@ -478,9 +476,7 @@ def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callabl
     return amount
 
 
-def _anywhere(
-    tables: Sequence[_Table], nodes: Nodes, state: CycleState, what: str
-) -> npt.NDArray[np.bool_] | None:
+def _anywhere(tables: Sequence[_Table], nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
     """Nodes in some domain with a pod in some table; None when there is none at all."""
     return _union(table.present(nodes, state, what) for table in tables)
 

@@ -65,7 +65,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         # Parity: subtract first; float64 effects count (0.34 gives 65, not 66).
         balance = ((1.0 - spread) * 100.0).astype(np.int64)
         # The bracket is never negative, so the shift divides as Go does.
-        return 50 + ((50 + balance[1] - balance[0]) >> 1)
+        scores: npt.NDArray[np.int64] = 50 + ((50 + balance[1] - balance[0]) >> 1)
+        return scores
 
 
 def _shares(nodes: Nodes, of: Capacity, asked: Demands) -> npt.NDArray[np.float64]:

@@ -112,7 +112,10 @@ class NodeResourcesFit(
         return short
 
     def _delegated(self, name: str) -> bool:
-        return self.handle.features.enabled("DRAExtendedResource") and device_class_of(name, self.handle.cluster) is not None
+        return (
+            self.handle.features.enabled("DRAExtendedResource")
+            and device_class_of(name, self.handle.cluster) is not None
+        )
 
     def _entries(self, nodes: Nodes, full: npt.NDArray[np.bool_], asked: Sequence[tuple[str, int]]) -> list[Entry]:
         entries = [Entry(full, Code.Unschedulable, TOO_MANY_PODS)]
@@ -154,7 +157,8 @@ class NodeResourcesFit(
         # Parity: only resources with a score above zero enter the mean.
         total = (scores * weights).sum(axis=0)
         weight = ((scores > 0) * weights).sum(axis=0)
-        return np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
+        rounded: npt.NDArray[np.int64] = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
+        return rounded
 
     def score_placement(self, group_state: CycleState, group: Any, assignments: Any) -> int | Status:
         return error("pod groups are not scheduled yet")
@@ -233,12 +237,11 @@ def most_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
     return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
-def _weighted_mean(
-    nodes: Nodes, asked: Demands, of: Capacity, scores: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _weighted_mean(nodes: Nodes, asked: Demands, of: Capacity, scores: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Mean over the resources that a node has, cut to an integer."""
     if asked.weights == (1, 1) and of.present is None:
-        return (scores[0] + scores[1]) >> 1
+        halved: npt.NDArray[np.int64] = (scores[0] + scores[1]) >> 1
+        return halved
     weights = np.array(asked.weights, np.int64)[:, None]
     if of.present is not None:
         weights = weights * nodes.take(of.present)

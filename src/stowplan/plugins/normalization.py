@@ -37,9 +37,7 @@ def default_normalize(
 _TABLE = 4096
 
 
-def bounds_of(
-    scores: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]
-) -> tuple[int, int] | None:
+def bounds_of(scores: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
     """Smallest and largest score among some nodes; None when there are none."""
     if among.all():
         return (int(scores.min()), int(scores.max())) if len(scores) else None

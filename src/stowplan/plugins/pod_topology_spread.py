@@ -130,7 +130,9 @@ class _FilterState:
     versions: list[tuple[int, int]]
 
     def clone(self) -> _FilterState:
-        return _FilterState([replace(s, shift=None if s.shift is None else s.shift.copy()) for s in self.spreads], self.versions)
+        return _FilterState(
+            [replace(s, shift=None if s.shift is None else s.shift.copy()) for s in self.spreads], self.versions
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,9 +289,7 @@ class PodTopologySpread(
         if not constraints:
             return SKIP
         spreads, versions = [], []
-        for constraint, domains in zip(
-            constraints, self._domains(nodes, pod, constraints, all_keys=True), strict=True
-        ):
+        for constraint, domains in zip(constraints, self._domains(nodes, pod, constraints, all_keys=True), strict=True):
             slot = self._counter(constraint, pod)
             spreads.append(_spread(constraint, domains, self._sums(slot, domains), int(constraint.counts(pod.shape))))
             versions.append(self._version(slot))
@@ -371,10 +371,10 @@ class PodTopologySpread(
         if constraint.key == HOSTNAME:
             # Counted on the node itself, whatever the inclusion policies say.
             counts = self.handle.cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
-            amounts = counts * math.log(np.count_nonzero(scored) + 2) + float(constraint.max_skew - 1)
-            return _Part(None, np.where(codes > 0, amounts, 0.0) if system else amounts)
+            of_node = _amounts(counts, int(np.count_nonzero(scored)), constraint)
+            return _Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
         sums, registered = _registered_sums(domains, self._sums(slot, domains), scored, system=system)
-        amounts = sums * math.log(registered + 2) + float(constraint.max_skew - 1)
+        amounts = _amounts(sums, registered, constraint)
         # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
         amounts[0] = 0.0
         return _Part(codes, amounts)
@@ -430,9 +430,7 @@ def _parsed(constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint
     )
 
 
-def _spread(
-    constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int64], self_match: int
-) -> _Spread:
+def _spread(constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int64], self_match: int) -> _Spread:
     lowest = lowest_code = 0
     if len(domains.codes):
         values = domains.of(sums)
@@ -482,9 +480,7 @@ def _entries(
     return entries
 
 
-def _ignored(
-    domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_] | None:
+def _ignored(domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
     """Rows that lack a key; None when no candidate does."""
     lacking: npt.NDArray[np.bool_] | None = None
     for domain in domains:
@@ -501,6 +497,12 @@ def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
         total = amounts if total is None else total + amounts
     assert total is not None
     return _round(total)
+
+
+def _amounts(counts: npt.NDArray[Any], domains: int, constraint: Constraint) -> npt.NDArray[np.float64]:
+    """Counts weighted by how many domains there are."""
+    found: npt.NDArray[np.float64] = counts * math.log(domains + 2) + float(constraint.max_skew - 1)
+    return found
 
 
 def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:

@@ -69,10 +69,12 @@ class Capacity:
 
     def percent(self, nodes: Nodes, amounts: Ints) -> Ints:
         """`100 * amount // allocatable` for amounts of at most the allocatable."""
+        found: Ints
         if self.small:
-            found: Ints = (amounts * 100 / nodes.take(self.as_float)).astype(np.int64)
-            return found
-        return amounts * 100 // nodes.take(self.divisor)
+            found = (amounts * 100 / nodes.take(self.as_float)).astype(np.int64)
+        else:
+            found = amounts * 100 // nodes.take(self.divisor)
+        return found
 
     def used(self, nodes: Nodes, *, non_zero: bool) -> Ints:
         """What pods take; of cpu and memory optionally with the defaults for containers that name none."""

@@ -35,8 +35,8 @@ from stowplan.framework.interface import (
     Reads,
     ReservePlugin,
     ScorePlugin,
-    TemplateSigned,
     SignPlugin,
+    TemplateSigned,
 )
 from stowplan.framework.status import SKIP, Reason, Status, error, unresolvable, unschedulable
 from stowplan.plugins import unbuilt_hints as hints

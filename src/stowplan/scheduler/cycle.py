@@ -65,7 +65,12 @@ class Scheduler:
     """Decides for pods of several profiles on one cluster."""
 
     def __init__(
-        self, cluster: ClusterState, frameworks: dict[str, Framework], *, random: Random | None = None, reuse: bool = True
+        self,
+        cluster: ClusterState,
+        frameworks: dict[str, Framework],
+        *,
+        random: Random | None = None,
+        reuse: bool = True,
     ) -> None:
         self.cluster = cluster
         self.frameworks = frameworks

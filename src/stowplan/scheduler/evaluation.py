@@ -444,9 +444,7 @@ class Evaluation:
         old.raw = raw
         return self._renormalize(old, pod, feasible)
 
-    def _patch_score(
-        self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask
-    ) -> Status | None:
+    def _patch_score(self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
         """Score some rows anew with one plugin."""
         name = part.plugin.name + " score"
         seen = None if part.plugin.normalizes else self._seen_row(part.plugin, rows)

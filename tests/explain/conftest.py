@@ -1,0 +1,39 @@
+"""Ask about a pod in one line: `page(objects, pod)` is the plain text, `advice(objects, pod)` what would help."""
+
+import pytest
+
+import stowplan
+from stowplan.explain.suggestions import advise
+from stowplan.explain.tables import plain
+from stowplan.explain.text import explanation
+
+
+def judged(objects, pod, **options):
+    cluster = stowplan.Cluster(objects, **options)
+    verdict = cluster.explain(pod)
+    framework = cluster.framework_of(verdict.pod)
+    return framework, advise(framework, verdict)
+
+
+@pytest.fixture
+def page():
+    def ask(objects, pod, *, wide=False, alike=(), **options):
+        return plain(explanation(*judged(objects, pod, **options), wide=wide, alike=alike))
+
+    return ask
+
+
+@pytest.fixture
+def advice():
+    def ask(objects, pod, **options):
+        return judged(objects, pod, **options)[1].advice
+
+    return ask
+
+
+@pytest.fixture
+def texts(advice):
+    def ask(objects, pod, **options):
+        return [suggestion.text for suggestion in advice(objects, pod, **options).suggestions]
+
+    return ask
