@@ -35,6 +35,9 @@ def loaded(nodes: int, scenario: str, existing: int, *, reuse: bool) -> stowplan
 def cycle(nodes: int, scenario: str, pods: int, *, reuse: bool, existing: int | None = None) -> float:
     """Median µs from the pod's JSON to its place in the cluster."""
     cluster = loaded(nodes, scenario, 2 * nodes if existing is None else existing, reuse=reuse)
+    if scenario == "antiaffinity":
+        # One of them a node.
+        pods = min(pods, nodes)
     incoming = [encode_json_of(shapes.pod(i, scenario)) for i in range(pods)]
     for raw in incoming[: pods // 10]:
         cluster.schedule([decode_json(raw, Pod)])

@@ -19,7 +19,7 @@ from stowplan.explain.text import explanation
 
 DATA = sorted((pathlib.Path(__file__).parents[1] / "golden" / "data").rglob("*.jsonl.gz"))
 CATEGORIES = ("mixed", "nodeaffinity", "pdb", "podaffinity", "ports", "preemption", "resources", "spread", "taints")
-SCENARIOS = 8
+SCENARIOS = 12
 
 
 def scenarios(category):

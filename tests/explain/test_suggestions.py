@@ -60,7 +60,7 @@ def web(name, node, **labels):
         pytest.param(
             [a_node("a").unschedulable().tainted(CORDONED).obj(), a_node("b").unschedulable().obj()],
             a_pod(),
-            ["uncordon a to gain 1 node", "uncordon b to gain 1 node"],
+            ["uncordon a to gain 1 node", "uncordon 2 nodes (a, b) to gain 2 nodes"],
             id="cordons, with and without their taint",
         ),
         pytest.param(
@@ -207,7 +207,7 @@ def test_smallest_changes(texts, objects, pod, expected):
         pytest.param(a_pod().requests(cpu="1").container("b", cpu="3"), {"cpu": "2500m"}, id="containers"),
         pytest.param(a_pod().requests(cpu="1").init_container("i", cpu="4"), {"cpu": "2500m"}, id="an init container"),
         pytest.param(
-            a_pod().requests(cpu="2").sidecar("s", cpu="2").init_container("i", cpu="3"),
+            a_pod().requests(cpu="2").sidecar("s", cpu="2").init_container("i", cpu="2"),
             {"cpu": "2500m"},
             id="a sidecar",
         ),

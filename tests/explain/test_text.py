@@ -115,7 +115,7 @@ def test_the_references_message_stands_verbatim(page):
 
 def test_order_of_the_page(page):
     text = page([a_node("a").tainted("gpu").obj()], a_pod().obj())
-    parts = ["is pending", "0/1 nodes are available", "What would help", "Preemption", "Refused"]
+    parts = ["is pending", "0/1 nodes are available", "What would help\n", "\nPreemption\n", "\nRefused\n"]
     assert sorted(parts, key=text.index) == parts
 
 

@@ -298,7 +298,8 @@ def test_masks_agree_with_the_plain_rule(bench, before, after, gone, wanted, ter
         selected = all(labels.get(k) == v for k, v in wanted.items())
         return selected and any(plain_term(term, labels, f"n{i}") for term in terms)
 
-    expected = {f"n{i}" for i, labels in enumerate(after) if i != gone and matches(i, labels)}
+    present = [*after, *before[len(after) :]]
+    expected = {f"n{i}" for i, labels in enumerate(present) if i != gone and matches(i, labels)}
     table = world.state.table
     mask = required_node_affinity_mask(table, info)
     assert mask.shape == (table.n,)

@@ -14,7 +14,7 @@ Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -373,43 +373,60 @@ class InterPodAffinity(
         if shape.has_pod_affinity and shape.affinity_error is not None:
             return error(f"failed to parse pod: {shape.affinity_error}")
         versions: list[Version] = []
-        weighted: dict[str, npt.NDArray[np.int64]] = {}
+        of_nodes: npt.NDArray[Any] | None = None
+        of_domains: dict[str, npt.NDArray[Any]] = {}
         any_entry = False
-        for key, weight, sums in self._weighted_sums(pod, versions):
-            any_entry = any_entry or bool(sums.any())
-            part = sums if weight == 1 else sums * weight
-            weighted[key] = weighted[key] + part if key in weighted else part
-        if not any_entry:
-            state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), None, versions, self._epoch()))
-            return SKIP
-        state.write(PRE_SCORE_KEY, self._score_state(nodes.table, weighted, versions))
-        return None
+        for pull in self._pulls(pod, versions):
+            amounts, of_node = self._amounts(pull)
+            any_entry = any_entry or bool(np.count_nonzero(amounts))
+            part = amounts if pull.weight == 1 else amounts * pull.weight
+            if of_node:
+                of_nodes = part if of_nodes is None else of_nodes + part
+            else:
+                of_domains[pull.key] = of_domains[pull.key] + part if pull.key in of_domains else part
+        if any_entry:
+            state.write(PRE_SCORE_KEY, self._score_state(nodes.table, of_nodes, of_domains, versions))
+            return None
+        state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), None, versions, self._epoch()))
+        return SKIP
+
+    def _amounts(self, pull: _Pull) -> tuple[npt.NDArray[np.integer], bool]:
+        """Pods by domain, or (told by the flag) by node where that is the same and saves spreading it out."""
+        table = self.handle.cluster.table
+        counts = self.handle.cluster.held if pull.held else self.handle.cluster.matches
+        column = table.label(pull.key)
+        if self._single_counts(column, counts.counts[pull.slot]) is not None:
+            return counts.counts[pull.slot, : table.n], True
+        return counts.sum_by_domain(pull.slot, column, table.n), False
 
     def _score_state(
-        self, table: NodeTable, weighted: dict[str, npt.NDArray[np.int64]], versions: list[Version]
+        self,
+        table: NodeTable,
+        of_nodes: npt.NDArray[Any] | None,
+        of_domains: dict[str, npt.NDArray[np.int64]],
+        versions: list[Version],
     ) -> _ScoreState:
-        columns = [table.label(key) for key in weighted]
-        if len(columns) == 1 and worth_normalizing(columns[0], table):
-            (sums,) = weighted.values()
-            # Domains are scored; a copy, as counters' sums follow the pods.
+        columns = [table.label(key) for key in of_domains]
+        if of_nodes is None and len(columns) == 1 and worth_normalizing(columns[0], table):
+            (sums,) = of_domains.values()
+            # A copy: counters' sums follow the pods.
             return _ScoreState(unused_raw(table), (columns[0], sums.copy()), versions, self._epoch())
-        raw: npt.NDArray[np.int64] | None = None
-        for column, sums in zip(columns, weighted.values(), strict=True):
+        raw: npt.NDArray[np.int64] | None = None if of_nodes is None else of_nodes.astype(np.int64)
+        for column, sums in zip(columns, of_domains.values(), strict=True):
             part = sums.take(column.codes[: table.n], mode="clip")
             raw = part if raw is None else raw + part
         assert raw is not None
         return _ScoreState(raw, None, versions, self._epoch())
 
-    def _weighted_sums(self, pod: PodInfo, versions: list[Version]) -> list[tuple[str, int, npt.NDArray[np.int64]]]:
-        """(topology key, weight, pods by domain) of everything that pulls or pushes."""
+    def _pulls(self, pod: PodInfo, versions: list[Version]) -> list[_Pull]:
+        """Everything that pulls the pod to some domains or pushes it from them."""
         found = [
-            (key, weight, self._sums(key, self._matched(term, versions), held=False))
+            _Pull(key, weight, self._matched(term, versions), held=False)
             for key, weight, term in self._pod_terms(pod.shape).preferred
         ]
         for slot, held in self._held(pod):
-            weight, key = self._weight_of(held), held.term.topology_key
-            if weight:
-                found.append((key, weight, self._sums(key, self._holding(slot, versions), held=True)))
+            if weight := self._weight_of(held):
+                found.append(_Pull(held.term.topology_key, weight, self._holding(slot, versions), held=True))
         return found
 
     def _weight_of(self, held: HeldTerm) -> int:
@@ -442,6 +459,15 @@ class InterPodAffinity(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.events(self.handle)
+
+
+class _Pull(NamedTuple):
+    """A counter of pods that attract the incoming one (or repel it) by domain of a key."""
+
+    key: str
+    weight: int
+    slot: int
+    held: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,5 +55,6 @@ def mapped(
     """A rule applied to scores of a range; scores outside it, which nobody looks at, count as its ends."""
     if high - low > _TABLE:
         return rule(np.clip(scores, low, high))
-    found: npt.NDArray[np.int64] = rule(np.arange(low, high + 1)).take(scores - low, mode="clip")
+    table = rule(np.arange(low, high + 1))
+    found: npt.NDArray[np.int64] = table.take(scores - low if low else scores, mode="clip")
     return found

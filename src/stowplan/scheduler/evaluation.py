@@ -369,9 +369,14 @@ class Evaluation:
             self._scores[plugin.name] = part
             totals += part.weighted
         self._totals, self._scored = totals, feasible
-        self._ranked = np.where(feasible, totals, INFEASIBLE)
+        self._ranked = self._only_feasible(feasible)
         self._dirty = _NO_ROWS
         return None
+
+    def _only_feasible(self, feasible: Mask) -> Ints:
+        if np.count_nonzero(feasible) == len(feasible):
+            return self._totals
+        return np.where(feasible, self._totals, INFEASIBLE)
 
     def _fresh_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> _Score | Status:
         raw = self._framework.run_score(plugin, self._state, pod, nodes)
@@ -407,7 +412,7 @@ class Evaluation:
             if failed is not None:
                 return failed
         if everywhere:
-            self._ranked = np.where(feasible, self._totals, INFEASIBLE)
+            self._ranked = self._only_feasible(feasible)
         elif len(rows):
             self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
         self._scored = feasible

@@ -1,0 +1,152 @@
+"""Whatever is wrong with the input: a message that names the place, exit code 2, no traceback (see conftest.py)."""
+
+import json
+
+import pytest
+
+from stowplan.testing import a_node, a_pod
+
+NODE, POD = a_node("a").obj(), a_pod("web").obj()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(b"kind: [", "stdin: line 2, column 1: ", id="unreadable YAML"),
+        pytest.param(b"\xff\xfe\x00", "stdin: not UTF-8 text (byte 0)", id="not text"),
+        pytest.param(b"", "stdin: empty, there is no object in it", id="empty"),
+        pytest.param(b"# nothing\n---\n---\n", "stdin: empty, there is no object in it", id="only comments"),
+        pytest.param(b"just words", "stdin: document 1: expected an object with apiVersion and kind", id="no object"),
+        pytest.param(
+            b"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: 5}",
+            "stdin: document 1: Pod default/web: spec.containers: expected a list, got an integer",
+            id="a wrong type",
+        ),
+        pytest.param(
+            b"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
+            b"spec: {containers: [{resources: {requests: {cpu: 1x}}}]}",
+            'stdin: document 1: Pod default/web: spec.containers[0].resources.requests[cpu]: "1x" is not a quantity',
+            id="an impossible quantity",
+        ),
+        pytest.param(
+            json.dumps(NODE).encode() + b"\n" + json.dumps(NODE).encode(),
+            "stdin: document 2: Node a: already given in stdin: document 1",
+            id="a duplicate object",
+        ),
+        pytest.param(b"apiVersion: v1\nkind: Pod\n", "stdin: document 1: Pod: metadata.name: missing", id="no name"),
+    ],
+)
+def test_bad_objects(run, text, message):
+    ran = run("explain", "-f", "-", stdin=text)
+    assert ran.code == 2
+    assert ran.out == ""
+    assert ran.err.startswith(f"error: {message}")
+
+
+def test_all_problems_are_told_at_once(run, tmp_path):
+    (tmp_path / "one.yaml").write_text("kind: [")
+    (tmp_path / "two.yaml").write_text("")
+    ran = run("explain", "-f", str(tmp_path))
+    assert ran.code == 2
+    assert [line.split(": ")[0] for line in ran.err.splitlines()] == ["error", "error"]
+
+
+def test_unknown_kinds_are_skipped_with_a_note(run):
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [NODE, deployment]})
+    assert ran.code == 0
+    assert ran.err == (
+        "note: stdin: skipped 1 object of kind Deployment (apps/v1), which the scheduler does not read\n"
+    )
+
+
+def test_a_list_in_a_list_is_read(run):
+    inner = {"apiVersion": "v1", "kind": "List", "items": [NODE, POD]}
+    ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [inner]})
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("default/web goes to a")
+
+
+@pytest.mark.parametrize(("make", "message"), [(True, "a directory without"), (False, "No such file or directory")])
+def test_places_without_objects(run, tmp_path, make, message):
+    path = tmp_path / "place"
+    if make:
+        path.mkdir()
+    ran = run("explain", "-f", str(path))
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {path}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        pytest.param(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: -1\n",
+            "parallelism: Invalid value: -1: should be an integer value greater than zero",
+            id="invalid",
+        ),
+        pytest.param(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nfoo: 1\n",
+            'strict decoding error: unknown field "foo"',
+            id="unknown field",
+        ),
+    ],
+)
+def test_configuration_errors_read_as_the_references(run, files, tmp_path, config, message):
+    (tmp_path / "config.yaml").write_text(config)
+    ran = run("explain", "-f", files(NODE), "--config", str(tmp_path / "config.yaml"))
+    assert ran.code == 2
+    assert ran.err == f"error: {message}\n"
+
+
+def test_a_configuration_that_is_not_there(run, files):
+    ran = run("explain", "-f", files(NODE), "--config", "/does/not/exist.yaml")
+    assert (ran.code, ran.err) == (2, "error: open /does/not/exist.yaml: no such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("pod", "message"),
+    [
+        ("wbe", 'error: pod "default/wbe" not found; did you mean default/web?\n'),
+        ("shop/web", 'error: pod "shop/web" not found; did you mean default/web?\n'),
+        ("other/thing-7", 'error: pod "other/thing-7" not found\n'),
+    ],
+)
+def test_unknown_pods(run, files, pod, message):
+    ran = run("explain", "-f", files(NODE, POD), "--pod", pod)
+    assert (ran.code, ran.err) == (2, message)
+
+
+def test_no_pods_at_all(run, files):
+    ran = run("explain", "-f", files(NODE), "--pod", "web")
+    assert ran.err == 'error: pod "default/web" not found; there is no pod in these files\n'
+
+
+@pytest.mark.parametrize(
+    ("plugin", "message"),
+    [
+        ("nonsense", 'error: plugin "nonsense": want module:Class\n'),
+        ("no_such_module:X", 'error: plugin "no_such_module:X": cannot import no_such_module: ModuleNotFoundError'),
+        ("json:dumps", 'error: plugin "json:dumps": '),
+    ],
+)
+def test_plugins_that_cannot_be_had(run, files, plugin, message):
+    ran = run("explain", "-f", files(NODE), "--plugin", plugin)
+    assert ran.code == 2
+    assert ran.err.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(("explain",), id="no file"),
+        pytest.param(("explain", "-f", "-", "--pod", "a", "--pending"), id="both questions"),
+        pytest.param(("explain", "-f", "-", "-o", "xml"), id="unknown form"),
+        pytest.param(("explain", "--nonsense"), id="unknown flag"),
+        pytest.param(("nonsense",), id="unknown command"),
+    ],
+)
+def test_wrong_usage(run, args):
+    ran = run(*args)
+    assert ran.code == 2
+    assert "Usage: stowplan" in ran.err
