@@ -195,6 +195,19 @@ def web(name, node, **labels):
             ],
             id="everything at once",
         ),
+        pytest.param(
+            [
+                a_node("a").zone("a").obj(),
+                a_node("b").zone("b").allocatable(pods="0").obj(),
+                *(web(f"w{i}", "a") for i in range(3)),
+            ],
+            a_pod().labels(app="web").node_selector(disk="nvme").spreads(ZONE, WEB),
+            [
+                "drop nodeSelector disk=nvme and raise maxSkew of the topology.kubernetes.io/zone constraint"
+                " from 1 to 4 to gain 1 node (a)"
+            ],
+            id="a change whose consequence needs another one",
+        ),
     ],
 )
 def test_smallest_changes(texts, objects, pod, expected):

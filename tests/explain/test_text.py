@@ -320,3 +320,13 @@ def test_as_many_reasons_as_nodes_fit_a_screen(page):
     assert "… and 288 more reasons that refuse 288 nodes; -o wide lists every node" in text
     # The reference's message names each of them.
     assert len(text.splitlines()) <= 40
+
+
+def test_equal_pods_that_fit(page):
+    text = page([a_node("a").obj()], a_pod("w-0").obj(), alike=["default/w-1"])
+    assert text.startswith("default/w-0 and 1 more like it (default/w-1) would each go to a: 1 of 1 node would take it")
+
+
+def test_a_pod_on_a_node_that_is_not_there(page):
+    pod = a_pod("lost").on("gone").obj()
+    assert page([a_node("a").obj(), pod], pod).startswith("default/lost runs on gone; placed anew it would go to a")

@@ -48,8 +48,9 @@ class Change:
     nodes: tuple[str, ...] = ()
     #: Pods that would leave.
     leaving: tuple[PodInfo, ...] = ()
-    #: What to know about it, beside the deed.
+    #: What to know about it, beside the deed, and the node that it speaks of.
     note: str = ""
+    about: str = ""
     #: Single edits that it consists of.
     cost: int = 1
 

@@ -294,23 +294,30 @@ class Details:
             lambda shape: any(_matched(self._at, self._pod, term) for term in shape.required_anti_affinity)
         )
 
+    @cached_property
+    def _avoiding_by_domain(self) -> dict[tuple[str, int], list[PodInfo]]:
+        """(topology key, domain code) -> pods that keep the pod out of that domain."""
+        found: dict[tuple[str, int], list[PodInfo]] = {}
+        for info in self.avoiding_pods:
+            terms = (term for term in info.shape.required_anti_affinity if _matched(self._at, self._pod, term))
+            for key in dict.fromkeys(term.topology_key for term in terms):
+                code = self._code(key, info.row)
+                if code:
+                    found.setdefault((key, code), []).append(info)
+        return found
+
     def avoiding_on(self, row: int) -> list[PodInfo]:
         """Those of them that share a domain with a node."""
-        return [info for info in self.avoiding_pods if _shares_domain(self._at, self._pod, info, row)]
+        index = self._avoiding_by_domain
+        keys = dict.fromkeys(key for key, _ in index)
+        near = [info for key in keys for info in index.get((key, self._code(key, row)), ())]
+        return list({info.uid: info for info in near}.values())
 
 
 def _matched(at: Inspection, pod: PodInfo, term: Any) -> bool:
     labels = at.cluster.objects.namespace_labels(pod.namespace)
     found: bool = term.matches(pod.namespace, pod.labels, labels)
     return found
-
-
-def _shares_domain(at: Inspection, pod: PodInfo, holder: PodInfo, row: int) -> bool:
-    for term in holder.shape.required_anti_affinity:
-        codes = at.table.label(term.topology_key).codes
-        if codes[row] and codes[row] == codes[holder.row] and _matched(at, pod, term):
-            return True
-    return False
 
 
 def _some(pods: Sequence[PodInfo]) -> str:

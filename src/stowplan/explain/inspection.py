@@ -43,6 +43,7 @@ class Inspection:
         self.framework = framework
         self.verdict = verdict
         self.pod = verdict.pod
+        self.diagnosis = verdict.diagnosis
         self.cluster = framework.handle.cluster
         self.table = self.cluster.table
 
@@ -54,9 +55,11 @@ class Inspection:
     def valid(self) -> Mask:
         return self.table.valid[: self.table.n].copy()
 
-    @cached_property
-    def diagnosis(self) -> Diagnosis | None:
-        return self.verdict.diagnosis
+    def of(self, pod: PodInfo) -> Inspection:
+        """The same cluster with another version of the pod."""
+        other = Inspection(self.framework, self.verdict)
+        other.pod, other.diagnosis = pod, self.filtered(pod)
+        return other
 
     @cached_property
     def masks(self) -> dict[str, Mask]:

@@ -134,8 +134,9 @@ class Resources(_Classified):
         shortfalls = self._details.shortfalls(row)
         asked = self.at.pod.shape.requests
         targets = {s.resource: asked[s.resource] - s.lacking for s in shortfalls}
-        note = f"{self.at.names[row]} lacks {' and '.join(str(s) for s in shortfalls)}"
-        found = shrink(self.at.pod.pod, targets, note)
+        name = self.at.names[row]
+        note = f"{name} lacks {' and '.join(str(s) for s in shortfalls)}"
+        found = shrink(self.at.pod.pod, targets, note=note, about=name)
         return [] if found is None else [(found,)]
 
 

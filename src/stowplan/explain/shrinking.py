@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 
-def shrink(pod: Pod, targets: Mapping[str, int], note: str) -> Change | None:
+def shrink(pod: Pod, targets: Mapping[str, int], *, note: str = "", about: str = "") -> Change | None:
     """Ask for at most these totals (the scheduler's integers); None when the pod cannot."""
     now = to_vector(pod_requests(pod))
     try:
@@ -47,7 +47,7 @@ def shrink(pod: Pod, targets: Mapping[str, int], note: str) -> Change | None:
             init_containers=_requests_from(changed.spec.init_containers, spec.init_containers),
         )
 
-    return Change("resources", f"request {joined(parts)}", data, edited, note=note, cost=len(targets))
+    return Change("resources", f"request {joined(parts)}", data, edited, note=note, about=about, cost=len(targets))
 
 
 def _requests_from(containers: Sequence[Container], smaller: Sequence[Container]) -> tuple[Container, ...]:

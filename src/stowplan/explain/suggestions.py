@@ -23,7 +23,7 @@ from stowplan.explain.grouping import classes, split
 from stowplan.explain.inspection import Inspection, inspecting
 from stowplan.explain.obstacles import obstacles
 from stowplan.explain.remedies import HOPELESS, Remedy, remedies
-from stowplan.explain.words import count, joined, listed
+from stowplan.explain.words import count, joined, listed, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: Kinds of nodes looked at for each number of plugins, and ways tried for each kind.
 _MOST_KINDS, _MOST_WAYS = 40, 12
+#: How often a change's own consequences are looked into, and for how many kinds of nodes.
+_DEPTH, _MOST_DEEPENED = 2, 3
 #: Nodes named in data.
 _NAMED = 20
 
@@ -133,13 +135,11 @@ def _ungated(at: Inspection) -> Advice:
 
 
 def _suggestion(at: Inspection, found: Sequence[Change], rows: Rows, note: str = "") -> Suggestion:
-    notes = [note, *(change.note for change in found)]
-    return Suggestion(
-        tuple(found),
-        len(rows),
-        tuple(at.cluster.table.names[row] for row in rows[:_NAMED].tolist()),
-        "; ".join(filter(None, notes)),
-    )
+    names = at.named(rows)
+    gained = set(names)
+    # In company a change may gain other nodes than the one that it was made for.
+    notes = [note, *(change.note for change in found if change.about in gained)]
+    return Suggestion(tuple(found), len(rows), tuple(names[:_NAMED]), sentence(notes))
 
 
 @dataclass
@@ -155,6 +155,7 @@ class _Need:
 class _Search:
     at: Inspection
     details: Details
+    depth: int = 0
     trials: Trials = field(init=False)
     _remedies: dict[str, Remedy] = field(init=False)
 
@@ -176,6 +177,8 @@ class _Search:
                     found.setdefault(_key(suggestion.changes), suggestion)
             if found or self.trials.exhausted:
                 break
+        for need in needs[:_MOST_DEEPENED] if not found and self.depth < _DEPTH else ():
+            found |= {_key(suggestion.changes): suggestion for suggestion in self._deepened(need)}
         return sorted(found.values(), key=lambda s: (len(s.changes), s.cost, -s.gain, s.text))
 
     def _without_names(self) -> list[Suggestion]:
@@ -218,6 +221,19 @@ class _Search:
             if suggestion is not None:
                 found.append(suggestion)
         return found
+
+    def _deepened(self, need: _Need) -> list[Suggestion]:
+        """A change can raise a new objection (other nodes now count for a spread): judge the changed pod afresh."""
+        steps = [
+            step for name, kind in need.kinds for way in self._remedies[name].ways(kind, need.rows)[:1] for step in way
+        ]
+        tried = [step.at(step.high) if isinstance(step, Dial) else step for step in steps]
+        if not tried or any(change.on_pod is None for change in tried):
+            return []
+        changed = self.at.of(self.at.cluster.pod_info(self.trials.changed(tried)))
+        further = _Search(changed, Details(changed), self.depth + 1).run()
+        found = (self._try([*steps, *suggestion.changes]) for suggestion in further[:_MOST_DEEPENED])
+        return [suggestion for suggestion in found if suggestion is not None]
 
     def _try(self, steps: Way | list[Change | Dial]) -> Suggestion | None:
         tried = [step.at(step.high) if isinstance(step, Dial) else step for step in steps]

@@ -39,6 +39,8 @@ class Line:
 
     text: Cell = ""
     indent: int = 0
+    #: The first span is a mark; where the line wraps, it goes on beside it.
+    marked: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,19 @@ def _write_rich(blocks: Sequence[Block], file: TextIO) -> None:
     # rich itself honours NO_COLOR and TERM=dumb.
     console = Console(file=file, highlight=False, emoji=False)
     for block in blocks:
-        drawn = _rich_text(block.text) if isinstance(block, Line) else _rich_table(block)
+        drawn = _rich_line(block) if isinstance(block, Line) else _rich_table(block)
         console.print(Padding(drawn, (0, 0, 0, block.indent)) if block.indent else drawn)
+
+
+def _rich_line(line: Line) -> Any:
+    from rich.table import Table
+
+    if not line.marked or isinstance(line.text, str):
+        return _rich_text(line.text)
+    columns = Table.grid()
+    columns.add_column(no_wrap=True)
+    columns.add_row(_rich_text(line.text[:1]), _rich_text(line.text[1:]))
+    return columns
 
 
 def _rich_text(cell: Cell) -> Any:
@@ -122,6 +135,7 @@ def _rich_table(grid: Grid) -> Any:
         table.add_column(
             grid.header[i] if grid.header else "",
             justify="right" if i in grid.right else "left",
+            overflow="fold",
             no_wrap=i == 0 or i in grid.right,
         )
     for row in grid.rows:

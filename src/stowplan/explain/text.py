@@ -109,7 +109,7 @@ class _Page:
     def _going(self) -> list[Span]:
         chosen, current = self._verdict.node_name, self._verdict.current_node
         if not current:
-            return [(" goes to ", ""), (chosen, "best")]
+            return [(" would each go to " if self._alike else " goes to ", ""), (chosen, "best")]
         if current == chosen:
             return [(" runs on ", ""), (chosen, "best"), (" and would go there again", "")]
         return [(f" runs on {current}; placed anew it would go to ", ""), (chosen, "best")]
@@ -204,9 +204,9 @@ class _Page:
         if advice is None or not (advice.suggestions or advice.obstacles):
             return []
         blocks: list[Block] = [Line(), Line((("What would help", "head"),))]
-        blocks += (Line((("! ", "bad"), (obstacle, "")), 2) for obstacle in advice.obstacles)
+        blocks += (Line((("! ", "bad"), (obstacle, "")), 2, marked=True) for obstacle in advice.obstacles)
         shown = advice.suggestions if self._wide else advice.suggestions[:_SUGGESTIONS]
-        blocks += (Line(_advised(i, suggestion), 2) for i, suggestion in enumerate(shown, start=1))
+        blocks += (Line(_advised(i, suggestion), 2, marked=True) for i, suggestion in enumerate(shown, start=1))
         left = len(advice.suggestions) - len(shown)
         if left:
             blocks.append(Line(((f"… and {count(left, 'more suggestion')} (-o wide)", "dim"),), 2))

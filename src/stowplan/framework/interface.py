@@ -26,7 +26,7 @@ from stowplan.framework.rejections import Rejections, from_statuses
 from stowplan.framework.status import Code, Status, error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -67,6 +67,10 @@ class Plugin(ABC):
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    def sums_question(self, pod: PodInfo) -> Hashable:
+        """For `Reads.NODE_SUMS`: what the answers hang on besides the node; pods that agree in it share them."""
+        return pod.shape
 
     def close(self) -> None:  # noqa: B027 - most plugins have nothing to close
         """Called once at shutdown."""

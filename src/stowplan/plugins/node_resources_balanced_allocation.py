@@ -14,6 +14,8 @@ from stowplan.framework.status import SKIP, Status
 from stowplan.plugins.resource_scoring import Capacity, Demands, capacity
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
@@ -40,6 +42,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
             return SKIP
         state.write(PRE_SCORE_KEY, asked)
         return None
+
+    def sums_question(self, pod: PodInfo) -> Hashable:
+        found: Hashable = pod.shape.memo("balance question", 0)
+        if found is None:
+            found = pod.shape.remember("balance question", 0, tuple(pod.shape.used.items()))
+        return found
 
     def _demands(self, pod: PodInfo) -> Demands:
         found: Demands | None = pod.shape.memo(PRE_SCORE_KEY, self._resources)

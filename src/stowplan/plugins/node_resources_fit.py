@@ -29,7 +29,7 @@ from stowplan.plugins.resource_scoring import Capacity, Demands, capacity
 from stowplan.plugins.shape_score import ShapePoints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -73,6 +73,14 @@ class NodeResourcesFit(
         # Shapes are configured on a scale of 0…10.
         points = [(p.utilization, p.score * 10) for p in ratio.shape] if ratio is not None else []
         self._curve = ShapePoints(points) if points else None
+
+    def sums_question(self, pod: PodInfo) -> Hashable:
+        found: Hashable = pod.shape.memo("fit question", 0)
+        if found is None:
+            shape = pod.shape
+            asked = (tuple(shape.requests.items()), tuple(shape.scoring_requests.items()))
+            found = shape.remember("fit question", 0, asked)
+        return found
 
     # -- filter -------------------------------------------------------------------------------------------------------
 

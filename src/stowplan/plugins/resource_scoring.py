@@ -82,6 +82,8 @@ class Capacity:
         if indexes == (0, 1):
             both = slice(0, 2)
             return nodes.non_zero_requested(both) if non_zero else nodes.requested(both)
+        if not indexes:
+            return np.zeros((0, len(nodes)), np.int64)
         return np.stack([nodes.non_zero_requested(i) if non_zero and i < 2 else nodes.requested(i) for i in indexes])
 
 

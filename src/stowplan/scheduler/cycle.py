@@ -16,6 +16,7 @@ import numpy as np
 
 from stowplan.framework.status import Code, Status
 from stowplan.scheduler.evaluation import Evaluation
+from stowplan.scheduler.node_sums import NodeSums
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -76,6 +77,7 @@ class Scheduler:
         self.frameworks = frameworks
         self._random = random
         self._reuse = reuse
+        self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
         self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
@@ -111,7 +113,7 @@ class Scheduler:
         key = (framework.profile_name, signature)
         found = self._evaluations.get(key)
         if found is None:
-            found = self._evaluations[key] = Evaluation(framework)
+            found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
             if len(self._evaluations) > _KEPT_EVALUATIONS:
                 self._evaluations.popitem(last=False)
         else:

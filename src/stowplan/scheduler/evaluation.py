@@ -13,7 +13,7 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,12 +25,13 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import CountsPods, Reads
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Status
+from stowplan.scheduler.node_sums import NodeSums
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.interface import FilterPlugin, Plugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+    from stowplan.framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
     from stowplan.framework.runtime import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
 INFEASIBLE = np.iinfo(np.int64).min
 
 _NO_ROWS = np.zeros(0, np.intp)
-
-_BOTH = (np.array([False]), np.array([True]))
-
-#: States of rows to remember an evaluation.
-_MOST_SEEN = 4096
 
 #: More changed rows than this share of the table are not worth telling apart.
 _MOST_ROWS = 0.1
@@ -76,8 +72,10 @@ class Outcome:
 class Evaluation:
     """The nodes as pods of one signature see them."""
 
-    def __init__(self, framework: Framework) -> None:
+    def __init__(self, framework: Framework, sums: NodeSums | None = None) -> None:
         self._framework = framework
+        #: Shared with other evaluations of the profile.
+        self._sums = sums if sums is not None else NodeSums(framework)
         self._cluster = framework.handle.cluster
         self._generation = -1
         self._objects = -1
@@ -99,8 +97,6 @@ class Evaluation:
         #: Plugins whose PreFilter (PreScore) state was renewed in this cycle.
         self._moved: set[str] = set()
         self._moved_scores: set[str] = set()
-        #: Answers for single rows by what the rows' pods sum up to: nodes of a kind pass through the same states.
-        self._seen: dict[tuple[Any, ...], dict[str, int]] = {}
         self._dirty: npt.NDArray[np.intp] | None = None
 
     # -- filtering ----------------------------------------------------------------------------------------------------
@@ -159,7 +155,6 @@ class Evaluation:
         nodes = Nodes(self._cluster)
         self._state = CycleState()
         self._filters, self._error, self._patched = {}, None, False
-        self._seen.clear()
         pre = self._pre_filtered = self._framework.run_pre_filter(self._state, pod, nodes)
         self._examined = self._in_question(pre)
         if pre.status is not None:
@@ -240,24 +235,13 @@ class Evaluation:
 
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Mask | None:
         """A plugin's fresh verdict on some rows; None for an error."""
-        seen = self._seen_row(plugin, rows)
-        if seen is not None and (known := seen.get(plugin.name + " filter")) is not None:
-            return _BOTH[known]
+        if plugin.reads is Reads.NODE_SUMS:
+            column = self._sums.refused(plugin, self._state, pod)
+            return None if isinstance(column, Status) else column.take(rows)
         answer = self._framework.run_filter(plugin, self._state, pod, Nodes(self._cluster, rows))
         if isinstance(answer, Status):
             return None
-        fresh = np.zeros(len(rows), np.bool_) if answer is None else answer.mask
-        if seen is not None:
-            seen[plugin.name + " filter"] = int(fresh[0])
-        return fresh
-
-    def _seen_row(self, plugin: Plugin, rows: npt.NDArray[np.intp]) -> dict[str, int] | None:
-        """What is known of a single row's state; None when that is not enough to know the answer."""
-        if len(rows) != 1 or plugin.reads is not Reads.NODE_SUMS:
-            return None
-        if len(self._seen) > _MOST_SEEN:
-            self._seen.clear()
-        return self._seen.setdefault(self._cluster.table.sums(rows.item(0)), {})
+        return np.zeros(len(rows), np.bool_) if answer is None else answer.mask
 
     def _patch(self, name: str, rows: npt.NDArray[np.intp], fresh: Mask) -> bool:
         """Put a plugin's fresh verdict on some rows into its mask; whether the mask changed."""
@@ -451,26 +435,25 @@ class Evaluation:
 
     def _patch_score(self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
         """Score some rows anew with one plugin."""
-        name = part.plugin.name + " score"
-        seen = None if part.plugin.normalizes else self._seen_row(part.plugin, rows)
-        if seen is not None and name in seen:
-            weighted: Ints | int = seen[name]
-        else:
-            raw = self._framework.run_score(part.plugin, self._state, pod, Nodes(self._cluster, rows))
-            if isinstance(raw, Status):
-                return raw
-            part.raw[rows] = raw
-            if part.plugin.normalizes:
-                return self._renormalize(part, pod, feasible)
-            normal = self._framework.normalize(part.plugin, self._state, pod, raw, feasible[rows])
-            if isinstance(normal, Status):
-                return normal
-            weighted = normal * part.weight
-            if seen is not None:
-                seen[name] = int(weighted[0])
-        self._totals[rows] += weighted - part.weighted[rows]
+        raw = self._score_rows(part.plugin, pod, rows)
+        if isinstance(raw, Status):
+            return raw
+        part.raw[rows] = raw
+        if part.plugin.normalizes:
+            return self._renormalize(part, pod, feasible)
+        normal = self._framework.normalize(part.plugin, self._state, pod, raw, feasible.take(rows))
+        if isinstance(normal, Status):
+            return normal
+        weighted = normal * part.weight
+        self._totals[rows] += weighted - part.weighted.take(rows)
         part.weighted[rows] = weighted
         return None
+
+    def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
+        if plugin.reads is Reads.NODE_SUMS:
+            column = self._sums.scored(plugin, self._state, pod)
+            return column if isinstance(column, Status) else column.take(rows)
+        return self._framework.run_score(plugin, self._state, pod, Nodes(self._cluster, rows))
 
     def _renormalize(self, part: _Score, pod: PodInfo, feasible: Mask) -> Status | None:
         normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
