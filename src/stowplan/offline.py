@@ -16,6 +16,7 @@ from stowplan.cluster.objects import STORED, key_of
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.what_if import WhatIf
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.explain.suggestions import advise
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.handle import Handle
@@ -23,7 +24,7 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status
 from stowplan.plugins.default_preemption import PreemptionOutcome
 from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.cycle import NO_NODES, Decision, Scheduler, post_filtered
+from stowplan.scheduler.cycle import NO_NODES, Decision, Scheduler, post_filtered, promised_row
 from stowplan.scheduler.evaluation import Evaluation
 
 if TYPE_CHECKING:
@@ -148,15 +149,16 @@ class Cluster:
     def explain(self, pod: Mapping[str, Any] | str | t.Pod) -> Verdict:
         """Judge a pod on every node; nothing changes. A placed pod is judged as if it were not placed."""
         info = self.pod(pod)
+        framework = self.framework_of(info)
         if not info.node_name:
-            return self._explain(self._unplaced(info))
+            return advise(framework, self._explain(self._unplaced(info)))
         current = info.node_name
         with WhatIf(self.state) as world:
             world.evict(info)
             verdict = self._explain(self._unplaced(info))
             verdict.settle()
         verdict.current_node = current
-        return verdict
+        return advise(framework, verdict)
 
     def _unplaced(self, info: PodInfo) -> PodInfo:
         """The pod without its node: spec.nodeName would otherwise bind it there."""
@@ -187,7 +189,7 @@ class Cluster:
             verdict.error = outcome.error
             return verdict
         verdict.feasible = outcome.feasible
-        verdict.diagnosis = outcome.diagnosis or evaluation.diagnosis()
+        verdict.diagnosis = outcome.diagnosis or evaluation.diagnosis(outcome.refused)
         if outcome.feasible.any():
             self._explain_scores(verdict, evaluation, info)
         else:
@@ -200,7 +202,8 @@ class Cluster:
             verdict.error = totals
             return
         verdict.scores, verdict.totals = evaluation.scores(), evaluation.totals
-        verdict.node_name = verdict.names[int(totals.argmax())]
+        promised = promised_row(self.state, info, verdict.feasible)
+        verdict.node_name = verdict.names[int(totals.argmax()) if promised is None else promised]
 
     @staticmethod
     def _explain_failure(verdict: Verdict, framework: Framework, state: Any) -> None:

@@ -90,7 +90,7 @@ def _next(save: str | None) -> list[Block]:
     commands = [] if save else [f"stowplan demo --save {file}"]
     commands += [
         f"stowplan explain -f {file} --pod shop/checkout-0 -o wide",
-        "kubectl get nodes,pods,services,pdb,pc -A -o yaml | stowplan explain -f -",
+        "kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o yaml | stowplan explain -f -",
     ]
     return [Line(command, 2) for command in commands]
 

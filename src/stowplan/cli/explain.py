@@ -57,7 +57,7 @@ def explain(
 
     \b
     Examples:
-      kubectl get nodes,pods,services,pdb,pc -A -o yaml | stowplan explain -f -
+      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o yaml | stowplan explain -f -
       stowplan explain -f cluster.yaml --pod shop/web-0
       stowplan explain -f cluster.yaml -f new-pod.yaml --pod new-pod -o wide
       stowplan explain -f cluster.yaml --config scheduler.yaml -o json
@@ -169,6 +169,7 @@ def _equal(question: _Question, pods: Sequence[PodInfo]) -> list[tuple[PodInfo, 
 def _as_data(question: _Question, info: PodInfo) -> dict[str, Any]:
     framework, verdict = question.cluster.framework_of(info), question.verdict(info)
     with inspecting(framework, verdict):
+        _ = verdict.advice
         return verdict.to_dict()
 
 

@@ -19,7 +19,7 @@ def cli() -> None:
 
     \b
     Where would my pods go, and why?
-      kubectl get nodes,pods,services,pdb,pc -A -o yaml > cluster.yaml
+      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o yaml > cluster.yaml
       stowplan explain -f cluster.yaml                      why pods are pending, what would help
       stowplan explain -f cluster.yaml --pod shop/web-0     where one pod goes, and why there
     \b

@@ -76,7 +76,7 @@ class Inspection:
         outcome = evaluation.filter(pod)
         if outcome.error is not None:
             return None
-        return outcome.diagnosis or evaluation.diagnosis()
+        return outcome.diagnosis or evaluation.diagnosis(outcome.refused)
 
     def pods_like(self, matches: Callable[[PodShape], bool]) -> list[PodInfo]:
         """Placed pods, on nodes that are there, whose shape answers; asked once a shape."""

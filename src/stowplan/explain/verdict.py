@@ -63,7 +63,10 @@ class Verdict:
         return self.adviser(self) if self.adviser is not None and not self.node_name else None
 
     def suggestions(self) -> tuple[Suggestion, ...]:
-        """Changes that would get the pod placed, each tried out on all nodes; the smallest first."""
+        """Changes that would get the pod placed, each tried out on all nodes; the smallest first.
+
+        Worked out when first asked for, on the cluster as it is then; from then on `to_dict` holds them too.
+        """
         return self.advice.suggestions if self.advice is not None else ()
 
     def ranked(self) -> list[int]:
@@ -81,7 +84,7 @@ class Verdict:
             self.preemption.run.settle()
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; keys are absent when they have nothing to say."""
+        """JSON-able; keys are absent when they have nothing to say. Suggestions are in it once they were asked for."""
         if self.gated is not None:
             return {"pod": self.key, "error": "gated", "absentNodesStatus": _status(self.gated), **self._advice()}
         if self.error is not None:
@@ -121,7 +124,9 @@ class Verdict:
         }
 
     def _advice(self) -> dict[str, Any]:
-        return self.advice.to_dict() if self.advice is not None else {}
+        """The advice that somebody has asked for already: it costs many times what the rest does."""
+        asked: Advice | None = self.__dict__.get("advice")
+        return asked.to_dict() if asked is not None else {}
 
     def _preemption(self) -> dict[str, Any] | None:
         outcome = self.preemption

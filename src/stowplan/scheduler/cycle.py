@@ -94,7 +94,7 @@ class Scheduler:
             return Decision(pod, status=outcome.error)
         if outcome.diagnosis is not None:
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
-        row = self._promised_row(pod, outcome.feasible)
+        row = promised_row(self.cluster, pod, outcome.feasible)
         if row is None:
             if np.count_nonzero(outcome.feasible) == 1:
                 # A single feasible node is taken without scoring.
@@ -120,11 +120,6 @@ class Scheduler:
             self._evaluations.move_to_end(key)
         return found
 
-    def _promised_row(self, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
-        """The node that preemption promised the pod, if it takes the pod now: it wins without scoring."""
-        row = self.cluster.table.row_of.get(pod.pod.status.nominated_node_name)
-        return row if row is not None and feasible[row] else None
-
     def _best(self, totals: npt.NDArray[np.int64]) -> int:
         """The row with the highest total; among equals the first, or any when there is chance."""
         best = int(totals.argmax())
@@ -132,6 +127,12 @@ class Scheduler:
             return best
         equal = np.flatnonzero(totals == totals[best])
         return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
+
+
+def promised_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
+    """The node that preemption promised the pod, if it takes the pod now: it wins without scoring."""
+    row = cluster.table.row_of.get(pod.pod.status.nominated_node_name)
+    return row if row is not None and feasible[row] else None
 
 
 def post_filtered(framework: Framework, state: Any, pod: PodInfo, diagnosis: Diagnosis) -> Decision:

@@ -67,6 +67,8 @@ class Outcome:
     error: Status | None = None
     feasible: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     diagnosis: Diagnosis | None = None
+    #: Rows that have no room next to the pods promised to them.
+    refused: dict[int, Status] = field(default_factory=dict)
 
 
 class Evaluation:
@@ -114,13 +116,13 @@ class Evaluation:
         feasible, refused = self._with_promises(pod)
         if isinstance(refused, Status):
             return Outcome(self._state, refused)
-        outcome = Outcome(self._state, None, feasible)
+        outcome = Outcome(self._state, None, feasible, None, refused)
         if not feasible.any():
             if self._patched:
                 # Reasons are not kept up to date, only masks.
                 self._run_filters(pod)
                 self._note_dirty(None)
-            outcome.diagnosis = self._diagnosis(refused)
+            outcome.diagnosis = self.diagnosis(refused)
         return outcome
 
     def _changed_rows(self) -> npt.NDArray[np.intp] | None:
@@ -304,7 +306,8 @@ class Evaluation:
         feasible[list(refused)] = False
         return feasible, refused
 
-    def _diagnosis(self, refused: dict[int, Status]) -> Diagnosis:
+    def diagnosis(self, refused: dict[int, Status]) -> Diagnosis:
+        """The verdict on every node after a `filter` that ran in full and had this outcome."""
         table, pre = self._cluster.table, self._pre_filtered
         assert pre is not None
         diagnosis = Diagnosis(table.valid[: table.n].copy(), self._examined)
@@ -320,10 +323,6 @@ class Evaluation:
             diagnosis.absent = Status(Code.UnschedulableAndUnresolvable, (reason,))
             diagnosis.pre_filter_plugins = frozenset(pre.narrowed_by)
         return diagnosis
-
-    def diagnosis(self) -> Diagnosis:
-        """The verdict on every node after a `filter` that ran in full."""
-        return self._diagnosis({})
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,234 @@
+"""What runs after a node was chosen: Reserve, Permit, PreBind, Bind, PostBind.
+
+A pod that has a node is not there yet. Plugins set things aside for it (Reserve), may make it wait for others
+(Permit), prepare the node's surroundings (PreBind) and write the binding (Bind); when any of that fails, everything
+set aside is given back (Unreserve). Reserve and Permit belong to the scheduling cycle and do not wait; the rest may
+talk to the outside world and is asynchronous.
+
+The functions here run one profile's plugins at one point and say what came of it; the order of the steps, waiting
+pods and time are their caller's. Running coroutines side by side is injected too (`Gather`), so nothing here knows an
+event loop. A plugin that raises answers Error; where a point has no answer to give, what went wrong is returned as
+a list of texts.
+
+Upstream: pkg/scheduler/framework/runtime/framework.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stowplan.framework.interface import PreBindPreFlightResult
+from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.interface import PermitPlugin, PreBindPlugin
+    from stowplan.framework.runtime import Framework
+
+#: Seconds that a Permit plugin can make a pod wait at most.
+MAX_PERMIT_TIMEOUT = 15 * 60.0
+
+PERMIT_WAITS = "one or more plugins asked to wait and no plugin rejected pod"
+OTHER_PRE_BIND_FAILED = "some other PreBind operation failed"
+
+#: Names of PreBind plugins: groups run one after the other, the plugins of a group side by side.
+Groups = tuple[tuple[str, ...], ...]
+
+
+class Gather(Protocol):
+    """Runs coroutines side by side; the shell knows how."""
+
+    async def __call__(self, runs: Sequence[Coroutine[Any, Any, Status | None]], *, cause: str) -> Status | None:
+        """The first failure (anything but None), after the others were cancelled for that cause; None if all succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFlight:
+    """What a PreBind plugin said beforehand: whether it has anything to do, and whether beside others."""
+
+    plugin: str
+    acts: bool = True
+    allow_parallel: bool = False
+
+
+# -- Reserve and Unreserve --------------------------------------------------------------------------------------------
+
+
+def run_reserve(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str, *, problems: list[str] | None = None
+) -> Status | None:
+    """Set things aside; the first failure ends it and everything is given back, also by plugins not reached.
+
+    `problems` takes up what went wrong while giving back.
+    """
+    for plugin in framework.reserve:
+        try:
+            answer = plugin.reserve(state, pod, node_name)
+        except Exception as e:
+            answer = error(e)
+        failed = _failure("Reserve", plugin.name, answer)
+        if failed is not None:
+            found = run_unreserve(framework, state, pod, node_name)
+            if problems is not None:
+                problems += found
+            return failed
+    return None
+
+
+def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
+    """Give back what was set aside, last plugin first; what went wrong."""
+    problems = []
+    for plugin in reversed(framework.reserve):
+        try:
+            plugin.unreserve(state, pod, node_name)
+        except Exception as e:
+            problems.append(f'running Unreserve plugin "{plugin.name}": {e}')
+    return problems
+
+
+# -- Permit -----------------------------------------------------------------------------------------------------------
+
+
+def run_permit(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+) -> tuple[Status | None, dict[str, float]]:
+    """Whether the pod may go on: None, a failure, or Wait with the seconds that each plugin makes it wait."""
+    timeouts: dict[str, float] = {}
+    reasons: list[str] = []
+    for plugin in framework.permit:
+        answer, timeout = _permit(plugin, state, pod, node_name)
+        if answer is not None and answer.code == Code.Wait:
+            timeouts[plugin.name] = min(timeout, MAX_PERMIT_TIMEOUT)
+            reasons += answer.shown_reasons
+            continue
+        failed = _failure("Permit", plugin.name, answer)
+        if failed is not None:
+            return failed, {}
+    if timeouts:
+        return Status(Code.Wait, (*reasons, PERMIT_WAITS)), timeouts
+    return None, {}
+
+
+def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+    try:
+        answer, timeout = plugin.permit(state, pod, node_name)
+    except Exception as e:
+        return error(e), 0.0
+    return answer, timeout
+
+
+# -- PreBind ----------------------------------------------------------------------------------------------------------
+
+
+def run_pre_bind_pre_flights(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+) -> tuple[Status, list[PreFlight]]:
+    """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
+    results = []
+    for plugin in framework.pre_bind:
+        try:
+            answer = plugin.pre_bind_pre_flight(state, pod, node_name)
+        except Exception as e:
+            answer = error(e)
+        if isinstance(answer, Status) and answer.code not in (Code.Success, Code.Skip):
+            return _pre_flight_failure(plugin.name, answer), results
+        if isinstance(answer, Status):
+            # A status alone speaks of no company: the plugin stands by itself.
+            results.append(PreFlight(plugin.name, acts=answer.code == Code.Success))
+        else:
+            results.append(PreFlight(plugin.name, allow_parallel=answer is not None and answer.allow_parallel))
+    return (SUCCESS if any(result.acts for result in results) else SKIP), results
+
+
+def _pre_flight_failure(plugin: str, status: Status) -> Status:
+    if status.code == Code.Error:
+        return wrapped(f'running PreBindPreFlight "{plugin}"', status).with_plugin(plugin)
+    text = f'PreBindPreFlight {plugin} returned "{status.code.name}", which is unsupported. '
+    return error(text + "It is supposed to return Success, Skip, or Error status").with_plugin(plugin)
+
+
+def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
+    """Neighbours that allow company form a group; one that does not stands alone, and parts them even when it skips."""
+    groups: list[list[str]] = []
+    joinable = False
+    for result in results:
+        if result.acts:
+            if joinable and result.allow_parallel:
+                groups[-1].append(result.plugin)
+            else:
+                groups.append([result.plugin])
+            joinable = result.allow_parallel
+        elif not result.allow_parallel:
+            joinable = False
+    return tuple(tuple(group) for group in groups)
+
+
+def one_by_one(framework: Framework) -> Groups:
+    """All PreBind plugins in sequence: what runs when nobody asked them beforehand."""
+    return tuple((plugin.name,) for plugin in framework.pre_bind)
+
+
+async def run_pre_bind(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str, groups: Groups, *, gather: Gather
+) -> Status | None:
+    """Prepare the binding, group by group; the first failure ends it."""
+    plugins = {plugin.name: plugin for plugin in framework.pre_bind}
+    for group in groups:
+        runs = [_pre_bind(plugins[name], state, pod, node_name) for name in group]
+        failed = await (runs[0] if len(runs) == 1 else gather(runs, cause=OTHER_PRE_BIND_FAILED))
+        if failed is not None:
+            return failed
+    return None
+
+
+async def _pre_bind(plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    return _failure("PreBind", plugin.name, await _awaited(lambda: plugin.pre_bind(state, pod, node_name)))
+
+
+# -- Bind and PostBind ------------------------------------------------------------------------------------------------
+
+
+async def run_bind(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    """Bind by the first plugin that does not leave it to the next; Skip when all of them do."""
+    skipped = SKIP
+    for plugin in framework.bind:
+        answer = await _awaited(lambda plugin=plugin: plugin.bind(state, pod, node_name))  # type: ignore[misc]
+        if answer is None or answer.code != Code.Skip:
+            return _failure("Bind", plugin.name, answer)
+        skipped = answer
+    return skipped
+
+
+async def run_post_bind(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
+    """Tell the plugins that the pod is bound; what went wrong."""
+    problems = []
+    for plugin in framework.post_bind:
+        try:
+            await plugin.post_bind(state, pod, node_name)
+        except Exception as e:
+            problems.append(f'running PostBind plugin "{plugin.name}": {e}')
+    return problems
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+async def _awaited(call: Callable[[], Awaitable[Status | None]]) -> Status | None:
+    """A coroutine's answer. A cancellation is none: it goes through to whoever asked for it."""
+    try:
+        return await call()
+    except Exception as e:
+        return error(e)
+
+
+def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:
+    """What an answer means for the attempt: nothing, a rejection as it is, anything else as an error."""
+    if answer is None or answer.code == Code.Success:
+        return None
+    if answer.rejected:
+        return answer.with_plugin(plugin)
+    return wrapped(f'running {point} plugin "{plugin}"', answer).with_plugin(plugin)

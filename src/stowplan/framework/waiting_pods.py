@@ -1,0 +1,197 @@
+"""Pods that have a node and are held back: waiting on Permit, or preparing their binding.
+
+A Permit plugin can make a pod wait until the plugin allows it, somebody rejects it, or its time is up. Each plugin has
+its own deadline, the pod goes on when none is left pending, and the first signal wins. The objects here are state
+alone: they read an injected clock when they are asked, and tell whoever registered with `on_decided`. The live
+scheduler keeps one timer for `WaitingPods.next_deadline` and calls `expire` when it strikes.
+
+A pod in PreBind can still be stopped by preemption, until PreBind is through: `PodInPreBind` decides that race.
+
+Upstream: pkg/scheduler/framework/runtime/waiting_pods_map.go and pods_in_prebind_map.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.config import Duration
+from stowplan.framework.status import SUCCESS, Code, Status, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from stowplan.cluster.pod_info import PodInfo
+
+#: Said to a waiting pod that is deleted.
+REMOVED = "removed"
+
+
+def timeout_message(plugin: str, seconds: float) -> str:
+    return f"rejected due to timeout after waiting {Duration.of_seconds(seconds)} at plugin {plugin}"
+
+
+class WaitingPod:
+    """One pod that waits, and for whom."""
+
+    def __init__(self, pod: PodInfo, timeouts: Mapping[str, float], *, now: Callable[[], float]) -> None:
+        self.pod = pod
+        #: Success, a rejection (Unschedulable) or a preemption (Error); None while the pod waits.
+        self.decision: Status | None = None
+        self._now = now
+        #: Plugin -> (deadline, seconds that it was given); in the order of the plugins.
+        self._pending = {plugin: (now() + timeout, timeout) for plugin, timeout in timeouts.items()}
+        self._listeners: list[Callable[[Status], None]] = []
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+    @property
+    def pending_plugins(self) -> tuple[str, ...]:
+        """Plugins that have not allowed the pod yet."""
+        return tuple(self._pending)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the pod's patience ends, on the injected clock; None once it is decided."""
+        if self.decision is not None:
+            return None
+        return min((deadline for deadline, _ in self._pending.values()), default=None)
+
+    def on_decided(self, listener: Callable[[Status], None]) -> None:
+        """Call once with the decision; at once if it is there already."""
+        if self.decision is not None:
+            listener(self.decision)
+        else:
+            self._listeners.append(listener)
+
+    def allow(self, plugin: str) -> None:
+        """The plugin has no objection any more; the pod goes on when it was the last one."""
+        self.expire()
+        self._pending.pop(plugin, None)
+        if not self._pending:
+            self._decide(SUCCESS)
+
+    def reject(self, plugin: str, message: str) -> bool:
+        """Turn the pod away; False when something else was decided before."""
+        self.expire()
+        return self._decide(Status(Code.Unschedulable, (message,), plugin))
+
+    def preempt(self, plugin: str, message: str) -> bool:
+        """Make the pod give way to another, and try again later; False when something else was decided before."""
+        self.expire()
+        return self._decide(Status(Code.Error, (message,), plugin))
+
+    def expire(self) -> bool:
+        """Reject the pod if its time is up; whether that was so.
+
+        Every signal looks at the clock first: a deadline that has passed wins, also when its timer comes late.
+        """
+        deadline = self.next_deadline
+        if deadline is None or deadline > self._now():
+            return False
+        plugin, (_, timeout) = min(self._pending.items(), key=lambda item: item[1][0])
+        return self._decide(Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin))
+
+    def _decide(self, decision: Status) -> bool:
+        if self.decision is not None:
+            return False
+        self.decision = decision
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(decision)
+        return True
+
+
+def permit_outcome(decision: Status) -> Status | None:
+    """What a decision means for the binding: go on, rejected, or an error."""
+    if decision.code == Code.Success:
+        return None
+    if decision.rejected:
+        return decision
+    return wrapped("waiting on permit for pod", decision).with_plugin(decision.plugin)
+
+
+class WaitingPods:
+    """The pods that wait on Permit, by UID; one map for all profiles."""
+
+    def __init__(self, *, now: Callable[[], float]) -> None:
+        #: Seconds on a clock that only goes forward.
+        self._now = now
+        self._pods: dict[str, WaitingPod] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        """The pods as they are now; they may be decided, or leave, while somebody iterates."""
+        return iter(tuple(self._pods.values()))
+
+    def add(self, pod: PodInfo, timeouts: Mapping[str, float]) -> WaitingPod:
+        """Let a pod wait for plugins, each for its seconds from now on."""
+        waiting = self._pods[pod.uid] = WaitingPod(pod, timeouts, now=self._now)
+        return waiting
+
+    def get(self, uid: str) -> WaitingPod | None:
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        """The pod waits no longer; whoever waited for the decision has it."""
+        self._pods.pop(uid, None)
+
+    def reject(self, uid: str) -> bool:
+        """Turn away a pod that is being deleted; False when it does not wait (any more)."""
+        waiting = self._pods.get(uid)
+        return waiting is not None and waiting.reject("", REMOVED)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When `expire` is worth calling; None while nobody waits."""
+        deadlines = (waiting.next_deadline for waiting in self._pods.values())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def expire(self) -> list[WaitingPod]:
+        """Reject the pods whose time is up; which ones."""
+        return [waiting for waiting in self if waiting.expire()]
+
+
+class PodInPreBind:
+    """A pod whose PreBind runs; either it gets through, or it is cancelled before."""
+
+    def __init__(self, cancel: Callable[[str], None]) -> None:
+        self._cancel = cancel
+        #: Why the pod was cancelled; "" while it was not.
+        self.cancelled_for = ""
+        self.prebound = False
+
+    def cancel(self, reason: str) -> bool:
+        """Stop the pod's binding; False when PreBind is through. Of several reasons the first counts."""
+        if self.prebound:
+            return False
+        if not self.cancelled_for:
+            self.cancelled_for = reason
+            self._cancel(reason)
+        return True
+
+    def mark_prebound(self) -> bool:
+        """PreBind is through; False when the pod was cancelled meanwhile."""
+        self.prebound = not self.cancelled_for
+        return self.prebound
+
+
+class PodsInPreBind:
+    """The pods whose PreBind runs, by UID; one map for all profiles."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodInPreBind] = {}
+
+    def add(self, uid: str, cancel: Callable[[str], None]) -> PodInPreBind:
+        """`cancel` stops the pod's binding; it is called at most once, with the reason."""
+        found = self._pods[uid] = PodInPreBind(cancel)
+        return found
+
+    def get(self, uid: str) -> PodInPreBind | None:
+        return self._pods.get(uid)
+
+    def remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)
