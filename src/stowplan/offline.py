@@ -20,6 +20,7 @@ from stowplan.explain.suggestions import advise
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.handle import Handle
+from stowplan.framework.registry import installed_plugins
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status
 from stowplan.plugins.default_preemption import PreemptionOutcome
@@ -58,7 +59,8 @@ class Cluster:
         reuse: bool = True,
     ) -> None:
         registry = in_tree_registry()
-        for plugin in plugins:
+        # A caller may hand over installed plugins too; each joins once.
+        for plugin in dict.fromkeys((*installed_plugins(), *plugins)):
             registry.register(plugin)
         self.config = (
             config if isinstance(config, Configuration) else load_config(config, known_plugins=registry.points())

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_table import PodTable
 
 Pair = tuple[str, str]
-_EMPTY = np.zeros(0, np.intp)
 #: Sums by domain that are kept current a slot; more than a few callers of one slot are rare.
 _SUMS_A_SLOT = 8
 
@@ -142,8 +141,9 @@ class _CountMatrix:
         """Nodes changed, and with them domains."""
         self._sums.clear()
 
-    def _moved(self, slot: int, row: int, by: int) -> None:
-        """A count changed."""
+    def _add(self, slot: int, row: int, by: int) -> None:
+        """Change a count, and all that is derived from it."""
+        self.counts[slot, row] += by
         self._touch(slot)
         for of_domain in self._sums.get(slot, ()):
             code = of_domain.column.codes[row]
@@ -193,7 +193,6 @@ class MatchCounts(_CountMatrix):
         self._shapes_with: dict[Pair, set[int]] = {}
         #: Shape id -> slots of its terms: (counted always, counted unless terminating).
         self._slots_of: dict[int, tuple[list[int], list[int]]] = {}
-        self._arrays: dict[tuple[int, bool], npt.NDArray[np.intp]] = {}
 
     def slot(self, term: PodTerm, pods: PodTable) -> int:
         """The slot that counts a term; counted from all pods when the term is new."""
@@ -212,7 +211,6 @@ class MatchCounts(_CountMatrix):
         matching = [shape for shape in self._candidate_shapes(term) if term.matches(shape)]
         for shape in matching:
             self._slots_of[shape.id][term.live_only].append(slot)
-            self._forget_arrays(shape.id)
         self.counts[slot] = pods.count_by_row([s.id for s in matching], self.counts.shape[1], live_only=term.live_only)
         self._touch(slot)
         self._sums.pop(slot, None)
@@ -245,7 +243,6 @@ class MatchCounts(_CountMatrix):
         for shape_id, slots in self._slots_of.items():
             if slot in slots[term.live_only]:
                 slots[term.live_only].remove(slot)
-                self._forget_arrays(shape_id)
 
     # -- pods and shapes ----------------------------------------------------------------------------------------------
 
@@ -263,29 +260,18 @@ class MatchCounts(_CountMatrix):
 
     def remove_shape(self, shape: PodShape) -> None:
         del self._shapes[shape.id], self._slots_of[shape.id]
-        self._forget_arrays(shape.id)
         for pair in shape.labels.items():
             self._shapes_with[pair].discard(shape.id)
             if not self._shapes_with[pair]:
                 del self._shapes_with[pair]
 
-    def count(self, shape: PodShape, row: int, sign: int, *, terminating: bool) -> list[int]:
-        """Book a pod of this shape in or out of a row; the slots touched."""
+    def count(self, shape: PodShape, row: int, sign: int, *, terminating: bool) -> None:
+        """Book a pod of this shape in or out of a row."""
         always, live = self._slots_of[shape.id]
-        if not always and (terminating or not live):
-            return []
-        slots = always if terminating else always + live
-        array = self._arrays.get((shape.id, terminating))
-        if array is None:
-            array = self._arrays[shape.id, terminating] = np.array(slots, np.intp)
-        self.counts[array, row] += sign
-        for slot in slots:
-            self._moved(slot, row, sign)
-        return slots
-
-    def _forget_arrays(self, shape_id: int) -> None:
-        self._arrays.pop((shape_id, False), None)
-        self._arrays.pop((shape_id, True), None)
+        for slot in always:
+            self._add(slot, row, sign)
+        for slot in () if terminating else live:
+            self._add(slot, row, sign)
 
     def items(self) -> Iterable[tuple[PodTerm, int]]:
         return self._slots.items()
@@ -320,7 +306,8 @@ class HeldCounts(_CountMatrix):
         self._holders: list[int] = []
         self._free: list[int] = []
         self._index = _Index()
-        self._slots_of: dict[int, tuple[npt.NDArray[np.intp], npt.NDArray[np.int32]]] = {}
+        #: Shape id -> slots of the terms it holds, and how often it holds each.
+        self._slots_of: dict[int, dict[int, int]] = {}
 
     def add_shape(self, shape: PodShape) -> None:
         if not shape.has_pod_affinity:
@@ -334,7 +321,7 @@ class HeldCounts(_CountMatrix):
         for slot in times:
             self._holders[slot] += 1
         if times:
-            self._slots_of[shape.id] = (np.array(list(times), np.intp), np.array(list(times.values()), np.int32))
+            self._slots_of[shape.id] = times
 
     def _new_epoch(self) -> None:
         # Never the number of another set, also when a hypothesis winds the epoch back.
@@ -358,9 +345,8 @@ class HeldCounts(_CountMatrix):
         return slot
 
     def remove_shape(self, shape: PodShape) -> None:
-        slots, _ = self._slots_of.pop(shape.id, (_EMPTY, None))
         # Newest first, so that adding the shape again hands out the same slots.
-        for slot in reversed(slots.tolist()):
+        for slot in reversed(self._slots_of.pop(shape.id, {})):
             self._holders[slot] -= 1
             held = self.terms[slot]
             if not self._holders[slot] and held is not None:
@@ -372,16 +358,10 @@ class HeldCounts(_CountMatrix):
                 self._sums.pop(slot, None)
                 self._free.append(slot)
 
-    def count(self, shape: PodShape, row: int, sign: int) -> list[int]:
-        found = self._slots_of.get(shape.id)
-        if found is None:
-            return []
-        slots, times = found
-        self.counts[slots, row] += times * np.int32(sign)
-        touched: list[int] = slots.tolist()
-        for slot, by in zip(touched, times.tolist(), strict=True):
-            self._moved(slot, row, sign * by)
-        return touched
+    def count(self, shape: PodShape, row: int, sign: int) -> None:
+        """Book a pod of this shape in or out of a row."""
+        for slot, times in self._slots_of.get(shape.id, {}).items():
+            self._add(slot, row, sign * times)
 
     def matching(self, shape: PodShape, namespace_labels: Mapping[str, str]) -> list[tuple[int, HeldTerm]]:
         """The held terms that a pod of this shape matches."""

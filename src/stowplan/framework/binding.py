@@ -18,7 +18,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, wrapped
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Gather(Protocol):
     """Runs coroutines side by side; the shell knows how."""
 
     async def __call__(self, runs: Sequence[Coroutine[Any, Any, Status | None]], *, cause: str) -> Status | None:
-        """The first failure (anything but None), after the others were cancelled for that cause; None if all succeed."""
+        """The first failure (not None), after the others were cancelled for that cause; None if all succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ def run_pre_bind_pre_flights(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str
 ) -> tuple[Status, list[PreFlight]]:
     """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
-    results = []
+    results: list[PreFlight] = []
     for plugin in framework.pre_bind:
         try:
             answer = plugin.pre_bind_pre_flight(state, pod, node_name)

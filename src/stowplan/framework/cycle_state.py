@@ -5,7 +5,13 @@ Upstream: pkg/scheduler/framework/cycle_state.go.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from stowplan.cluster.pod_info import PodInfo
+
+#: Where `PodsToActivate` is kept; plugins must not use the key for anything else.
+PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 
 
 @runtime_checkable
@@ -20,6 +26,27 @@ class NotFoundError(KeyError):
 
     def __str__(self) -> str:
         return "not found"
+
+
+class PodsToActivate:
+    """Pods that plugins want tried soon, should this attempt succeed; shared by the state's clones.
+
+    The scheduler takes them out after a successful scheduling cycle, and again after a successful binding cycle.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodInfo] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def add(self, pod: PodInfo) -> None:
+        self._pods[pod.key] = pod
+
+    def take(self) -> list[PodInfo]:
+        """The pods in the order in which they were first named; none are left."""
+        pods, self._pods = self._pods, {}
+        return list(pods.values())
 
 
 class CycleState:
@@ -57,6 +84,14 @@ class CycleState:
 
     def delete(self, key: str) -> None:
         self._data.pop(key, None)
+
+    @property
+    def pods_to_activate(self) -> PodsToActivate:
+        """Pods that are to be tried when this attempt succeeds."""
+        found = self._data.get(PODS_TO_ACTIVATE)
+        if not isinstance(found, PodsToActivate):
+            found = self._data[PODS_TO_ACTIVATE] = PodsToActivate()
+        return found
 
     def clone(self) -> CycleState:
         """A copy whose pod extensions may change it; skip sets travel along."""

@@ -1,19 +1,30 @@
 """What a plugin may ask of the scheduler that runs it.
 
+One handle a profile, given to every plugin when it is built. What a live scheduler has and an offline one lacks (a
+queue, waiting pods, extenders) is injected; without it the handle answers as a scheduler would in which nothing waits.
+
 Upstream: staging/src/k8s.io/kube-scheduler/framework (Handle).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.nominated import statuses_with_nominated_pods
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
     from stowplan.api.types import Pod
+    from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.cluster.view import Nodes
     from stowplan.config import FeatureGates
-    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.runtime import Framework
+    from stowplan.framework.status import Status
 
 
 class Random(Protocol):
@@ -23,10 +34,19 @@ class Random(Protocol):
 
 
 class Handle:
-    """The cluster, the profile and the injected sources of chance."""
+    """The cluster, the profile, what waits, and the injected sources of chance."""
 
     def __init__(
-        self, *, cluster: ClusterState, profile_name: str, features: FeatureGates, random: Random | None = None
+        self,
+        *,
+        cluster: ClusterState,
+        profile_name: str,
+        features: FeatureGates,
+        random: Random | None = None,
+        activate: Callable[[Sequence[PodInfo]], None] | None = None,
+        waiting_pods: WaitingPods | None = None,
+        pods_in_pre_bind: PodsInPreBind | None = None,
+        extenders: Sequence[object] = (),
     ) -> None:
         #: Nodes, pods and lookup objects; plugins read, the scheduler writes.
         self.cluster = cluster
@@ -34,6 +54,13 @@ class Handle:
         self.features = features
         #: None: ties go to the first.
         self.random = random
+        #: Pods that wait on Permit, of all profiles: iterate, `get(uid)`, `reject(uid)`. Offline nobody waits, and the
+        #: clock of the default stands still.
+        self.waiting_pods = WaitingPods(now=lambda: 0.0) if waiting_pods is None else waiting_pods
+        #: Pods whose PreBind runs, of all profiles: `get(uid)` and `cancel(reason)`.
+        self.pods_in_pre_bind = PodsInPreBind() if pods_in_pre_bind is None else pods_in_pre_bind
+        self._activate = activate
+        self._extenders = tuple(extenders)
         self._framework: Framework | None = None
 
     @property
@@ -42,13 +69,39 @@ class Handle:
         assert self._framework is not None, "the framework is not built yet"
         return self._framework
 
-    def pod_info(self, pod: Pod) -> PodInfo:
-        return self.cluster.pod_info(pod)
-
     def set_framework(self, framework: Framework) -> None:
         self._framework = framework
 
-    def new_state(self) -> CycleState:
-        from stowplan.framework.cycle_state import CycleState
+    @property
+    def nominator(self) -> Nominator:
+        """Which pods are promised which node."""
+        return self.cluster.nominator
 
+    def pod_info(self, pod: Pod) -> PodInfo:
+        return self.cluster.pod_info(pod)
+
+    def new_state(self) -> CycleState:
         return CycleState()
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Have pending pods tried soon, if nothing but time keeps them; nothing happens where there is no queue."""
+        wanted = list(pods)
+        if self._activate is not None and wanted:
+            self._activate(wanted)
+
+    def extenders(self) -> tuple[object, ...]:
+        """The configured extenders, in call order; offline there are none."""
+        return self._extenders
+
+    def sign_pod(self, pod: PodInfo) -> Any:
+        """A hashable value, equal for pods that the profile cannot tell apart; None for a pod like no other."""
+        return self.framework.signature(pod)
+
+    def run_filter_plugins_with_nominated_pods(
+        self, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> Mapping[str, Status] | Status:
+        """The profile's filters over some nodes, with room left for promised pods: refused nodes by name, and why.
+
+        `state` is one that PreFilter has been through. A Status is an error that ends the attempt.
+        """
+        return statuses_with_nominated_pods(self.framework, state, pod, nodes)

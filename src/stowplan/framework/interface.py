@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.handle import Handle
+    from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
 
 MIN_SCORE, MAX_SCORE = 0, 100
@@ -240,8 +241,10 @@ class PreBindPreFlightResult:
 
 
 class PreBindPlugin(Plugin):
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPreFlightResult | Status:
-        """Whether `pre_bind` has anything to do (Skip if not); no side effects."""
+    def pre_bind_pre_flight(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> PreBindPreFlightResult | Status | None:
+        """Whether `pre_bind` has anything to do (Skip if not), and may do it beside others; no side effects."""
         return PreBindPreFlightResult()
 
     @abstractmethod
@@ -282,14 +285,23 @@ class TemplateSigned(ShapeSigned):
 
 class PlacementGeneratePlugin(Plugin):
     @abstractmethod
-    def generate_placements(self, group_state: CycleState, group: Any, parent: Any) -> Sequence[Any] | Status: ...
+    def generate_placements(
+        self, group_state: CycleState, group: PodGroupInfo, parent: Placement
+    ) -> Sequence[Placement] | Status:
+        """The sets of nodes within `parent` on which the group may be tried, in that order."""
 
 
 class PlacementScorePlugin(Plugin):
     @abstractmethod
-    def score_placement(self, group_state: CycleState, group: Any, assignments: Any) -> int | Status: ...
+    def score_placement(
+        self, group_state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int | Status:
+        """What it is worth to have the group's pods where they were put on trial."""
 
-    def normalize_placements(self, group_state: CycleState, group: Any, scores: Sequence[int]) -> Sequence[int]:
+    def normalize_placements(
+        self, group_state: CycleState, group: PodGroupInfo, scores: Sequence[int]
+    ) -> Sequence[int] | Status:
+        """The scores of all placements brought into 0…100, in the same order."""
         return scores
 
 

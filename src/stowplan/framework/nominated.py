@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.framework.pod_shift import PodShift
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stowplan.cluster.hypothetical import HypotheticalNodes
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.rejections import Rejections
     from stowplan.framework.runtime import Framework
@@ -118,3 +119,26 @@ def _spread_out(rejections: Rejections, positions: npt.NDArray[np.intp], length:
     return Rejections(
         wide(rejections.mask), lambda: [Entry(wide(e.mask), e.code, e.reason) for e in rejections.entries]
     )
+
+
+def statuses_with_nominated_pods(
+    framework: Framework, state: CycleState, pod: PodInfo, nodes: Nodes
+) -> dict[str, Status] | Status:
+    """Both passes over any view: the nodes that do not take the pod by name, each with its first refusal."""
+    cluster = framework.handle.cluster
+    view = nodes if isinstance(nodes, HypotheticalNodes) else HypotheticalNodes(cluster, _present_rows(nodes))
+    answer = fits(framework, state, pod, view, promised(cluster, pod))
+    if isinstance(answer, Status):
+        return answer
+    found, passed = answer
+    names = view.names()
+    refused = {}
+    for i in np.flatnonzero(~passed).tolist():
+        plugin, rejections = next((name, rejections) for name, rejections in found if rejections.mask[i])
+        refused[names[i]] = rejections.status(i).with_plugin(plugin)
+    return refused
+
+
+def _present_rows(nodes: Nodes) -> npt.NDArray[np.intp]:
+    present = np.flatnonzero(nodes.take(nodes.table.valid))
+    return present if nodes.rows is None else nodes.rows[present]

@@ -10,6 +10,7 @@ from stowplan.framework.interface import Plugin, extension_points
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from importlib.metadata import EntryPoint
 
 #: Entry-point group under which installed packages offer plugins.
 ENTRY_POINT_GROUP = "stowplan.plugins"
@@ -54,7 +55,18 @@ class Registry:
 
 def installed_plugins() -> list[type[Plugin]]:
     """Plugins that installed packages offer."""
-    return [_checked(point.load(), f"entry point {point.name}") for point in entry_points(group=ENTRY_POINT_GROUP)]
+    return [_installed(point) for point in entry_points(group=ENTRY_POINT_GROUP)]
+
+
+def _installed(point: EntryPoint) -> type[Plugin]:
+    package = f" of {point.dist.name}" if point.dist is not None else ""
+    where = f"entry point {point.name} = {point.value}{package}"
+    try:
+        found = point.load()
+    except Exception as e:
+        # Whatever somebody else's package does when it is imported.
+        raise PluginLoadError(f'plugin "{where}": cannot load it: {type(e).__name__}: {e}') from e
+    return _checked(found, where)
 
 
 def load_plugin(path: str) -> type[Plugin]:

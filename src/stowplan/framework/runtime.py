@@ -25,10 +25,14 @@ from stowplan.framework.interface import (
     FilterPlugin,
     NodePodExtensions,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
     PodExtensions,
+    PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
+    PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
     PreFilterResult,
@@ -42,7 +46,7 @@ from stowplan.framework.interface import (
     TemplateSigned,
     trusted_reads,
 )
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import Code, Status, error, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
     from stowplan.config import Profile
+    from stowplan.config.types import PluginRef
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Handle
@@ -101,9 +106,14 @@ class Framework:
         self.score = self._at(points, "score", ScorePlugin)
         self.reserve = self._at(points, "reserve", ReservePlugin)
         self.permit = self._at(points, "permit", PermitPlugin)
+        self.pre_bind = self._at(points, "preBind", PreBindPlugin)
         self.bind = self._at(points, "bind", BindPlugin)
+        self.post_bind = self._at(points, "postBind", PostBindPlugin)
+        self.placement_generate = self._at(points, "placementGenerate", PlacementGeneratePlugin)
+        self.placement_score = self._at(points, "placementScore", PlacementScorePlugin)
         self.points = {point: tuple(names) for point, names in points.items()}
         self.weights = {ref.name: ref.weight or 1 for ref in profile.points.get("score", ())}
+        self.placement_weights = {ref.name: ref.weight or 1 for ref in profile.points.get("placementScore", ())}
         self._signers = self._find_signers()
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
         self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
@@ -130,6 +140,13 @@ class Framework:
                 raise PluginInitError(f'plugin "{name}" does not extend {kind.__name__} plugin')
             found.append(plugin)
         return tuple(found)
+
+    def list_plugins(self) -> dict[str, tuple[PluginRef, ...]]:
+        """Extension point -> plugins in the order in which they run; weights where they count, points without are out.
+
+        `points` has the bare names, of every point.
+        """
+        return {point: refs for point, refs in self.profile.points.items() if refs}
 
     # -- signatures ---------------------------------------------------------------------------------------------------
 
@@ -175,7 +192,7 @@ class Framework:
             try:
                 answer = plugin.pre_filter(state, pod, nodes)
             except Exception as e:
-                return PreFiltered(_wrapped("PreFilter", plugin.name, error(e)))
+                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', error(e)))
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -192,7 +209,7 @@ class Framework:
                 # Parity: the last plugin that says Unschedulable is the one that counts.
                 refused = answer.with_plugin(plugin.name)
             elif answer.code != Code.Success:
-                return PreFiltered(_wrapped("PreFilter", plugin.name, answer))
+                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', answer))
         return PreFiltered(refused, names, tuple(narrowed))
 
     def active_filters(self, state: CycleState) -> list[FilterPlugin]:
@@ -208,8 +225,7 @@ class Framework:
         except Exception as e:
             answer = error(e)
         if isinstance(answer, Status):
-            cause = answer.error if answer.error is not None else RuntimeError(answer.message)
-            return error(_chained(f'running "{plugin.name}" filter plugin: {cause}', cause))
+            return wrapped(f'running "{plugin.name}" filter plugin', answer)
         return answer
 
     def run_filters(
@@ -248,8 +264,7 @@ class Framework:
             except Exception as e:
                 answer = error(e)
             if answer is not None and answer.code != Code.Success:
-                cause = answer.error if answer.error is not None else RuntimeError(answer.message)
-                return error(_chained(f'running {what} on PreFilter plugin "{plugin.name}": {cause}', cause))
+                return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
         return None
 
     def run_post_filter(
@@ -258,7 +273,7 @@ class Framework:
         try:
             return plugin.post_filter(state, pod, diagnosis)
         except Exception as e:
-            return PostFilterResult(error(_chained(f'running PostFilter plugin "{plugin.name}": {e}', e)))
+            return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(e)))
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
@@ -272,7 +287,7 @@ class Framework:
             if answer is None or answer.code == Code.Success:
                 continue
             if answer.code != Code.Skip:
-                return _wrapped("PreScore", plugin.name, answer)
+                return wrapped(f'running PreScore plugin "{plugin.name}"', answer)
             state.skip_score.add(plugin.name)
         return None
 
@@ -289,8 +304,7 @@ class Framework:
         except Exception as e:
             answer = error(e)
         if isinstance(answer, Status):
-            cause = answer.error if answer.error is not None else RuntimeError(answer.message)
-            return error(_chained(f'running Score plugins: plugin "{plugin.name}" failed with: {cause}', cause))
+            return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
         return answer
 
     def normalize(
@@ -308,18 +322,13 @@ class Framework:
             except Exception as e:
                 answer = error(e)
             if isinstance(answer, Status):
-                cause = answer.error if answer.error is not None else RuntimeError(answer.message)
-                text = f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: {cause}'
-                return error(_chained(text, cause))
+                return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
             scores = answer
         if not plugin.in_range:
             outside = feasible & ((scores < MIN_SCORE) | (scores > MAX_SCORE))
             if outside.any():
                 wrong = int(scores[outside][0])
-                return error(
-                    f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score '
-                    f"{wrong}, it should in the range of [0, 100] after normalizing"
-                )
+                return out_of_range("Score", plugin.name, wrong)
         return scores
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -358,16 +367,11 @@ def _guarded(call: Callable[[], Status | None]) -> Status | None:
         return error(e)
 
 
-def _wrapped(point: str, plugin: str, status: Status) -> Status:
-    """Anything that ends the attempt at a point, as the error that upstream makes of it."""
-    cause = status.error if status.error is not None else RuntimeError(status.message)
-    return error(_chained(f'running {point} plugin "{plugin}": {cause}', cause))
-
-
-def _chained(text: str, cause: Exception) -> Exception:
-    wrapped = RuntimeError(text)
-    wrapped.__cause__ = cause
-    return wrapped
+def out_of_range(point: str, plugin: str, score: int) -> Status:
+    return error(
+        f'applying score defaultWeights on {point} plugins: plugin "{plugin}" returns an invalid score {score}, '
+        "it should in the range of [0, 100] after normalizing"
+    )
 
 
 def _unsatisfied(plugins: Sequence[str]) -> Status:

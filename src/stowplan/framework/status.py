@@ -68,6 +68,11 @@ class Status:
     def message(self) -> str:
         return ", ".join(self.shown_reasons)
 
+    @property
+    def cause(self) -> Exception:
+        """The status as an exception: the one it carries, or one made of its message."""
+        return self.error if self.error is not None else RuntimeError(self.message)
+
     def with_plugin(self, plugin: str) -> Status:
         return replace(self, plugin=plugin)
 
@@ -75,6 +80,7 @@ class Status:
         return self.message
 
 
+SUCCESS = Status(Code.Success)
 SKIP = Status(Code.Skip)
 
 
@@ -89,6 +95,14 @@ def unresolvable(*reasons: str | Reason) -> Status:
 
 def error(what: str | Exception) -> Status:
     return Status(Code.Error, error=what if isinstance(what, Exception) else RuntimeError(what))
+
+
+def wrapped(text: str, status: Status) -> Status:
+    """The Error that a failing status becomes when words are put before its own."""
+    cause = status.cause
+    whole = RuntimeError(f"{text}: {cause}")
+    whole.__cause__ = cause
+    return Status(Code.Error, error=whole)
 
 
 def _status(code: Code, reasons: tuple[str | Reason, ...]) -> Status:

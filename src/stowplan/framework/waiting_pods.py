@@ -160,22 +160,22 @@ class PodInPreBind:
 
     def __init__(self, cancel: Callable[[str], None]) -> None:
         self._cancel = cancel
-        #: Why the pod was cancelled; "" while it was not.
-        self.cancelled_for = ""
+        #: Why the pod was cancelled; None while it was not.
+        self.cancelled_for: str | None = None
         self.prebound = False
 
     def cancel(self, reason: str) -> bool:
         """Stop the pod's binding; False when PreBind is through. Of several reasons the first counts."""
         if self.prebound:
             return False
-        if not self.cancelled_for:
+        if self.cancelled_for is None:
             self.cancelled_for = reason
             self._cancel(reason)
         return True
 
     def mark_prebound(self) -> bool:
         """PreBind is through; False when the pod was cancelled meanwhile."""
-        self.prebound = not self.cancelled_for
+        self.prebound = self.cancelled_for is None
         return self.prebound
 
 

@@ -1,20 +1,43 @@
 """The in-tree plugins, one module each, and the names that users' plugins are written with."""
 
-from stowplan.framework.events import Action, ClusterEvent, ClusterEventWithHint, Hint, on
+from stowplan.cluster.node_info import NodeInfo
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.view import Nodes
+from stowplan.framework.cycle_state import CycleState, NotFoundError, PodsToActivate
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.events import (
+    ASSIGNED_POD,
+    NODE,
+    POD,
+    UNSCHEDULABLE_POD,
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Hint,
+    on,
+    queue_if,
+)
+from stowplan.framework.handle import Handle
 from stowplan.framework.interface import (
+    MAX_SCORE,
+    MIN_SCORE,
     BindPlugin,
+    CountsPods,
     EnqueueExtensions,
     FilterPlugin,
     NodeFilterPlugin,
     NodePodExtensions,
     NodeScorePlugin,
     PermitPlugin,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
     Plugin,
     PodExtensions,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
     PreBindPlugin,
+    PreBindPreFlightResult,
     PreEnqueuePlugin,
     PreFilterPlugin,
     PreFilterResult,
@@ -27,34 +50,63 @@ from stowplan.framework.interface import (
     SignPlugin,
     TemplateSigned,
 )
+from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
+from stowplan.framework.pod_shift import PodShift
+from stowplan.framework.registry import PluginLoadError
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
 
 __all__ = [
+    "ASSIGNED_POD",
+    "MAX_SCORE",
+    "MIN_SCORE",
+    "NODE",
+    "POD",
     "SKIP",
+    "UNSCHEDULABLE_POD",
     "Action",
     "BindPlugin",
     "ClusterEvent",
     "ClusterEventWithHint",
     "Code",
+    "CountsPods",
+    "CycleState",
+    "Diagnosis",
     "EnqueueExtensions",
     "Entry",
     "FilterPlugin",
+    "Handle",
     "Hint",
     "NodeFilterPlugin",
+    "NodeInfo",
     "NodePodExtensions",
     "NodeScorePlugin",
+    "Nodes",
+    "NotFoundError",
     "PermitPlugin",
+    "Placement",
+    "PlacementGeneratePlugin",
+    "PlacementScorePlugin",
     "Plugin",
+    "PluginLoadError",
     "PodExtensions",
+    "PodGroupAssignments",
+    "PodGroupInfo",
+    "PodInPreBind",
+    "PodInfo",
+    "PodShift",
+    "PodsToActivate",
     "PostBindPlugin",
     "PostFilterPlugin",
     "PostFilterResult",
     "PreBindPlugin",
+    "PreBindPreFlightResult",
     "PreEnqueuePlugin",
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
+    "ProposedAssignment",
     "QueueSortPlugin",
     "Reads",
     "Reason",
@@ -65,8 +117,10 @@ __all__ = [
     "SignPlugin",
     "Status",
     "TemplateSigned",
+    "WaitingPod",
     "error",
     "on",
+    "queue_if",
     "unresolvable",
     "unschedulable",
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +64,9 @@ MISSING_LABEL = Reason(
     "TopologyLabelMissing", "node(s) didn't match pod topology spread constraints (missing required label)"
 )
 SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
+
+#: Signatures that are remembered; a forgotten one only costs the sharing of results.
+_MOST_NUMBERS = 4096
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
@@ -167,6 +171,8 @@ class PodTopologySpread(
         super().__init__(args, handle)
         self._system = args.defaulting_type == "System"
         self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._numbers: dict[tuple[tuple[Selector, bool], ...], int] = {}
+        self._next_number = count()
         self._comparisons = handle.features.enabled("TaintTolerationComparisonOperators")
 
     # -- constraints --------------------------------------------------------------------------------------------------
@@ -192,16 +198,29 @@ class PodTopologySpread(
         """Labels and owner matter through the selectors that they make, and whether the pod matches them itself."""
         shape = pod.shape
         if not shape.pod.spec.topology_spread_constraints:
-            return {"default": default_selector(shape, self.handle.cluster.objects)} if self._defaults else {}
+            if not self._defaults:
+                return {}
+            selector = default_selector(shape, self.handle.cluster.objects)
+            # The usual empty selector is cheaper to compare as None.
+            return {"default": None if selector.empty else selector}
         found: dict[str, Any] | None = shape.memo("spread signature", 0)
         if found is None:
             try:
                 own = (*self.constraints(shape, HARD), *self.constraints(shape, SOFT))
             except SelectorError:
                 return unschedulable("constraints that do not parse")
-            found = {"own": tuple((c.selector, c.counts(shape)) for c in own)}
+            said = tuple((c.selector, c.counts(shape)) for c in own)
+            found = {"own": self._number_of(said)}
             shape.remember("spread signature", 0, found)
         return found
+
+    def _number_of(self, said: tuple[tuple[Selector, bool], ...]) -> int:
+        """A number instead of the selectors, as it is hashed in every cycle; never given to anything else."""
+        if said not in self._numbers:
+            if len(self._numbers) >= _MOST_NUMBERS:
+                self._numbers.clear()
+            self._numbers[said] = next(self._next_number)
+        return self._numbers[said]
 
     def _domains(
         self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
