@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from plain import matches, requirements
@@ -250,8 +250,7 @@ budgets = st.builds(
 def preempted(profile, state, pod):
     """The decision, and the outcome of its dry run."""
     decision = Scheduler(state, {"default-scheduler": profile}).schedule(profile, pod)
-    assume(decision.post_filter)
-    return decision, decision.post_filter[-1][1].detail
+    return decision, decision.post_filter[-1][1].detail if decision.post_filter else None
 
 
 def spelled_out(run):
@@ -260,6 +259,8 @@ def spelled_out(run):
 
 def assert_equals_the_rule(profile, state, pod):
     decision, outcome = preempted(profile, state, pod)
+    assume(outcome is not None)
+    event(f"{min(len(outcome.run), 2)} candidates")
     candidates, failures = Plain(profile, state, pod).run(decision.diagnosis)
     run = outcome.run
     assert run.error is None

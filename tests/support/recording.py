@@ -1,0 +1,175 @@
+"""Plugins that write down how they are called and answer as told, and a profile made of them."""
+
+import asyncio
+
+import numpy as np
+
+from stowplan.api.decode import decode_object
+from stowplan.cluster.state import ClusterState
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.config.types import PluginRef, Profile
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.handle import Handle
+from stowplan.framework.interface import (
+    EXTENSION_POINTS,
+    BindPlugin,
+    FilterPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+    extension_points,
+)
+from stowplan.framework.registry import Registry
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.runtime import Framework
+from stowplan.framework.status import Reason, Status, unschedulable
+from stowplan.testing import a_pod
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self, now=100.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+    def advance(self, seconds):
+        self.now += seconds
+
+
+class Recording(
+    PreEnqueuePlugin,
+    QueueSortPlugin,
+    PreFilterPlugin,
+    FilterPlugin,
+    PostFilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PermitPlugin,
+    PreBindPlugin,
+    BindPlugin,
+    PostBindPlugin,
+):
+    """Implements every point of a single pod; `answers` has what a method says, or raises."""
+
+    name = "Recording"
+    normalizes = True
+    log: list = []  # noqa: RUF012 - each recorder has its own
+    answers: dict = {}  # noqa: RUF012
+
+    def _say(self, method, default=None):
+        self.log.append(f"{self.name}.{method}")
+        answer = self.answers.get(method, default)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def less(self, a, b):
+        return False
+
+    def pre_enqueue(self, pod):
+        return self._say("pre_enqueue")
+
+    def pre_filter(self, state, pod, nodes):
+        return self._say("pre_filter")
+
+    def filter(self, state, pod, nodes):
+        answer = self._say("filter")
+        if answer == "refuse all":
+            return Rejections.where(np.ones(len(nodes), bool), Reason("No", "no"))
+        return answer
+
+    def post_filter(self, state, pod, diagnosis):
+        return PostFilterResult(self._say("post_filter", unschedulable("did not help")))
+
+    def pre_score(self, state, pod, nodes):
+        return self._say("pre_score")
+
+    def score(self, state, pod, nodes):
+        self._say("score")
+        return np.zeros(len(nodes), np.int64)
+
+    def normalize(self, state, pod, scores, feasible):
+        self._say("normalize")
+        return scores
+
+    def reserve(self, state, pod, node_name):
+        return self._say("reserve")
+
+    def unreserve(self, state, pod, node_name):
+        return self._say("unreserve")
+
+    def permit(self, state, pod, node_name):
+        return self._say("permit", (None, 0.0))
+
+    def pre_bind_pre_flight(self, state, pod, node_name):
+        return self._say("pre_bind_pre_flight", PreBindPreFlightResult())
+
+    async def pre_bind(self, state, pod, node_name):
+        answer = self._say("pre_bind")
+        return await answer(self) if callable(answer) else answer
+
+    async def bind(self, state, pod, node_name):
+        return self._say("bind")
+
+    async def post_bind(self, state, pod, node_name):
+        return self._say("post_bind")
+
+
+def recorder(name, log, base=Recording, /, **answers):
+    """A plugin class of that name."""
+    return type(name, (base,), {"name": name, "log": log, "answers": answers})
+
+
+def framework_of(*plugins, objects=(), weights=None, **handle):
+    """A profile that has each plugin at every point that it implements."""
+    weights = weights or {}
+    cluster = ClusterState()
+    for obj in objects:
+        decoded = decode_object(obj.obj())
+        (cluster.add_node if decoded.__class__.__name__ == "Node" else cluster.add_pod)(decoded)
+    points = {
+        point: tuple(PluginRef(p.name, weights.get(p.name, 0)) for p in plugins if point in extension_points(p))
+        for point in EXTENSION_POINTS
+    }
+    profile = Profile(scheduler_name="default-scheduler", points=points)
+    own = Handle(cluster=cluster, profile_name="default-scheduler", features=DEFAULT_FEATURES, **handle)
+    return Framework(profile, Registry(plugins), own)
+
+
+def an_attempt(framework, pod=None):
+    """What every call begins with: framework, state, pod, node name."""
+    info = framework.handle.cluster.pod_info(decode_object((pod or a_pod("web-0")).obj()))
+    return framework, CycleState(), info, "n1"
+
+
+def shown(status):
+    """A status in one line: code, plugin, message."""
+    return None if status is None else (status.code.name, status.plugin, status.message)
+
+
+async def gather(runs, *, cause):
+    """What an asyncio shell injects: side by side, the first failure cancels the others."""
+    tasks = [asyncio.ensure_future(run) for run in runs]
+    pending, failed = set(tasks), None
+    try:
+        while pending and failed is None:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            failed = next((t.result() for t in tasks if t in done and isinstance(t.result(), Status)), None)
+    finally:
+        for task in pending:
+            task.cancel(cause)
+        await asyncio.gather(*pending, return_exceptions=True)
+    return failed
