@@ -119,6 +119,7 @@ class Cluster:
         else:
             self.state.remove_pod(info.uid)
             self._pending[info.key] = info
+            self.state.nominator.add(info, pod.status.nominated_node_name)
 
     def _remove_pod(self, info: PodInfo) -> None:
         uid = self._uid_of.pop(info.key, None)
@@ -263,7 +264,11 @@ class Cluster:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
-        """Place pods one after the other (None: all pending ones, in the profile's order); what became of each."""
+        """Place pods one after the other (None: all pending ones, in the profile's order); what became of each.
+
+        Preemption is decided, not carried out: the pod stays pending, and the node that it was promised keeps room for
+        it.
+        """
         infos = self._in_queue_order() if pods is None else [self.pod(pod) for pod in pods]
         return [self._schedule_one(info) for info in infos]
 
@@ -283,6 +288,8 @@ class Cluster:
             self._uid_of[info.key] = info.uid
             self._pending.pop(info.key, None)
             self.state.assume(info, decision.node_name)
+        elif decision.nominated_node_name is not None:
+            self.state.nominator.add(info, decision.nominated_node_name)
         return decision
 
 

@@ -276,32 +276,63 @@ def assert_equals_the_rule(profile, state, pod):
         assert decision.nominated_node_name == ""
 
 
+promises = st.lists(st.tuples(promised_pods("promised"), st.integers(0, 3)), max_size=2)
+
+
+def promise(state, promised):
+    for i, (other, node) in enumerate(promised):
+        name = f"promised{i}"
+        other["metadata"] |= {"name": name, "uid": name}
+        state.nominator.add(state.pod_info(struct(other)), f"n{node}")
+
+
 @settings(max_examples=200)
-@given(
-    worlds(),
-    preemptors(),
-    st.lists(budgets, max_size=3),
-    st.lists(st.tuples(promised_pods("promised"), st.integers(0, 3)), max_size=2),
-    st.lists(st.integers(0, 13), max_size=3),
-)
+@given(worlds(), preemptors(), st.lists(budgets, max_size=3), promises, st.lists(st.integers(0, 13), max_size=3))
 def test_dry_run_equals_the_rule(world, pod, pdbs, promised, gone):
     nodes, placed = world
     state = state_of(nodes, placed, pdbs)
     for i in gone:
         # Lists of pods are put out of order by pods that leave.
         state.remove_pod(f"default-e{i}-uid")
-    for i, (other, node) in enumerate(promised):
-        name = f"promised{i}"
-        other["metadata"] |= {"name": name, "uid": name}
-        state.nominator.add(state.pod_info(struct(other)), f"n{node}")
+    promise(state, promised)
+    assert_equals_the_rule(framework(state), state, state.pod_info(struct(pod)))
+
+
+WEB = {"matchLabels": {"app": "web"}}
+
+
+@st.composite
+def crowds(draw):
+    """Nodes with room, and pods that are all of one kind but for their priority: only where they are matters."""
+    nodes = [a_node(f"n{i}").zone(draw(st.sampled_from("aabbc"))).obj() for i in range(draw(st.integers(2, 5)))]
+    placed = []
+    for i in range(draw(st.integers(1, 12))):
+        pod = a_pod(f"e{i}").labels(app=draw(st.sampled_from(("web", "web", "web", "db"))))
+        pod.priority(draw(st.sampled_from((0, 0, 5, 200))))
+        placed.append(bound(pod.obj(), f"n{draw(st.integers(0, len(nodes) - 1))}"))
+    pod = a_pod("big").priority(100).labels(app=draw(st.sampled_from(("web", "web", "db"))))
+    for key in draw(st.sampled_from(((ZONE,), (HOST,), (ZONE, HOST)))):
+        matching = draw(st.sampled_from((WEB, WEB, {"matchLabels": {"app": "db"}})))
+        domains = draw(st.sampled_from((None, None, 3, 9)))
+        pod.spreads(key, matching, max_skew=draw(st.sampled_from((1, 1, 2))), min_domains=domains)
+    return nodes, placed, pod.obj()
+
+
+@settings(max_examples=150)
+@given(crowds(), promises)
+def test_dry_run_of_pods_that_spread(crowd, promised):
+    nodes, placed, pod = crowd
+    state = state_of(nodes, placed)
+    promise(state, promised)
     assert_equals_the_rule(framework(state), state, state.pod_info(struct(pod)))
 
 
 @settings(max_examples=60)
-@given(worlds(), preemptors())
-def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod):
+@given(worlds(), preemptors(), promises)
+def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod, promised):
     nodes, placed = world
     state = state_of(nodes, placed)
+    promise(state, promised)
     assert_equals_the_rule(framework(state, FewPods), state, state.pod_info(struct(pod)))
 
 

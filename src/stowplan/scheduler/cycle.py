@@ -131,7 +131,8 @@ class Scheduler:
 
 def promised_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
     """The node that preemption promised the pod, if it takes the pod now: it wins without scoring."""
-    row = cluster.table.row_of.get(pod.pod.status.nominated_node_name)
+    name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    row = cluster.table.row_of.get(name)
     return row if row is not None and feasible[row] else None
 
 

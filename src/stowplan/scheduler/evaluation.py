@@ -13,6 +13,7 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -204,7 +205,7 @@ class Evaluation:
             if plugin.name in skipped:
                 changed = self._filters.pop(plugin.name, None) is not None or changed
             elif plugin.name in self._moved or plugin.name not in self._filters or plugin.reads is Reads.ANYTHING:
-                answer = self._framework.run_filter(plugin, self._state, pod, self._all_nodes())
+                answer = self._framework.run_filter(plugin, self._state, pod, self._nodes_left_to(plugin))
                 if isinstance(answer, Status):
                     return False
                 changed = self._replace(plugin.name, answer) or changed
@@ -230,9 +231,16 @@ class Evaluation:
                 feasible = feasible & ~rejections.mask
         self._feasible = feasible
 
-    def _all_nodes(self) -> Nodes:
+    def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
+        """All nodes, with those in question that the plugins before this one leave."""
         nodes = Nodes(self._cluster)
-        nodes.candidates = self._examined
+        if plugin.reads is Reads.ANYTHING:
+            # Only plugins that look at nodes one by one mind.
+            left = self._examined
+            for earlier in takewhile(lambda p: p is not plugin, self._framework.active_filters(self._state)):
+                rejections = self._filters.get(earlier.name)
+                left = left if rejections is None else left & ~rejections.mask
+            nodes.candidates = left
         return nodes
 
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Mask | None:
