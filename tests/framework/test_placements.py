@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from recording import framework_of, shown
 
+from recording import framework_of, shown
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin
 from stowplan.framework.placements import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from plain import matches, requirements
+from plain import matches, on_node, requirements
 from profiles import framework
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.nominator import Nominator
@@ -24,13 +24,13 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 class FewPods(NodeFilterPlugin):
-    """A user's plugin that looks at the pods of the node; two are enough."""
+    """A user's plugin that looks at the pods of the node; three are enough."""
 
     name = "FewPods"
     reads = Reads.NODE_PODS
 
     def filter_node(self, state, pod, node):
-        return unschedulable("too many pods for my taste") if len(node.pods) >= 2 else None
+        return unschedulable("too many pods for my taste") if len(node.pods) >= 3 else None
 
 
 # -- the plain rule ----------------------------------------------------------------------------------------------------
@@ -46,7 +46,9 @@ class Plain:
             name: [p for p in promised.on(name) if p.priority >= pod.priority and p.uid != pod.uid]
             for name in promised.nodes()
         }
-        self.budgets = sorted(state.objects.all(PodDisruptionBudget), key=lambda b: (b.metadata.namespace, b.metadata.name))
+        self.budgets = sorted(
+            state.objects.all(PodDisruptionBudget), key=lambda b: (b.metadata.namespace, b.metadata.name)
+        )
 
     def run(self, diagnosis):
         """({node: (victims, violations)}, reason -> nodes)."""
@@ -176,7 +178,9 @@ def preemptors(draw):
         elif wish == "disk":
             pod.volume("d", gcePersistentDisk={"pdName": "d1"})
         elif wish == "spread":
-            pod.spreads(key, matching, max_skew=draw(st.sampled_from((1, 2))), min_domains=draw(st.sampled_from((None, 3))))
+            pod.spreads(
+                key, matching, max_skew=draw(st.sampled_from((1, 2))), min_domains=draw(st.sampled_from((None, 3)))
+            )
         elif wish == "away":
             pod.avoids_pods(key, matching)
         elif wish == "near":
@@ -191,11 +195,15 @@ def worlds(draw):
     count = draw(st.integers(1, 4))
     nodes = []
     for i in range(count):
-        node = a_node(f"n{i}").zone(draw(st.sampled_from("aab"))).allocatable(
-            {GPU: draw(st.sampled_from((0, 1)))},
-            cpu=draw(st.sampled_from((1, 2, 3))),
-            memory="4Gi",
-            pods=draw(st.sampled_from((110, 110, 3))),
+        node = (
+            a_node(f"n{i}")
+            .zone(draw(st.sampled_from("aab")))
+            .allocatable(
+                {GPU: draw(st.sampled_from((0, 1)))},
+                cpu=draw(st.sampled_from((1, 2, 3))),
+                memory="4Gi",
+                pods=draw(st.sampled_from((110, 110, 3))),
+            )
         )
         nodes.append(node.obj() if draw(st.booleans()) else node.labels({RACK: "r1"}).obj())
     placed, used = [], set()
@@ -303,19 +311,20 @@ WEB = {"matchLabels": {"app": "web"}}
 
 @st.composite
 def crowds(draw):
-    """Nodes with room, and pods that are all of one kind but for their priority: only where they are matters."""
-    nodes = [a_node(f"n{i}").zone(draw(st.sampled_from("aabbc"))).obj() for i in range(draw(st.integers(2, 5)))]
+    """Nodes that are full of pods of one kind, but for their priority: only where they are matters."""
+    nodes = [a_node(f"n{i}").zone(draw(st.sampled_from("aabbc"))) for i in range(draw(st.integers(2, 5)))]
     placed = []
     for i in range(draw(st.integers(1, 12))):
         pod = a_pod(f"e{i}").labels(app=draw(st.sampled_from(("web", "web", "web", "db"))))
         pod.priority(draw(st.sampled_from((0, 0, 5, 200))))
         placed.append(bound(pod.obj(), f"n{draw(st.integers(0, len(nodes) - 1))}"))
+    full = [node.allocatable(pods=len(on_node(placed, node.obj()))).obj() for node in nodes]
     pod = a_pod("big").priority(100).labels(app=draw(st.sampled_from(("web", "web", "db"))))
     for key in draw(st.sampled_from(((ZONE,), (HOST,), (ZONE, HOST)))):
         matching = draw(st.sampled_from((WEB, WEB, {"matchLabels": {"app": "db"}})))
         domains = draw(st.sampled_from((None, None, 3, 9)))
         pod.spreads(key, matching, max_skew=draw(st.sampled_from((1, 1, 2))), min_domains=domains)
-    return nodes, placed, pod.obj()
+    return full, placed, pod.obj()
 
 
 @settings(max_examples=150)
@@ -383,11 +392,7 @@ def test_many_equals_on_a_node_are_shuffled_as_the_reference_would(pods):
 
 
 def test_pods_promised_to_a_node_do_not_stay_in_the_hypothesis():
-    """Each try adds them anew: a port that a promised pod wants is taken once, not for good."""
-    state = state_of([a_node("n").allocatable(cpu=2)], [small("a").host_port(80), small("b")])
-    promised = state.pod_info(struct(a_pod("promised").uid("promised").priority(5).host_port(443)))
-    state.nominator.add(promised, "n")
-    pod = a_pod("big").priority(4).requests(cpu="1").host_port(80)
-    assert victims_on(state, pod, "n") == ["a"]
-
-
+    """They are added anew for every try; three pods are one too many for the plugin."""
+    state = state_of([a_node("n").allocatable(cpu=3)], [small("a", 3), small("b", 2), small("c", 1)])
+    state.nominator.add(state.pod_info(struct(a_pod("promised").uid("promised").priority(50))), "n")
+    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n", FewPods) == ["b", "c"]

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from recording import Clock, an_attempt, framework_of, shown
 
+from recording import Clock, an_attempt, framework_of, shown
 from stowplan.framework.waiting_pods import PodInPreBind, PodsInPreBind, WaitingPods, permit_outcome
 from stowplan.testing import a_pod
 
@@ -133,9 +133,7 @@ def test_who_asks_late_hears_at_once(pods):
     [
         pytest.param(allow("A"), None, id="allowed"),
         pytest.param(reject("B", "no room"), ("Unschedulable", "B", "no room"), id="rejected"),
-        pytest.param(
-            preempt("B", "preempted"), ("Error", "B", "waiting on permit for pod: preempted"), id="preempted"
-        ),
+        pytest.param(preempt("B", "preempted"), ("Error", "B", "waiting on permit for pod: preempted"), id="preempted"),
     ],
 )
 def test_what_a_decision_means_for_the_binding(pods, clock, signal, outcome):

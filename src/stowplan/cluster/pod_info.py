@@ -21,6 +21,7 @@ from stowplan.api.host_ports import host_ports
 from stowplan.api.images import normalized_image_name
 from stowplan.api.pod_requests import non_zero_requests, pod_requests, to_vector
 from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
+from stowplan.cluster.memos import Memos
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,10 +84,11 @@ class PodTemplate:
         self.key = key
 
 
-class PodShape:
-    """Everything that plugins read of a pod, shared by all pods that are equal in it."""
+class PodShape(Memos):
+    """Everything that plugins read of a pod, shared by all pods that are equal in it; plugins keep memos on it."""
 
     def __init__(self, pod: Pod, key: bytes, id: int, template: PodTemplate) -> None:
+        super().__init__()
         self.key = key
         self.template = template
         #: Slot in the shape columns of `PodTable`; reused when the last pod of the shape is gone.
@@ -97,17 +99,6 @@ class PodShape:
         self.priority = pod.spec.priority or 0
         #: Pods of this shape that the cluster holds.
         self.refs = 0
-        #: What plugins worked out for this shape, by name; (version, value), see `memo`.
-        self._memos: dict[Any, tuple[Any, Any]] = {}
-
-    def memo(self, name: Any, version: Any) -> Any:
-        """What was remembered under this name for this version, or None."""
-        found = self._memos.get(name)
-        return found[1] if found is not None and found[0] == version else None
-
-    def remember(self, name: Any, version: Any, value: Any) -> Any:
-        self._memos[name] = (version, value)
-        return value
 
     # -- requests: resource name -> integer (cpu in milli-units), as spec'd for each of their readers ---------------
 

@@ -240,7 +240,7 @@ class MatchCounts(_CountMatrix):
         self.evictions += 1
         del self._slots[term]
         self._index.discard(slot, term.equality())
-        for shape_id, slots in self._slots_of.items():
+        for slots in self._slots_of.values():
             if slot in slots[term.live_only]:
                 slots[term.live_only].remove(slot)
 

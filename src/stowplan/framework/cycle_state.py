@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from stowplan.cluster.memos import Memos
+
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
 
@@ -49,25 +51,16 @@ class PodsToActivate:
         return list(pods.values())
 
 
-class CycleState:
-    """A key-value store for one scheduling attempt."""
+class CycleState(Memos):
+    """A key-value store for one scheduling attempt; memos on it live as long as equal pods share results."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._data: dict[str, Any] = {}
         #: Plugins whose PreFilter said Skip: their Filter and pod extensions are not called.
         self.skip_filter: set[str] = set()
         #: Plugins whose PreScore said Skip.
         self.skip_score: set[str] = set()
-        self._memos: dict[Any, tuple[Any, Any]] = {}
-
-    def memo(self, name: Any, version: Any) -> Any:
-        """What was remembered under this name for this version, or None; lives as long as equal pods share results."""
-        found = self._memos.get(name)
-        return found[1] if found is not None and found[0] == version else None
-
-    def remember(self, name: Any, version: Any, value: Any) -> Any:
-        self._memos[name] = (version, value)
-        return value
 
     def read(self, key: str) -> Any:
         try:

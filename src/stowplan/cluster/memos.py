@@ -1,0 +1,21 @@
+"""Values that are kept with the version of what they were worked out from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Memos:
+    """Name -> (version, value); a value of another version counts as forgotten."""
+
+    def __init__(self) -> None:
+        self._memos: dict[Any, tuple[Any, Any]] = {}
+
+    def memo(self, name: Any, version: Any) -> Any:
+        """What was remembered under this name for this version, or None."""
+        found = self._memos.get(name)
+        return found[1] if found is not None and found[0] == version else None
+
+    def remember(self, name: Any, version: Any, value: Any) -> Any:
+        self._memos[name] = (version, value)
+        return value

@@ -1,0 +1,231 @@
+"""What plugins may ask the scheduler for, and what a state carries to it."""
+
+import pytest
+
+from recording import Clock, an_attempt, framework_of, recorder
+from stowplan.api.decode import decode_object
+from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.cluster.view import Nodes
+from stowplan.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
+from stowplan.framework.interface import FilterPlugin, NodeFilterPlugin, TemplateSigned
+from stowplan.framework.registry import PluginLoadError, installed_plugins
+from stowplan.framework.status import error, unresolvable, unschedulable
+from stowplan.framework.waiting_pods import WaitingPods
+from stowplan.testing import a_node, a_pod
+
+NODES = (a_node("n1"), a_node("n2"), a_node("n3"))
+
+
+class OnePerNode(NodeFilterPlugin, TemplateSigned):
+    name = "OnePerNode"
+
+    def filter_node(self, state, pod, node):
+        return unschedulable("taken") if node.pods else None
+
+
+class NotOnThree(NodeFilterPlugin, TemplateSigned):
+    name = "NotOnThree"
+
+    def filter_node(self, state, pod, node):
+        return unresolvable("not here") if node.name == "n3" else None
+
+
+class Failing(FilterPlugin):
+    name = "Failing"
+
+    def filter(self, state, pod, nodes):
+        return error("no idea")
+
+
+def info_of(framework, builder):
+    return framework.handle.cluster.pod_info(decode_object(builder.obj()))
+
+
+# -- filters with nominated pods --------------------------------------------------------------------------------------
+
+
+def refused(framework, pod, *names):
+    state = framework.handle.cluster
+    rows = [state.table.row_of[name] for name in names]
+    nodes = Nodes(state) if not rows else Nodes(state, state.table.valid.nonzero()[0][rows])
+    answer = framework.handle.run_filter_plugins_with_nominated_pods(CycleState(), pod, nodes)
+    return {name: (status.plugin, status.message) for name, status in answer.items()}
+
+
+@pytest.mark.parametrize(
+    ("promised_priority", "expected"),
+    [
+        pytest.param(None, {"n1": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")}, id="nobody promised"),
+        pytest.param(
+            5,
+            {"n1": ("OnePerNode", "taken"), "n2": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")},
+            id="promised to an equal",
+        ),
+        pytest.param(
+            4, {"n1": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")}, id="promised to a lesser one"
+        ),
+    ],
+)
+def test_room_is_left_for_promised_pods(promised_priority, expected):
+    framework = framework_of(OnePerNode, NotOnThree, objects=(*NODES, a_pod("old").on("n1")))
+    if promised_priority is not None:
+        promised = info_of(framework, a_pod("promised").priority(promised_priority))
+        framework.handle.nominator.add(promised, "n2")
+    pod = info_of(framework, a_pod("web").priority(5))
+    assert refused(framework, pod) == expected
+    assert refused(framework, pod, "n3") == {"n3": expected["n3"]}
+
+
+def test_a_hypothetical_view_is_taken_as_it_is():
+    framework = framework_of(OnePerNode, objects=(a_node("n1"), a_pod("old").on("n1")))
+    state = framework.handle.cluster
+    view = HypotheticalNodes(state, state.table.valid.nonzero()[0])
+    view.remove_pod(0, state.placed_pods()[0])
+    pod = info_of(framework, a_pod("web"))
+    assert framework.handle.run_filter_plugins_with_nominated_pods(CycleState(), pod, view) == {}
+
+
+def test_removed_nodes_are_not_asked_about():
+    framework = framework_of(NotOnThree, objects=NODES)
+    framework.handle.cluster.remove_node("n1")
+    assert refused(framework, info_of(framework, a_pod())) == {"n3": ("NotOnThree", "not here")}
+
+
+def test_an_error_ends_the_question():
+    framework = framework_of(Failing, objects=NODES)
+    pod = info_of(framework, a_pod())
+    nodes = Nodes(framework.handle.cluster)
+    answer = framework.handle.run_filter_plugins_with_nominated_pods(CycleState(), pod, nodes)
+    assert answer.message == 'running "Failing" filter plugin: no idea'
+
+
+# -- the rest of the scheduler ----------------------------------------------------------------------------------------
+
+
+def test_activation_reaches_the_queue():
+    activated = []
+    framework = framework_of(activate=activated.append)
+    pod = info_of(framework, a_pod())
+    framework.handle.activate(p for p in (pod,))
+    framework.handle.activate([])
+    assert activated == [[pod]]
+
+
+def test_offline_there_is_no_queue_nobody_waits_and_no_extender():
+    handle = framework_of().handle
+    handle.activate([info_of(handle.framework, a_pod())])
+    assert list(handle.waiting_pods) == []
+    assert handle.waiting_pods.reject("u") is False
+    assert handle.pods_in_pre_bind.get("u") is None
+    assert handle.extenders() == ()
+    assert handle.profile_name == "default-scheduler"
+
+
+def test_extenders_and_waiting_pods_are_the_schedulers_own():
+    waiting, extender = WaitingPods(now=Clock()), object()
+    handle = framework_of(waiting_pods=waiting, extenders=[extender]).handle
+    assert handle.extenders() == (extender,)
+    assert handle.waiting_pods is waiting
+
+
+def test_signatures_tell_pods_apart():
+    framework = framework_of(NotOnThree, objects=NODES)
+    pods = [info_of(framework, a_pod(name).requests(cpu=cpu)) for name, cpu in (("a", "1"), ("b", "1"), ("c", "2"))]
+    a, b, c = (framework.handle.sign_pod(pod) for pod in pods)
+    assert a is not None
+    assert a == b != c
+
+
+def test_a_profile_with_a_plugin_that_does_not_sign_has_no_signatures():
+    framework = framework_of(Failing)
+    assert framework.handle.sign_pod(info_of(framework, a_pod())) is None
+
+
+def test_plugins_by_point_with_weights():
+    framework = framework_of(NotOnThree, recorder("A", []), weights={"A": 3})
+    listed = framework.list_plugins()
+    assert [ref.name for ref in listed["filter"]] == ["NotOnThree", "A"]
+    assert [(ref.name, ref.weight) for ref in listed["score"]] == [("A", 3)]
+    assert "placementScore" not in listed
+
+
+# -- pods to activate -------------------------------------------------------------------------------------------------
+
+
+def test_a_state_collects_pods_to_activate():
+    framework, state, pod, _ = an_attempt(framework_of())
+    other = info_of(framework, a_pod("other"))
+    for wanted in (pod, other, pod):
+        state.pods_to_activate.add(wanted)
+    assert state.read(PODS_TO_ACTIVATE) is state.pods_to_activate
+    assert len(state.pods_to_activate) == 2
+    assert state.clone().pods_to_activate.take() == [pod, other]
+    assert state.pods_to_activate.take() == []
+
+
+def test_pods_to_activate_do_not_mind_what_a_plugin_wrote_there():
+    state = CycleState()
+    state.write(PODS_TO_ACTIVATE, "nonsense")
+    assert isinstance(state.pods_to_activate, PodsToActivate)
+
+
+# -- installed plugins ------------------------------------------------------------------------------------------------
+
+
+class Point:
+    """An entry point that gives, or raises, what it is told."""
+
+    name, value, dist = "Mine", "mine:Mine", None
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def load(self):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    def offer(*answers):
+        monkeypatch.setattr("stowplan.framework.registry.entry_points", lambda group: [Point(a) for a in answers])
+
+    return offer
+
+
+def test_installed_plugins_are_known_to_a_cluster(installed):
+    import stowplan
+
+    installed(OnePerNode)
+    points = {"multiPoint": {"enabled": [{"name": "OnePerNode"}]}}
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config = {**header, "profiles": [{"plugins": points}]}
+    objects = [a_node("n1").obj(), a_pod("old").on("n1").obj()]
+    # Handed over as well: it joins once.
+    for plugins in ([], [OnePerNode]):
+        cluster = stowplan.Cluster(objects, config, plugins=plugins)
+        assert "1 taken" in cluster.explain(a_pod("web").obj()).message
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        pytest.param(
+            ImportError("no module named boat"),
+            'plugin "entry point Mine = mine:Mine": cannot load it: ImportError: no module named boat',
+            id="import",
+        ),
+        pytest.param(dict, "does not derive from stowplan.plugins.Plugin", id="not a plugin"),
+        pytest.param(FilterPlugin, "has no name", id="nameless"),
+    ],
+)
+def test_an_installed_plugin_that_cannot_be_had(installed, answer, text):
+    import stowplan
+
+    installed(answer)
+    with pytest.raises(PluginLoadError) as caught:
+        installed_plugins()
+    assert text in str(caught.value)
+    with pytest.raises(PluginLoadError):
+        stowplan.Cluster()
