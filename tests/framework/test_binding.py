@@ -124,9 +124,18 @@ def test_permit(answers, status, timeouts, called):
     assert log == [f"{name}.permit" for name in called]
 
 
-def test_a_malformed_permit_answer_is_the_plugins_error():
-    _, call = attempt(A={"permit": WAIT})
-    assert shown(binding.run_permit(*call)[0])[0] == "Error"
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(WAIT, id="no timeout"),
+        pytest.param((WAIT, None), id="no seconds"),
+        pytest.param((True, 1.0), id="no status"),
+    ],
+)
+def test_a_malformed_permit_answer_is_the_plugins_error(answer):
+    _, call = attempt(A={"permit": answer})
+    status, timeouts = binding.run_permit(*call)
+    assert (status.code, status.plugin, timeouts) == (Code.Error, "A", {})
 
 
 # -- PreBind ----------------------------------------------------------------------------------------------------------
@@ -289,6 +298,19 @@ def test_a_post_bind_that_raises_does_not_stop_the_others():
     log, call = attempt(A={"post_bind": OOPS}, B={})
     assert asyncio.run(binding.run_post_bind(*call)) == ['running PostBind plugin "A": oops']
     assert log == ["A.post_bind", "B.post_bind"]
+
+
+def test_other_malformed_answers_are_the_plugins_error():
+    methods = ("reserve", "pre_bind_pre_flight", "pre_bind", "bind")
+    _, call = attempt(A=dict.fromkeys(methods, True))
+    answers = {
+        "Reserve plugin": shown(binding.run_reserve(*call)),
+        "PreBindPreFlight": shown(binding.run_pre_bind_pre_flights(*call)[0]),
+        "PreBind plugin": pre_bind(call, ("A",)),
+        "Bind plugin": bind(call),
+    }
+    wanted = {what: ("Error", "A", f'running {what} "A": want a Status or None, got True') for what in answers}
+    assert answers == wanted
 
 
 def test_forgotten_async_is_the_plugins_error():

@@ -135,6 +135,9 @@ def raising(found):
         pytest.param(
             scorer("P", {"r1": 0, "r2": 0}, lambda _: [1]), NORMALIZE + "got 1 scores for 2 placements", id="too few"
         ),
+        pytest.param(
+            scorer("P", {"r1": "high"}), SCORE + "'str' object cannot be interpreted as an integer", id="not a number"
+        ),
         pytest.param(scorer("P", {"r1": 1, "r2": 101}), RANGE.format(101), id="above the range"),
         pytest.param(scorer("P", {"r1": -1, "r2": 1}), RANGE.format(-1), id="below the range"),
     ],

@@ -48,7 +48,6 @@ def demo(save: str | None) -> None:
         late = [obj for obj in _decoded([*demo_cluster.cluster(), *demo_cluster.latecomers()]) if obj not in objects]
         for obj in late:
             cluster.add(obj)
-        cluster.schedule()
         if save:
             _save(save, [*objects, *late], cluster)
     write(_page(cluster, placed, save), sys.stdout)
@@ -90,7 +89,7 @@ def _next(save: str | None) -> list[Block]:
     commands = [] if save else [f"stowplan demo --save {file}"]
     commands += [
         f"stowplan explain -f {file} --pod shop/checkout-0 -o wide",
-        "kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o yaml | stowplan explain -f -",
+        "kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json | stowplan explain -f -",
     ]
     return [Line(command, 2) for command in commands]
 

@@ -52,15 +52,15 @@ def explain(
 ) -> None:
     """Say where a pod goes and why there, why not elsewhere, and what would help a pod that goes nowhere.
 
-    Reads what `kubectl get -o yaml` writes and what people write. Nothing is changed anywhere. A pod that has a node
-    is judged as if it were to be placed anew.
+    Reads what `kubectl get -o json` (or yaml, which takes longer) writes and what people write. Nothing is changed
+    anywhere. A pod that has a node is judged as if it were to be placed anew.
 
     \b
     Examples:
-      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o yaml | stowplan explain -f -
-      stowplan explain -f cluster.yaml --pod shop/web-0
-      stowplan explain -f cluster.yaml -f new-pod.yaml --pod new-pod -o wide
-      stowplan explain -f cluster.yaml --config scheduler.yaml -o json
+      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json | stowplan explain -f -
+      stowplan explain -f cluster.json --pod shop/web-0
+      stowplan explain -f cluster.json -f new-pod.yaml --pod new-pod -o wide
+      stowplan explain -f cluster.json --config scheduler.yaml -o json
     """
     if pod and pending:
         raise click.UsageError("--pod and --pending exclude each other.")

@@ -19,9 +19,9 @@ def cli() -> None:
 
     \b
     Where would my pods go, and why?
-      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o yaml > cluster.yaml
-      stowplan explain -f cluster.yaml                      why pods are pending, what would help
-      stowplan explain -f cluster.yaml --pod shop/web-0     where one pod goes, and why there
+      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json > cluster.json
+      stowplan explain -f cluster.json                      why pods are pending, what would help
+      stowplan explain -f cluster.json --pod shop/web-0     where one pod goes, and why there
     \b
     Without a cluster at hand:
       stowplan demo

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, wrapped
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.interface import PermitPlugin, PreBindPlugin
+    from stowplan.framework.interface import PermitPlugin, PreBindPlugin, ReservePlugin
     from stowplan.framework.runtime import Framework
 
 #: Seconds that a Permit plugin can make a pod wait at most.
@@ -65,17 +66,20 @@ def run_reserve(
     `problems` takes up what went wrong while giving back.
     """
     for plugin in framework.reserve:
-        try:
-            answer = plugin.reserve(state, pod, node_name)
-        except Exception as e:
-            answer = error(e)
-        failed = _failure("Reserve", plugin.name, answer)
+        failed = _failure("Reserve", plugin.name, _reserve(plugin, state, pod, node_name))
         if failed is not None:
             found = run_unreserve(framework, state, pod, node_name)
             if problems is not None:
                 problems += found
             return failed
     return None
+
+
+def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+    try:
+        return _well_formed(plugin.reserve(state, pod, node_name))
+    except Exception as e:
+        return error(e)
 
 
 def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
@@ -101,7 +105,7 @@ def run_permit(
     for plugin in framework.permit:
         answer, timeout = _permit(plugin, state, pod, node_name)
         if answer is not None and answer.code == Code.Wait:
-            timeouts[plugin.name] = min(timeout, MAX_PERMIT_TIMEOUT)
+            timeouts[plugin.name] = timeout
             reasons += answer.shown_reasons
             continue
         failed = _failure("Permit", plugin.name, answer)
@@ -115,9 +119,12 @@ def run_permit(
 def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
     try:
         answer, timeout = plugin.permit(state, pod, node_name)
+        answer = _well_formed(answer)
+        if answer is None or answer.code != Code.Wait:
+            return answer, 0.0
+        return answer, min(float(timeout), MAX_PERMIT_TIMEOUT)
     except Exception as e:
         return error(e), 0.0
-    return answer, timeout
 
 
 # -- PreBind ----------------------------------------------------------------------------------------------------------
@@ -129,10 +136,7 @@ def run_pre_bind_pre_flights(
     """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
     results: list[PreFlight] = []
     for plugin in framework.pre_bind:
-        try:
-            answer = plugin.pre_bind_pre_flight(state, pod, node_name)
-        except Exception as e:
-            answer = error(e)
+        answer = _pre_flight(plugin, state, pod, node_name)
         if isinstance(answer, Status) and answer.code not in (Code.Success, Code.Skip):
             return _pre_flight_failure(plugin.name, answer), results
         if isinstance(answer, Status):
@@ -141,6 +145,16 @@ def run_pre_bind_pre_flights(
         else:
             results.append(PreFlight(plugin.name, allow_parallel=answer is not None and answer.allow_parallel))
     return (SUCCESS if any(result.acts for result in results) else SKIP), results
+
+
+def _pre_flight(
+    plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
+) -> PreBindPreFlightResult | Status | None:
+    try:
+        answer = plugin.pre_bind_pre_flight(state, pod, node_name)
+        return answer if isinstance(answer, PreBindPreFlightResult) else _well_formed(answer)
+    except Exception as e:
+        return error(e)
 
 
 def _pre_flight_failure(plugin: str, status: Status) -> Status:
@@ -219,9 +233,16 @@ async def run_post_bind(framework: Framework, state: CycleState, pod: PodInfo, n
 async def _awaited(call: Callable[[], Awaitable[Status | None]]) -> Status | None:
     """A coroutine's answer. A cancellation is none: it goes through to whoever asked for it."""
     try:
-        return await call()
+        return _well_formed(await call())
     except Exception as e:
         return error(e)
+
+
+def _well_formed(answer: Status | None) -> Status | None:
+    """Raise for what no plugin may answer: nobody checks the types of users' plugins."""
+    if answer is not None and not isinstance(answer, Status):
+        raise TypeError(f"want a Status or None, got {answer!r}")
+    return answer
 
 
 def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:

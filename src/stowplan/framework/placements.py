@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go; spec'd in pod-groups.md 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import index
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -136,6 +137,7 @@ def _scored(
     for trial in trials:
         try:
             score = plugin.score_placement(group_state, group, trial)
+            score = score if isinstance(score, Status) else index(score)
         except Exception as e:
             score = error(e)
         if isinstance(score, Status):
@@ -156,7 +158,7 @@ def _normalized(
         answer = plugin.normalize_placements(group_state, group, scores)
         if isinstance(answer, Status):
             return answer
-        normal = list(answer)
+        normal = [index(score) for score in answer]
     except Exception as e:
         return error(e)
     if len(normal) != len(scores):
