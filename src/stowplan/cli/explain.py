@@ -18,7 +18,7 @@ from stowplan.explain.inspection import inspecting
 from stowplan.explain.suggestions import advise
 from stowplan.explain.tables import Line, write
 from stowplan.explain.text import explanation
-from stowplan.framework.registry import PluginLoadError, installed_plugins, load_plugin
+from stowplan.framework.registry import load_plugin
 from stowplan.offline import Cluster
 
 if TYPE_CHECKING:
@@ -127,17 +127,10 @@ class _Question:
 
 
 def _plugins(paths: Sequence[str]) -> list[type[Plugin]]:
-    try:
-        installed = installed_plugins()
-    except PluginLoadError:
-        raise
-    except Exception as error:
-        # Whatever somebody else's package does when it is imported.
-        raise PluginLoadError(f"an installed plugin cannot be loaded: {type(error).__name__}: {error}") from error
     if paths and "" not in sys.path:
         # As with `python -m`: modules of the current directory can be named.
         sys.path.insert(0, "")
-    return [*installed, *(load_plugin(path) for path in paths)]
+    return [load_plugin(path) for path in paths]
 
 
 def _answer(question: _Question, pods: Sequence[PodInfo], output: str, *, single: bool) -> None:

@@ -10,7 +10,7 @@ Upstream: pkg/scheduler/framework/types.go (NodeInfo), there one object a node.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,30 +27,52 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Node, Taint
 
-T = TypeVar("T", bound="Hashable")
-
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
 class Interner:
-    """Small integers for hashable values, in order of first sight."""
+    """Small integers for the distinct values that rows have; 0 stands for the first, common one.
 
-    def __init__(self, *first: Any) -> None:
-        self.values: list[Any] = []
-        self._ids: dict[Any, int] = {}
-        for item in first:
-            self.id(item)
+    A value that no row has any more gives its number back: autoscalers taint nodes with the time of day.
+    """
 
-    def id(self, item: Any) -> int:
-        found = self._ids.get(item)
-        if found is None:
-            found = self._ids[item] = len(self.values)
+    def __init__(self, common: Any) -> None:
+        #: Value of a number; a number that is not in use has the common value.
+        self.values: list[Any] = [common]
+        self._ids: dict[Any, int] = {common: 0}
+        self._rows: list[int] = [0]
+        self._free: list[int] = []
+
+    def exchange(self, old: int, item: Any) -> int:
+        """A row goes from one number to another value; the number of that value."""
+        new = self._ids.get(item)
+        if new is None:
+            new = self._ids[item] = self._allocate(item)
+        self._rows[new] += 1
+        self._release(old)
+        return new
+
+    def _allocate(self, item: Any) -> int:
+        if self._free:
+            new = self._free.pop()
+            self.values[new] = item
+        else:
+            new = len(self.values)
             self.values.append(item)
-        return found
+            self._rows.append(0)
+        return new
+
+    def _release(self, old: int) -> None:
+        self._rows[old] -= 1
+        if old and not self._rows[old]:
+            del self._ids[self.values[old]]
+            self.values[old] = self.values[0]
+            self._free.append(old)
 
     def __len__(self) -> int:
-        return len(self.values)
+        """Distinct values in use, the common one always among them."""
+        return len(self._ids)
 
 
 class NodeTable:
@@ -106,13 +128,14 @@ class NodeTable:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def add(self, node: Node) -> int:
-        """Give a new node a row."""
+        """Give a new node a row; one whose amounts cannot be read is refused before anything changed."""
+        amounts = allocatable_amounts(node)
         row = self._free.pop() if self._free else self._append()
         self.row_of[node.metadata.name] = row
         self.names[row] = node.metadata.name
         self.valid[row] = True
         self.count += 1
-        self._write(row, node)
+        self._write(row, node, amounts)
         return row
 
     def update(self, row: int, node: Node) -> bool:
@@ -122,8 +145,9 @@ class NodeTable:
         if _same(old, node):
             self.nodes[row] = node
             return False
+        amounts = allocatable_amounts(node)
         self.images.remove(row, old)
-        self._write(row, node)
+        self._write(row, node, amounts)
         return True
 
     def remove(self, row: int) -> None:
@@ -131,6 +155,8 @@ class NodeTable:
         assert old is not None
         self.images.remove(row, old)
         self._labels.set_row(row, {})
+        self.taint_sets.exchange(int(self.taint_set[row]), ())
+        self.feature_sets.exchange(int(self.feature_set[row]), ())
         self.unschedulable_count -= int(self.unschedulable[row])
         for name in self._PER_ROW:
             getattr(self, name)[..., row] = 0
@@ -154,27 +180,26 @@ class NodeTable:
             setattr(self, name, grown(getattr(self, name), capacity))
         self._labels.grow(capacity)
 
-    def _write(self, row: int, node: Node) -> None:
+    def _write(self, row: int, node: Node, amounts: dict[str, int]) -> None:
         self.nodes[row] = node
-        self._write_allocatable(row, node)
+        self._write_allocatable(row, amounts)
         self.unschedulable_count += int(node.spec.unschedulable) - int(self.unschedulable[row])
         self.unschedulable[row] = node.spec.unschedulable
-        self.taint_set[row] = self.taint_sets.id(node.spec.taints)
-        self.feature_set[row] = self.feature_sets.id(node.status.declared_features)
+        self.taint_set[row] = self.taint_sets.exchange(int(self.taint_set[row]), node.spec.taints)
+        features = node.status.declared_features
+        self.feature_set[row] = self.feature_sets.exchange(int(self.feature_set[row]), features)
         self._labels.set_row(row, node.metadata.labels)
         self.images.add(row, node)
         self.generation += 1
 
-    def _write_allocatable(self, row: int, node: Node) -> None:
+    def _write_allocatable(self, row: int, amounts: dict[str, int]) -> None:
         self.allocatable[:, row] = 0
-        self.allowed_pods[row] = 0
-        for name, quantity in node.status.allocatable.items():
-            nano = parse_quantity(quantity)
-            if name == "pods":
-                self.allowed_pods[row] = value(nano)
-            elif name in ("cpu", "memory", "ephemeral-storage") or is_scalar(name):
+        self.allowed_pods[row] = amounts.get("pods", 0)
+        for name, amount in amounts.items():
+            if name in _BASE_RESOURCES or is_scalar(name):
+                # First the index: it may make the matrix anew.
                 i = self.resource(name)
-                self.allocatable[i, row] = milli_value(nano) if name == "cpu" else value(nano)
+                self.allocatable[i, row] = amount
 
     def resource(self, name: str) -> int:
         """Index of a resource, made on first sight."""
@@ -216,6 +241,12 @@ class NodeTable:
     def taints(self, row: int) -> tuple[Taint, ...]:
         found: tuple[Taint, ...] = self.taint_sets.values[self.taint_set[row]]
         return found
+
+
+def allocatable_amounts(node: Node) -> dict[str, int]:
+    """Allocatable as integers: cpu in milli-units, everything else (pods too) rounded up."""
+    amounts = {name: parse_quantity(quantity) for name, quantity in node.status.allocatable.items()}
+    return {name: milli_value(nano) if name == "cpu" else value(nano) for name, nano in amounts.items()}
 
 
 def _same(old: Node, new: Node) -> bool:

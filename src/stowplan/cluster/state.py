@@ -184,9 +184,9 @@ class ClusterState:
         self._detach(self._placed[info.uid])
 
     def _attach(self, info: PodInfo, node_name: str) -> None:
+        self._hold(info.shape)
         row = self.table.row_of.get(node_name, -1)
         info.node_name, info.row = node_name, row
-        self._hold(info.shape)
         info.slot = self.pods.add(info, row)
         self._placed[info.uid] = info
         if row < 0:
@@ -254,11 +254,12 @@ class ClusterState:
         shape.refs += 1
 
     def _register(self, shape: PodShape) -> None:
+        # What may not be readable comes first: nothing is half done then.
+        vector, _ = self.vector(shape.used), shape.non_zero_used
         if self._free_shape_ids:
             shape.id = self._free_shape_ids.pop()
         else:
             shape.id, self._shape_ids = self._shape_ids, self._shape_ids + 1
-        vector = self.vector(shape.used)
         self._vectors[shape.id] = vector
         self.pods.add_shape(shape, vector)
         self.matches.add_shape(shape)

@@ -126,7 +126,11 @@ def statuses_with_nominated_pods(
 ) -> dict[str, Status] | Status:
     """Both passes over any view: the nodes that do not take the pod by name, each with its first refusal."""
     cluster = framework.handle.cluster
-    view = nodes if isinstance(nodes, HypotheticalNodes) else HypotheticalNodes(cluster, _present_rows(nodes))
+    if isinstance(nodes, HypotheticalNodes):
+        # The filters leave marks on the view that they are given.
+        view = nodes.at(np.arange(len(nodes)))
+    else:
+        view = HypotheticalNodes(cluster, _present_rows(nodes))
     answer = fits(framework, state, pod, view, promised(cluster, pod))
     if isinstance(answer, Status):
         return answer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.api.resource_names import is_extended
+from stowplan.cluster.node_table import allocatable_amounts
 from stowplan.framework.events import DEVICE_CLASS, NODE, POD, Action, Hint, on, queue_if
 from stowplan.framework.interface import (
     EnqueueExtensions,
@@ -29,7 +30,7 @@ from stowplan.plugins.resource_scoring import Capacity, Demands, capacity
 from stowplan.plugins.shape_score import ShapePoints
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -195,7 +196,7 @@ class NodeResourcesFit(
         return queue_if(any(wanted and before.get(n, 0) > after.get(n, 0) for n, wanted in pod.shape.used.items()))
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
-        now = node_capacity(new)
+        now = allocatable_amounts(new)
         requests = pod.shape.requests
         wanted = {name: amount for name, amount in requests.items() if amount > 0}
         delegated = {n for n in wanted if n not in _BASE and now.get(n, 0) <= 0 and self._delegated(n)}
@@ -203,7 +204,7 @@ class NodeResourcesFit(
             return Hint.SKIP
         if old is None:
             return Hint.QUEUE
-        before = node_capacity(old)
+        before = allocatable_amounts(old)
         if now.get("pods", 0) > before.get("pods", 0):
             return Hint.QUEUE
         return queue_if(bool(delegated) or any(now.get(n, 0) > before.get(n, 0) for n in wanted))
@@ -217,14 +218,6 @@ def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: Devic
     if f"deviceclass.resource.kubernetes.io/{new.metadata.name}" in wanted:
         return Hint.QUEUE
     return queue_if(bool(extended) and extended in wanted)
-
-
-def node_capacity(node: Node) -> Mapping[str, int]:
-    """Allocatable as integers: cpu in milli-units, the rest (pods too) rounded up."""
-    from stowplan.api.quantity import milli_value, parse_quantity, value
-
-    amounts = {name: parse_quantity(q) for name, q in node.status.allocatable.items()}
-    return {name: milli_value(nano) if name == "cpu" else value(nano) for name, nano in amounts.items()}
 
 
 def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:

@@ -1,0 +1,319 @@
+"""What the framework makes of plugins' answers: which end the attempt, with what text, and what a Skip leaves out."""
+
+import numpy as np
+import pytest
+
+from fakes import fake, framework_of, judged
+from stowplan.framework.interface import EXTENSION_POINTS
+from stowplan.framework.runtime import Framework, PluginInitError
+from stowplan.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
+from stowplan.plugins import PreFilterResult, SignPlugin
+from stowplan.scheduler.cycle import Scheduler
+from stowplan.testing import a_node, a_pod
+from worlds import state_of, struct
+
+BOOM = ValueError("boom")
+WAIT, PENDING = Status(Code.Wait, ("hold on",)), Status(Code.Pending, ("soon",))
+ODD_ANSWERS = [
+    pytest.param(BOOM, "boom", id="raises"),
+    pytest.param(error("went wrong"), "went wrong", id="error"),
+]
+
+
+@pytest.fixture
+def state():
+    return state_of([a_node("a"), a_node("b")])
+
+
+def only(*names):
+    return PreFilterResult(frozenset(names))
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("answer", "text"), [*ODD_ANSWERS, pytest.param(WAIT, "hold on", id="wait"),
+                                              pytest.param(PENDING, "soon", id="pending")])  # fmt: skip
+def test_pre_filter_that_fails(state, answer, text):
+    _, outcome, _ = judged(framework_of(state, fake("P", pre_filter=answer)), a_pod())
+    assert (outcome.error.code, outcome.error.message) == (Code.Error, f'running PreFilter plugin "P": {text}')
+
+
+@pytest.mark.parametrize(("answer", "text"), [*ODD_ANSWERS, pytest.param(WAIT, "hold on", id="wait"),
+                                              pytest.param(Status(Code.Skip, ("no",)), "no", id="skip")])  # fmt: skip
+def test_filter_that_fails(state, answer, text):
+    _, outcome, _ = judged(framework_of(state, fake("P", filter=answer)), a_pod())
+    assert (outcome.error.code, outcome.error.message) == (Code.Error, f'running "P" filter plugin: {text}')
+
+
+@pytest.mark.parametrize(
+    ("answers", "text"),
+    [
+        pytest.param({"pre_score": BOOM}, 'running PreScore plugin "P": boom', id="PreScore raises"),
+        pytest.param({"pre_score": unschedulable("no")}, 'running PreScore plugin "P": no', id="PreScore refuses"),
+        pytest.param({"score": BOOM}, 'running Score plugins: plugin "P" failed with: boom', id="Score raises"),
+        pytest.param(
+            {"score": unschedulable("no")}, 'running Score plugins: plugin "P" failed with: no', id="Score refuses"
+        ),
+        pytest.param(
+            {"normalize": BOOM}, 'running Normalize on Score plugins: plugin "P" failed with: boom', id="Normalize raises"
+        ),
+        pytest.param(
+            {"normalize": error("no")},
+            'running Normalize on Score plugins: plugin "P" failed with: no',
+            id="Normalize fails",
+        ),
+        *(
+            pytest.param(
+                {"score": wrong},
+                f'applying score defaultWeights on Score plugins: plugin "P" returns an invalid score {wrong}, '
+                "it should in the range of [0, 100] after normalizing",
+                id=f"Score {wrong}",
+            )
+            for wrong in (101, -1)
+        ),
+        pytest.param(
+            {"score": 7, "normalize": lambda state, pod, scores, feasible: scores * 15},
+            'applying score defaultWeights on Score plugins: plugin "P" returns an invalid score 105, '
+            "it should in the range of [0, 100] after normalizing",
+            id="Normalize out of range",
+        ),
+    ],
+)
+def test_scoring_that_fails(state, answers, text):
+    evaluation, outcome, pod = judged(framework_of(state, fake("P", **answers)), a_pod())
+    failed = evaluation.score(pod, outcome.feasible)
+    assert (failed.code, failed.message) == (Code.Error, text)
+
+
+def test_a_plugin_that_raises_fails_the_pod_and_nothing_else(state):
+    moody = fake("P", filter=lambda state, pod, node: 1 / 0 if pod.labels.get("app") == "bad" else None)
+    profile = framework_of(state, moody)
+    scheduler = Scheduler(state, {"default-scheduler": profile})
+    bad = scheduler.schedule(profile, state.pod_info(struct(a_pod("bad").labels(app="bad"))))
+    good = scheduler.schedule(profile, state.pod_info(struct(a_pod("good"))))
+    assert bad.status.code is Code.Error
+    assert bad.message == 'running "P" filter plugin: division by zero'
+    assert isinstance(bad.status.error.__cause__, ZeroDivisionError)
+    assert good.node_name == "a"
+
+
+@pytest.mark.parametrize(("answer", "text"), ODD_ANSWERS)
+def test_pre_enqueue(state, answer, text):
+    profile = framework_of(state, fake("First", pre_enqueue=None), fake("P", pre_enqueue=answer))
+    status = profile.run_pre_enqueue(profile.handle.pod_info(struct(a_pod())))
+    assert (status.code, status.message, status.plugin) == (Code.Error, text, "P")
+
+
+# -- PreFilter ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plugin_that_skips_is_left_out(state):
+    asked = []
+    skipping = fake("P", pre_filter=SKIP, filter=lambda *a: asked.append(a))
+    _, outcome, _ = judged(framework_of(state, skipping), a_pod())
+    assert outcome.feasible.tolist() == [True, True]
+    assert asked == []
+    assert outcome.state.skip_filter == {"P"}
+
+
+def test_unresolvable_ends_the_loop_at_once(state):
+    later = fake("Later", pre_filter=BOOM)
+    _, outcome, _ = judged(framework_of(state, fake("P", pre_filter=unresolvable("never")), later), a_pod())
+    diagnosis = outcome.diagnosis
+    assert diagnosis.message() == "0/2 nodes are available: never."
+    assert diagnosis.unschedulable_plugins == {"P"}
+    assert diagnosis.status(0) == Status(Code.UnschedulableAndUnresolvable, ("never",), "P")
+
+
+def test_of_several_that_refuse_the_last_one_counts(state):
+    plugins = [fake(name, pre_filter=unschedulable(f"{name} says no")) for name in ("P", "Q")]
+    _, outcome, _ = judged(framework_of(state, *plugins), a_pod())
+    assert outcome.diagnosis.message() == "0/2 nodes are available: Q says no."
+    assert outcome.diagnosis.unschedulable_plugins == {"Q"}
+    assert outcome.diagnosis.status(1).code is Code.Unschedulable
+
+
+def test_a_later_error_beats_a_refusal(state):
+    profile = framework_of(state, fake("P", pre_filter=unschedulable("no")), fake("Q", pre_filter=BOOM))
+    assert judged(profile, a_pod())[1].error.message == 'running PreFilter plugin "Q": boom'
+
+
+@pytest.mark.parametrize(
+    ("sets", "feasible"),
+    [
+        pytest.param([only("a")], ["a"], id="one"),
+        pytest.param([only("a", "b"), only("b", "c")], ["b"], id="two"),
+        pytest.param([PreFilterResult(), only("a")], ["a"], id="all and some"),
+        pytest.param([only("a", "gone")], ["a"], id="names of no node are no matter"),
+    ],
+)
+def test_narrowing(state, sets, feasible):
+    asked = []
+    plugins = [fake(f"P{i}", pre_filter=answer) for i, answer in enumerate(sets)]
+    watcher = fake("Watcher", filter=lambda state, pod, node: asked.append(node.name))
+    _, outcome, _ = judged(framework_of(state, *plugins, watcher), a_pod())
+    assert [name for name, row in state.table.row_of.items() if outcome.feasible[row]] == feasible
+    assert asked == feasible, "only the nodes in question are filtered"
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        pytest.param([only()], "node(s) didn't satisfy plugin P0", id="one"),
+        pytest.param(
+            [only("a"), only("b")], "node(s) didn't satisfy plugin(s) [P0 P1] simultaneously", id="two with nothing in common"
+        ),
+    ],
+)
+def test_nothing_left(state, sets, message):
+    plugins = [fake(f"P{i}", pre_filter=answer) for i, answer in enumerate(sets)]
+    _, outcome, _ = judged(framework_of(state, *reversed(plugins)), a_pod())
+    diagnosis = outcome.diagnosis
+    assert diagnosis.message() == f"0/2 nodes are available: {message}."
+    assert diagnosis.absent.code is Code.UnschedulableAndUnresolvable
+    assert diagnosis.unschedulable_plugins == {p.name for p in plugins}
+
+
+def test_nodes_outside_of_a_narrowed_set_say_who_left_them_out(state):
+    narrow = fake("P", pre_filter=only("a"))
+    _, outcome, _ = judged(framework_of(state, narrow, fake("Q", filter=unschedulable("no"))), a_pod())
+    diagnosis = outcome.diagnosis
+    assert diagnosis.message() == "0/2 nodes are available: 1 no, 1 node(s) didn't satisfy plugin(s) [P]."
+    assert diagnosis.unschedulable_plugins == {"P", "Q"}
+    assert diagnosis.status(1).code is Code.UnschedulableAndUnresolvable
+
+
+# -- Filter, Score -----------------------------------------------------------------------------------------------------
+
+
+def test_filter_stops_at_the_first_plugin_that_refuses_a_node(state):
+    asked = []
+    picky = fake("P", filter=lambda state, pod, node: unschedulable("not a") if node.name == "a" else None)
+    watcher = fake("Q", filter=lambda state, pod, node: asked.append(node.name))
+    judged(framework_of(state, picky, watcher), a_pod())
+    assert asked == ["b"]
+
+
+def test_a_plugin_whose_pre_score_skips_gives_nothing(state):
+    skipping, other = fake("P", pre_score=SKIP, score=BOOM), fake("Q", score=3)
+    evaluation, outcome, pod = judged(framework_of(state, skipping, other), a_pod())
+    assert evaluation.score(pod, outcome.feasible).tolist() == [3, 3]
+    assert set(evaluation.scores()) == {"Q"}
+
+
+def test_weights(state):
+    """A weight that is absent counts as 1."""
+    plugins = [fake("P", score=lambda state, pod, node: 10 if node.name == "a" else 0), fake("Q", score=5)]
+    profile = framework_of(state, *plugins, weights={"P": 7})
+    evaluation, outcome, pod = judged(profile, a_pod())
+    assert evaluation.score(pod, outcome.feasible).tolist() == [75, 5]
+    assert {name: part.tolist() for name, part in evaluation.scores().items()} == {"P": [70, 0], "Q": [5, 5]}
+
+
+def test_normalizing_sees_the_feasible_nodes(state):
+    seen = []
+
+    def normalize(state, pod, scores, feasible):
+        seen.append(feasible.tolist())
+        return np.full_like(scores, 1)
+
+    picky = fake("P", filter=lambda state, pod, node: unschedulable("not a") if node.name == "a" else None)
+    evaluation, outcome, pod = judged(framework_of(state, picky, fake("Q", score=1000, normalize=normalize)), a_pod())
+    assert evaluation.score(pod, outcome.feasible)[1] == 1
+    assert seen == [[False, True]]
+
+
+def test_a_single_feasible_node_is_taken_without_scoring(state):
+    picky = fake("P", filter=lambda state, pod, node: unschedulable("not a") if node.name == "a" else None)
+    profile = framework_of(state, picky, fake("Q", pre_score=BOOM, score=BOOM))
+    decision = Scheduler(state, {"default-scheduler": profile}).schedule(profile, state.pod_info(struct(a_pod())))
+    assert decision.node_name == "b"
+
+
+# -- building ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plugin_that_cannot_be_built(state):
+    class Broken(fake("Broken", filter=None)):
+        def __init__(self, args, handle):
+            raise ValueError("no such file")
+
+    with pytest.raises(PluginInitError, match='^initializing plugin "Broken": no such file$'):
+        framework_of(state, Broken)
+
+
+def test_points_know_their_plugins_in_order(state):
+    profile = framework_of(state, fake("Q", filter=None), fake("P", filter=None, pre_filter=None))
+    assert profile.points["filter"] == ("Q", "P")
+    assert profile.points["preFilter"] == ("P",)
+    assert set(profile.points) == set(EXTENSION_POINTS)
+
+
+def test_closing_closes_all_and_tells_what_failed(state):
+    closed = []
+
+    class Stuck(fake("Stuck", filter=None)):
+        def close(self):
+            raise RuntimeError("still busy")
+
+    class Fine(fake("Fine", filter=None)):
+        def close(self):
+            closed.append(self.name)
+
+    assert framework_of(state, Stuck, Fine).close() == ["Stuck failed to close: still busy"]
+    assert closed == ["Fine"]
+
+
+# -- signatures --------------------------------------------------------------------------------------------------------
+
+
+def signing(name, answer):
+    from fakes import answer_of
+
+    class Signing(fake(name, signed=False, filter=None), SignPlugin):
+        def sign_pod(self, pod):
+            return answer_of(answer, pod)
+
+    Signing.name = name
+    return Signing
+
+
+def annotated(pod):
+    return {"note": pod.pod.metadata.annotations.get("note", "")}
+
+
+@pytest.mark.parametrize(
+    ("plugins", "shared"),
+    [
+        pytest.param([fake("P", filter=None)], {"same", "noted"}, id="by shape alone"),
+        pytest.param([signing("P", annotated)], {"same"}, id="by shape and what is signed"),
+        pytest.param([signing("P", {})], {"same", "noted"}, id="nothing to sign"),
+        pytest.param([fake("P", filter=None, signed=False)], set(), id="somebody does not sign"),
+        pytest.param([fake("P", score=1, signed=False), signing("Q", {})], set(), id="nor at Score"),
+        pytest.param([signing("P", unschedulable("not this one"))], set(), id="refuses to sign"),
+        pytest.param([signing("P", BOOM)], set(), id="fails to sign"),
+        pytest.param([fake("P", pre_enqueue=None, signed=False)], {"same", "noted"}, id="who does not decide need not"),
+    ],
+)
+def test_which_pods_share_results(state, plugins, shared):
+    profile = framework_of(state, *plugins)
+
+    def signature(pod):
+        return profile.signature(profile.handle.pod_info(struct(pod)))
+
+    first = signature(a_pod("first").labels(app="web"))
+    others = {
+        "same": a_pod("second").labels(app="web"),
+        "noted": a_pod("third").labels(app="web").annotations(note="x"),
+        "other": a_pod("fourth").labels(app="db"),
+    }
+    found = {name for name, pod in others.items() if first is not None and signature(pod) == first}
+    assert found == shared
+    assert first is None or hash(first) is not None
+
+
+def test_frameworks_are_told_to_their_handle(state):
+    profile = framework_of(state, fake("P", filter=None))
+    assert isinstance(profile.handle.framework, Framework)
+    assert profile.handle.framework is profile
