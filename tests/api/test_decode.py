@@ -176,3 +176,16 @@ def test_golden_objects_decode_and_validate(path):
             scenario = json.loads(line)
             for obj in (*scenario.get("objects", ()), *scenario.get("pods", ())):
                 validate_object(decode_object(obj))
+
+
+@pytest.mark.parametrize(
+    ("priority", "message"),
+    [
+        pytest.param(2**31, "spec.priority: expected an integer of at most 2147483647", id="too large"),
+        pytest.param(-(2**31) - 1, "spec.priority: expected an integer of at least -2147483648", id="too small"),
+        pytest.param(10**30, "spec.priority: expected an integer of at most 2147483647", id="beyond 64 bits"),
+    ],
+)
+def test_integers_have_the_size_that_kubernetes_gives_them(priority, message):
+    with pytest.raises(DecodeError, match=message):
+        decode_object({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"priority": priority}})

@@ -1,6 +1,6 @@
 """Where a pod wants to go: node selectors, affinity, spread constraints, taints and tolerations."""
 
-from stowplan.api.meta import ApiStruct, LabelSelector
+from stowplan.api.meta import ApiStruct, Int32, Int64, LabelSelector
 
 
 class NodeSelectorRequirement(ApiStruct, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class NodeSelector(ApiStruct, frozen=True, kw_only=True):
 
 
 class PreferredSchedulingTerm(ApiStruct, frozen=True, kw_only=True):
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -39,7 +39,7 @@ class PodAffinityTerm(ApiStruct, frozen=True, kw_only=True):
 
 
 class WeightedPodAffinityTerm(ApiStruct, frozen=True, kw_only=True):
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -60,11 +60,11 @@ class Affinity(ApiStruct, frozen=True, kw_only=True):
 
 
 class TopologySpreadConstraint(ApiStruct, frozen=True, kw_only=True):
-    max_skew: int = 0
+    max_skew: Int32 = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Toleration(ApiStruct, frozen=True, kw_only=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class Taint(ApiStruct, frozen=True, kw_only=True):

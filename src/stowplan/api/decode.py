@@ -76,6 +76,8 @@ _CONVERT_RE = re.compile(
     r"(?:Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`|(?P<other>.*?))(?: - at `(?P<at>.*)`)?"
 )
 _STEP_RE = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>[0-9]+)\]|(?P<any>\[\.\.\.\])")
+_BOUND_RE = re.compile(r"Expected `int` (?P<side>[<>]=) (?P<limit>-?[0-9]+)")
+_SIDES = {"<=": "most", ">=": "least"}
 _WORDS = {
     "str": "a string",
     "int": "an integer",
@@ -186,8 +188,14 @@ def _decode_error(text: str, obj: object) -> DecodeError:
     if match is None:
         return DecodeError(field="", message=text)
     expected, got = match["expected"], match["got"]
-    message = f"expected {_in_words(expected)}, got {_WORDS.get(got, got)}" if expected else match["other"]
+    message = f"expected {_in_words(expected)}, got {_WORDS.get(got, got)}" if expected else _bound(match["other"])
     return DecodeError(field=_locate(match["at"] or "$", obj, got), message=message)
+
+
+def _bound(message: str) -> str:
+    """A number out of range, in the words of the other messages."""
+    found = _BOUND_RE.fullmatch(message)
+    return message if found is None else f"expected an integer of at {_SIDES[found['side']]} {found['limit']}"
 
 
 def _in_words(expected: str) -> str:

@@ -9,7 +9,13 @@ form reference cycles, hence `gc=False`: a cluster is hundreds of thousands of s
 keeping them from the collector keeps its pauses short.
 """
 
+from typing import Annotated
+
 import msgspec
+
+# Integers of the sizes that Kubernetes gives them; larger ones are refused on decoding.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 # A quantity as it stands in JSON; `quantity.parse_quantity` gives it a meaning.
 QuantityValue = str | int | float
@@ -36,10 +42,10 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()

@@ -3,7 +3,7 @@
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
 from stowplan.api.affinity import Taint
-from stowplan.api.meta import ApiStruct, ObjectMeta, ResourceList
+from stowplan.api.meta import ApiStruct, Int64, ObjectMeta, ResourceList
 
 
 class NodeSpec(ApiStruct, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class NodeCondition(ApiStruct, frozen=True, kw_only=True):
 
 class ContainerImage(ApiStruct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(ApiStruct, frozen=True, kw_only=True):

@@ -5,14 +5,14 @@
 import msgspec
 
 from stowplan.api.affinity import Affinity, Toleration, TopologySpreadConstraint
-from stowplan.api.meta import ApiStruct, ObjectMeta, ResourceList
+from stowplan.api.meta import ApiStruct, Int32, Int64, ObjectMeta, ResourceList
 from stowplan.api.volumes import Volume
 
 
 class ContainerPort(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
-    host_port: int = 0
-    container_port: int = 0
+    host_port: Int32 = 0
+    container_port: Int32 = 0
     protocol: str = ""
     host_ip: str = msgspec.field(name="hostIP", default="")
 
@@ -32,7 +32,7 @@ class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
 
 class ContainerRestartRuleOnExitCodes(ApiStruct, frozen=True, kw_only=True):
     operator: str = ""
-    values: tuple[int, ...] = ()
+    values: tuple[Int32, ...] = ()
 
 
 class ContainerRestartRule(ApiStruct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class PodSchedulingGroup(ApiStruct, frozen=True, kw_only=True):
 class PodSpec(ApiStruct, frozen=True, kw_only=True):
     node_name: str = ""
     scheduler_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     node_selector: dict[str, str] = {}
@@ -91,7 +91,7 @@ class PodSpec(ApiStruct, frozen=True, kw_only=True):
     restart_policy: str = ""
     host_network: bool = False
     host_users: bool | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class PodCondition(ApiStruct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class PodCondition(ApiStruct, frozen=True, kw_only=True):
     message: str = ""
     last_probe_time: str | None = None
     last_transition_time: str | None = None
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class ContainerStatus(ApiStruct, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ class PodStatus(ApiStruct, frozen=True, kw_only=True):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     nominated_node_name: str = ""
     start_time: str | None = None
     conditions: tuple[PodCondition, ...] = ()

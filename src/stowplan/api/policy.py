@@ -2,23 +2,23 @@
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
-from stowplan.api.meta import ApiStruct, LabelSelector, ObjectMeta, ObjectReference
+from stowplan.api.meta import ApiStruct, Int32, Int64, LabelSelector, ObjectMeta, ObjectReference
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int32 | str | None = None
+    max_unavailable: Int32 | str | None = None
 
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True, kw_only=True):
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int32 = 0
     #: Pod name to the time its eviction was accepted.
     disrupted_pods: dict[str, str] = {}
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
-    observed_generation: int = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+    expected_pods: Int32 = 0
+    observed_generation: Int64 = 0
 
 
 class PodDisruptionBudget(ApiStruct, frozen=True, kw_only=True):
@@ -33,17 +33,17 @@ class PriorityClass(ApiStruct, frozen=True, kw_only=True):
     api_version: str = "scheduling.k8s.io/v1"
     kind: str = "PriorityClass"
     metadata: ObjectMeta = ObjectMeta()
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     preemption_policy: str | None = None
 
 
 class LeaseSpec(ApiStruct, frozen=True, kw_only=True):
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int32 | None = None
     strategy: str | None = None
     preferred_holder: str | None = None
 
@@ -56,7 +56,7 @@ class Lease(ApiStruct, frozen=True, kw_only=True):
 
 
 class EventSeries(ApiStruct, frozen=True, kw_only=True):
-    count: int = 0
+    count: Int32 = 0
     last_observed_time: str | None = None
 
 

@@ -5,7 +5,7 @@
 import msgspec
 
 from stowplan.api.affinity import NodeSelector, TopologySelectorTerm
-from stowplan.api.meta import ApiStruct, LabelSelector, ObjectMeta, QuantityValue, ResourceList
+from stowplan.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta, QuantityValue, ResourceList
 from stowplan.api.volumes import PersistentVolumeClaimSpec, PersistentVolumeSource
 
 
@@ -59,7 +59,7 @@ class StorageClass(ApiStruct, frozen=True, kw_only=True):
 
 
 class VolumeNodeResources(ApiStruct, frozen=True, kw_only=True):
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CSINodeDriver(ApiStruct, frozen=True, kw_only=True):

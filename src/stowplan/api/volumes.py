@@ -8,7 +8,7 @@ so a volume of such a kind decodes to one that has a name and no source.
 
 import msgspec
 
-from stowplan.api.meta import ApiStruct, LabelSelector, ObjectMeta, ObjectReference, ResourceList
+from stowplan.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta, ObjectReference, ResourceList
 
 
 class VolumeResourceRequirements(ApiStruct, frozen=True, kw_only=True):
@@ -43,21 +43,21 @@ class EphemeralVolumeSource(ApiStruct, frozen=True, kw_only=True):
 class GCEPersistentDiskVolumeSource(ApiStruct, frozen=True, kw_only=True):
     pd_name: str = ""
     fs_type: str = ""
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
 class AWSElasticBlockStoreVolumeSource(ApiStruct, frozen=True, kw_only=True):
     volume_id: str = msgspec.field(name="volumeID", default="")
     fs_type: str = ""
-    partition: int = 0
+    partition: Int32 = 0
     read_only: bool = False
 
 
 class ISCSIVolumeSource(ApiStruct, frozen=True, kw_only=True):
     target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
+    lun: Int32 = 0
     read_only: bool = False
 
 

@@ -3,7 +3,7 @@
 A Service or ReplicationController selects by a plain label map, where absent differs from empty.
 """
 
-from stowplan.api.meta import ApiStruct, LabelSelector, ObjectMeta
+from stowplan.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta
 
 
 class ServiceSpec(ApiStruct, frozen=True, kw_only=True):
@@ -18,7 +18,7 @@ class Service(ApiStruct, frozen=True, kw_only=True):
 
 
 class ReplicationControllerSpec(ApiStruct, frozen=True, kw_only=True):
-    replicas: int | None = None
+    replicas: Int32 | None = None
     selector: dict[str, str] | None = None
 
 
@@ -30,7 +30,7 @@ class ReplicationController(ApiStruct, frozen=True, kw_only=True):
 
 
 class ReplicaSetSpec(ApiStruct, frozen=True, kw_only=True):
-    replicas: int | None = None
+    replicas: Int32 | None = None
     selector: LabelSelector | None = None
 
 
@@ -42,7 +42,7 @@ class ReplicaSet(ApiStruct, frozen=True, kw_only=True):
 
 
 class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
-    replicas: int | None = None
+    replicas: Int32 | None = None
     selector: LabelSelector | None = None
 
 

@@ -258,7 +258,15 @@ def _has_source(volume: Volume) -> bool:
     return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f != "name")
 
 
-_encode = msgspec.msgpack.Encoder(decimal_format="number").encode
+_encoder = msgspec.msgpack.Encoder(decimal_format="number")
+
+
+def _encode(facts: tuple[Any, ...]) -> bytes:
+    try:
+        return _encoder.encode(facts)
+    except OverflowError:
+        # A quantity written as a number beyond 64 bits.
+        return repr(facts).encode()
 
 
 def template_key(pod: Pod) -> bytes:

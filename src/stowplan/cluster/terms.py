@@ -117,6 +117,8 @@ class _CountMatrix:
         self.counts: npt.NDArray[np.int32] = np.zeros((8, capacity), np.int32)
         #: Changes whenever a count of the slot changed, or the slot changed hands.
         self.versions: list[int] = []
+        #: How often an array that readers may have kept stopped following its counts.
+        self.detached = 0
         self._clock = 0
         self._sums: dict[int, list[_DomainSums]] = {}
 
@@ -134,6 +136,7 @@ class _CountMatrix:
         sums = domain_sums(column, self.counts[slot, :rows], eligible)
         if len(known) == _SUMS_A_SLOT:
             known.pop(0)
+            self.detached += 1
         known.append(_DomainSums(column, eligible, sums))
         return sums
 
@@ -182,8 +185,6 @@ class MatchCounts(_CountMatrix):
 
     def __init__(self, capacity: int, limit: int = 1024) -> None:
         super().__init__(capacity)
-        #: Slots that changed hands so far.
-        self.evictions = 0
         self._limit = limit
         self._slots: dict[PodTerm, int] = {}
         self._terms: list[PodTerm | None] = []
@@ -237,7 +238,7 @@ class MatchCounts(_CountMatrix):
     def _evict(self, slot: int) -> None:
         term = self._terms[slot]
         assert term is not None
-        self.evictions += 1
+        self.detached += 1
         del self._slots[term]
         self._index.discard(slot, term.equality())
         for slots in self._slots_of.values():

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.cluster.pod_info import NOT_STARTED
 from stowplan.framework import nominated
 from stowplan.framework.diagnosis import histogram_text
 from stowplan.framework.disruption import violating_pods
@@ -199,15 +200,29 @@ class _Simulation:
     def _by_importance(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Node by node: higher priority first, then earlier start, then the node's own order."""
         p = self.pods
-        order = np.lexsort((p.order[slots], p.start_time[slots], -p.priority[slots], p.row[slots]))
+        everywhere = np.ones(len(slots), np.bool_)
+        ties = self._ties(slots, p.order[slots], everywhere)
+        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], p.row[slots]))
         return self._shuffle_equals(
-            slots[order], p.row[slots[order]], lambda of_node: of_node[np.argsort(p.order[of_node])]
+            slots[order], p.row[slots[order]], everywhere, lambda of_node: of_node[np.argsort(p.order[of_node])]
         )
+
+    def _ties(
+        self, slots: npt.NDArray[np.int64], came: npt.NDArray[np.int64], sorted_here: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64]:
+        """What decides between equals of a short list: who came first; among pods that have not started, who came last.
+
+        Parity: for a pod that has not started, the reference reads the clock at each comparison. The later pod is put
+        first in it, read first, and so is the older one every time.
+        """
+        not_started = self.pods.start_time[slots] == NOT_STARTED
+        return np.where(not_started & sorted_here, -came, came)
 
     def _shuffle_equals(
         self,
         slots: npt.NDArray[np.int64],
         nodes: npt.NDArray[np.int64],
+        sorted_here: npt.NDArray[np.bool_],
         unsorted: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
     ) -> npt.NDArray[np.int64]:
         """Order equally important pods of a node as the reference's sort, which is not stable, would leave them.
@@ -216,13 +231,20 @@ class _Simulation:
         """
         p = self.pods
         same = (np.diff(nodes) == 0) & (np.diff(p.priority[slots]) == 0) & (np.diff(p.start_time[slots]) == 0)
-        for node in np.unique(nodes[1:][same]).tolist():
+        for node in np.unique(nodes[1:][same & sorted_here[1:]]).tolist():
             at = np.flatnonzero(nodes == node)
             if len(at) > INSERTION_LIMIT:
                 of_node: list[int] = unsorted(slots[at]).tolist()
-                go_sort(of_node, lambda a, b: (-p.priority[a], p.start_time[a]) < (-p.priority[b], p.start_time[b]))
+                go_sort(of_node, self._more_important)
                 slots[at] = of_node
         return slots
+
+    def _more_important(self, a: int, b: int) -> bool:
+        """As the reference compares two pods; see `_ties`."""
+        priority, start_time = self.pods.priority, self.pods.start_time
+        if priority[a] != priority[b]:
+            return bool(priority[a] > priority[b])
+        return bool(start_time[a] < start_time[b] or start_time[a] == start_time[b] == NOT_STARTED)
 
     def run(self, outcome: DryRun) -> None:
         error = self._remove_all() or self._drop_hopeless(outcome)
@@ -250,20 +272,27 @@ class _Simulation:
     def _final_order(self, victims: npt.NDArray[np.bool_], violating: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """The victims' slots, node by node, most important first.
 
-        Parity: of equally important pods, those whose eviction breaks a budget come first: they were judged first.
+        Parity: where some evictions break a budget and some do not, the victims are sorted again, from the order in
+        which they were judged.
         """
-        slots = self.slots[victims]
-        if not violating.any():
+        slots, position = self.slots[victims], self.position[victims]
+        nodes = len(self.rows)
+        broken = np.bincount(self.position[violating], minlength=nodes)
+        again = ((broken > 0) & (broken < self.counts))[position]
+        if not again.any():
             return slots
         p = self.pods
-        position, first = self.position[victims], violating[victims]
-        judged = np.lexsort((~first, position))
+        judged = np.lexsort((~violating[victims], position))
         judged_at = np.empty(len(slots), np.int64)
         judged_at[judged] = np.arange(len(slots))
-        order = np.lexsort((judged_at, p.start_time[slots], -p.priority[slots], position))
+        ties = self._ties(slots, judged_at, again)
+        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], position))
         came = dict(zip(slots.tolist(), judged_at.tolist(), strict=True))
         return self._shuffle_equals(
-            slots[order], position[order], lambda of_node: np.array(sorted(of_node.tolist(), key=came.__getitem__))
+            slots[order],
+            position[order],
+            again,
+            lambda of_node: np.array(sorted(of_node.tolist(), key=came.__getitem__)),
         )
 
     # -- moving pods --------------------------------------------------------------------------------------------------

@@ -166,12 +166,14 @@ class Framework:
         for plugin in self._signers:
             try:
                 answer = plugin.sign_pod(pod)
+                if isinstance(answer, Status):
+                    return None
+                fragment = tuple(answer.items())
+                hash(fragment)
             except Exception:
-                # A signer that fails costs the shortcut, not the pod.
+                # A signer that fails, or gives what cannot be hashed, costs the shortcut, not the pod.
                 return None
-            if isinstance(answer, Status):
-                return None
-            fragments.append(tuple(answer.items()))
+            fragments.append(fragment)
         return tuple(fragments)
 
     # -- before and during filtering ----------------------------------------------------------------------------------

@@ -257,7 +257,8 @@ class PodTopologySpread(
         codes = column.codes[: table.n]
         present = np.bincount(codes[eligible], minlength=column.size) > 0
         present[0] = False
-        whole = bool(eligible[codes > 0].all())
+        # Whether nodes without the label count matters where an empty value names the same domain.
+        whole = bool(eligible[table.valid[: table.n] if column.code("") else codes > 0].all())
         found = np.flatnonzero(present)
         missing = codes == 0
         lacking = missing if bool((missing & table.valid[: table.n]).any()) else None
@@ -393,6 +394,14 @@ class PodTopologySpread(
             of_node = _amounts(counts, int(np.count_nonzero(scored)), constraint)
             return _Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
         sums, registered = _registered_sums(domains, self._sums(slot, domains), scored, system=system)
+        empty = domains.column.code("") if system else 0
+        if empty:
+            # Parity: an empty value and no label are one domain.
+            without = codes == 0
+            registered -= int(scored[without].any() and scored[codes == empty].any())
+            if slot >= 0:
+                counted = without if domains.eligible is None else without & domains.eligible
+                sums[empty] += int(self.handle.cluster.matches.counts[slot, :n][counted].sum())
         amounts = _amounts(sums, registered, constraint)
         # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
         amounts[0] = 0.0
