@@ -109,6 +109,7 @@ class Cluster:
         if known is not None and known != info.uid:
             # The same name, another pod: the old one is gone.
             self.state.remove_pod(known)
+            self.state.nominator.delete(known)
         if pod.status.phase in _TERMINAL:
             self._remove_pod(info)
             return

@@ -4,15 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.api.selectors import EVERYTHING, Requirement, Selector, selector_of
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import MatchCounts, PodTerm, equality_of
-from stowplan.api.selectors import EVERYTHING, Requirement, Selector, selector_of
 from stowplan.testing import a_node, a_pod
 from worlds import struct
 
 WEB, DB = Requirement("app", "In", ("web",)), Requirement("app", "In", ("db",))
 EITHER = Requirement("app", "In", ("db", "web"))
-NOT_WEB, TIERED, UNTIERED = Requirement("app", "NotIn", ("web",)), Requirement("tier", "Exists"), Requirement("tier", "DoesNotExist")
+NOT_WEB, TIERED, UNTIERED = (
+    Requirement("app", "NotIn", ("web",)),
+    Requirement("tier", "Exists"),
+    Requirement("tier", "DoesNotExist"),
+)
 FIRST = Requirement("tier", "In", ("1",))
 
 selectors = st.lists(st.sampled_from((WEB, DB, EITHER, NOT_WEB, TIERED, UNTIERED, FIRST)), max_size=2).map(selector_of)

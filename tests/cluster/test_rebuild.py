@@ -20,16 +20,17 @@ POD_NAMES = tuple(f"p{i}" for i in range(12))
 POD_NODES = st.sampled_from(("n0", "n1", "n2", "n0", "nowhere"))
 KEYS = (ZONE, HOST, RACK, "disk", "nobody")
 
+
+def compiled(matching):
+    pod = struct(a_pod().spreads(ZONE, matching))
+    return compile_label_selector(pod.spec.topology_spread_constraints[0].label_selector)
+
+
 TERMS = tuple(
-    PodTerm(((namespaces, compile_label_selector(struct_of),),), live_only=live_only)
+    PodTerm(((namespaces, compiled(matching)),), live_only=live_only)
     for namespaces in (None, frozenset(("default",)), frozenset(("blue", "lost")))
-    for struct_of in (
-        struct({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "x", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
-        ]}}).spec.topology_spread_constraints[0].label_selector
-        for selector in SELECTORS
-        if selector is not None
-    )
+    for matching in SELECTORS
+    if matching is not None
     for live_only in (False, True)
 )
 JOINT = PodTerm(TERMS[0].clauses + TERMS[7].clauses)
@@ -87,11 +88,10 @@ class Changes(RuleBasedStateMachine):
 
     def _put(self, pod):
         uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
-        known = self.state.placed(uid)
-        info = self.state.add_pod(struct(pod))
-        if known is None or info is not known:
-            self._take_off(uid)
-            self.order.setdefault(node, []).append(uid)
+        self.state.add_pod(struct(pod))
+        # Even an update that changes nothing puts the pod last on its node.
+        self._take_off(uid)
+        self.order.setdefault(node, []).append(uid)
         self.pods[uid] = pod
         self.assumed.pop(uid, None)
 
@@ -198,7 +198,7 @@ class Changes(RuleBasedStateMachine):
             fresh.add_pod(struct(pod))
         for pod, node in self.assumed.values():
             fresh.assume(fresh.pod_info(struct(pod)), node)
-        for term, _ in self.state.matches.items():
+        for term in dict(self.state.matches.items()):
             fresh.matches.slot(term, fresh.pods)
         return fresh
 
@@ -231,8 +231,12 @@ def test_growth_beyond_the_first_capacity():
     resources = {f"example.com/r{i}": 1 for i in range(5)}
     all_nodes = [a_node(f"n{i}").zone(f"z{i % 7}").allocatable(resources).obj() for i in range(150)]
     all_pods = [
-        a_pod(f"p{i}").labels(app=f"a{i % 90}").requests({f"example.com/r{i % 9}": 1}, cpu=f"{i % 5}00m")
-        .avoids_pods(ZONE, {"matchLabels": {"app": f"a{i % 40}"}}).on(f"n{i % 160}").obj()
+        a_pod(f"p{i}")
+        .labels(app=f"a{i % 90}")
+        .requests({f"example.com/r{i % 9}": 1}, cpu=f"{i % 5}00m")
+        .avoids_pods(ZONE, {"matchLabels": {"app": f"a{i % 40}"}})
+        .on(f"n{i % 160}")
+        .obj()
         for i in range(600)
     ]
     for i, pod in enumerate(all_pods):
@@ -255,7 +259,7 @@ def test_growth_beyond_the_first_capacity():
     for i, pod in enumerate(all_pods):
         if i % 3:
             fresh.add_pod(struct(pod))
-    for term, _ in state.matches.items():
+    for term in dict(state.matches.items()):
         fresh.matches.slot(term, fresh.pods)
     assert state.table.n == 150, "rows of nodes that went are used again"
     assert dump(state, KEYS) == dump(fresh, KEYS)

@@ -2,6 +2,7 @@
 
 import pytest
 
+import stowplan
 from fakes import fake, framework_of, judged
 from profiles import framework
 from stowplan.framework.status import Code, error, unschedulable
@@ -48,6 +49,22 @@ def test_a_promised_pod_does_not_count_as_being_there():
 
 def test_a_promise_of_a_node_that_is_not_there_is_no_matter():
     assert feasible_with(a_pod("me").requests(cpu="1"), a_pod("p").uid("p").requests(cpu="2"), "gone") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "arrival",
+    [
+        pytest.param(a_pod("p").uid("p").requests(cpu="1").on("b"), id="it is bound elsewhere"),
+        pytest.param(a_pod("p").uid("another").requests(cpu="1"), id="another pod has its name now"),
+    ],
+)
+def test_a_promise_ends_when_the_pod_is_bound_or_gone(arrival):
+    promised = a_pod("p").uid("p").requests(cpu="1").nominated_to("a")
+    cluster = stowplan.Cluster([a_node("a").allocatable(cpu=1).obj(), promised.obj()])
+    pod = a_pod("me").requests(cpu="1").obj()
+    assert cluster.explain(pod).to_dict()["rejected"].keys() == {"a"}
+    cluster.add(arrival.obj())
+    assert cluster.explain(pod).to_dict()["feasible"] == ["a"]
 
 
 def test_the_first_pass_gives_the_reason():

@@ -10,6 +10,7 @@ from plain import matches, on_node, requirements
 from profiles import framework
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.nominator import Nominator
+from stowplan.cluster.pod_info import NOT_STARTED
 from stowplan.cluster.what_if import WhatIf
 from stowplan.framework.go_sort import go_sort
 from stowplan.framework.status import Code
@@ -138,9 +139,19 @@ class Plain:
 
 
 def by_importance(infos):
-    """Higher priority first, then earlier start; sorted as Go does."""
+    """Higher priority first, then earlier start; sorted as Go does.
+
+    The start of a pod that has not started is "now", read at each comparison: of two such pods the first one asked
+    about is always the earlier one.
+    """
+
+    def less(a, b):
+        if a.priority != b.priority:
+            return a.priority > b.priority
+        return a.start_time < b.start_time or a.start_time == b.start_time == NOT_STARTED
+
     found = list(infos)
-    go_sort(found, lambda a, b: (-a.priority, a.start_time) < (-b.priority, b.start_time))
+    go_sort(found, less)
     return found
 
 
@@ -350,7 +361,7 @@ def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod, promised):
 
 def victims_on(state, pod, node, *plugins):
     profile = framework(state, *plugins)
-    decision, outcome = preempted(profile, state, state.pod_info(struct(pod)))
+    _, outcome = preempted(profile, state, state.pod_info(struct(pod)))
     return [v.uid for v in outcome.run.candidates[node].victims]
 
 
@@ -370,11 +381,19 @@ def test_the_younger_of_equals_goes():
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["younger"]
 
 
-def test_of_equals_the_one_that_the_node_lists_last_goes():
+@pytest.mark.parametrize(
+    ("started", "victim"),
+    [
+        pytest.param(MOMENTS[0], "c", id="started together: the one that the node lists last"),
+        pytest.param(None, "d", id="not started: the one that it lists first"),
+    ],
+)
+def test_of_equals_the_order_on_the_node_decides(started, victim):
     """After `a` has left, `d` stands in its place."""
-    state = state_of([a_node("n").allocatable(cpu=3)], [small(name) for name in "abcd"])
+    pods = [small(name).started(started) if started else small(name) for name in "abcd"]
+    state = state_of([a_node("n").allocatable(cpu=3)], pods)
     state.remove_pod("a")
-    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["c"]
+    assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == [victim]
 
 
 def test_a_budget_protects_as_long_as_another_can_go():
@@ -384,9 +403,12 @@ def test_a_budget_protects_as_long_as_another_can_go():
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == ["free"]
 
 
-@pytest.mark.parametrize("pods", [13, 20, 60])
-def test_many_equals_on_a_node_are_shuffled_as_the_reference_would(pods):
-    state = state_of([a_node("n").allocatable(cpu=pods)], [small(f"p{i:02}", i % 3) for i in range(pods)])
+@pytest.mark.parametrize("started", [True, False], ids=["started", "not started"])
+@pytest.mark.parametrize("count", [13, 20, 60])
+def test_many_equals_on_a_node_are_shuffled_as_the_reference_would(count, started):
+    pods = [small(f"p{i:02}", i % 3) for i in range(count)]
+    pods = [pod.started(MOMENTS[0]) for pod in pods] if started else pods
+    state = state_of([a_node("n").allocatable(cpu=count)], pods)
     listed = [info.uid for info in by_importance(state.row_pods[0])]
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="5"), "n") == listed[-5:]
 

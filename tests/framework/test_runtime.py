@@ -56,7 +56,9 @@ def test_filter_that_fails(state, answer, text):
             {"score": unschedulable("no")}, 'running Score plugins: plugin "P" failed with: no', id="Score refuses"
         ),
         pytest.param(
-            {"normalize": BOOM}, 'running Normalize on Score plugins: plugin "P" failed with: boom', id="Normalize raises"
+            {"normalize": BOOM},
+            'running Normalize on Score plugins: plugin "P" failed with: boom',
+            id="Normalize raises",
         ),
         pytest.param(
             {"normalize": error("no")},
@@ -162,7 +164,9 @@ def test_narrowing(state, sets, feasible):
     [
         pytest.param([only()], "node(s) didn't satisfy plugin P0", id="one"),
         pytest.param(
-            [only("a"), only("b")], "node(s) didn't satisfy plugin(s) [P0 P1] simultaneously", id="two with nothing in common"
+            [only("a"), only("b")],
+            "node(s) didn't satisfy plugin(s) [P0 P1] simultaneously",
+            id="two with nothing in common",
         ),
     ],
 )
@@ -239,7 +243,7 @@ def test_a_plugin_that_cannot_be_built(state):
         def __init__(self, args, handle):
             raise ValueError("no such file")
 
-    with pytest.raises(PluginInitError, match='^initializing plugin "Broken": no such file$'):
+    with pytest.raises(PluginInitError, match=r'^initializing plugin "Broken": no such file$'):
         framework_of(state, Broken)
 
 
@@ -286,14 +290,20 @@ def annotated(pod):
 @pytest.mark.parametrize(
     ("plugins", "shared"),
     [
-        pytest.param([fake("P", filter=None)], {"same", "noted"}, id="by shape alone"),
-        pytest.param([signing("P", annotated)], {"same"}, id="by shape and what is signed"),
-        pytest.param([signing("P", {})], {"same", "noted"}, id="nothing to sign"),
+        pytest.param([fake("P", filter=None)], {"same", "noted"}, id="by shape: template, labels and controller"),
+        pytest.param([signing("P", annotated)], {"same", "labelled"}, id="by template and what is signed"),
+        pytest.param([fake("P", filter=None), signing("Q", annotated)], {"same"}, id="by shape and what is signed"),
+        pytest.param([signing("P", {})], {"same", "noted", "labelled"}, id="nothing to sign"),
         pytest.param([fake("P", filter=None, signed=False)], set(), id="somebody does not sign"),
         pytest.param([fake("P", score=1, signed=False), signing("Q", {})], set(), id="nor at Score"),
         pytest.param([signing("P", unschedulable("not this one"))], set(), id="refuses to sign"),
         pytest.param([signing("P", BOOM)], set(), id="fails to sign"),
-        pytest.param([fake("P", pre_enqueue=None, signed=False)], {"same", "noted"}, id="who does not decide need not"),
+        pytest.param([signing("P", {"what": []})], set(), id="signs what cannot be hashed"),
+        pytest.param(
+            [fake("P", pre_enqueue=None, signed=False), fake("Q", filter=None)],
+            {"same", "noted"},
+            id="who does not decide need not sign",
+        ),
     ],
 )
 def test_which_pods_share_results(state, plugins, shared):
@@ -306,11 +316,14 @@ def test_which_pods_share_results(state, plugins, shared):
     others = {
         "same": a_pod("second").labels(app="web"),
         "noted": a_pod("third").labels(app="web").annotations(note="x"),
-        "other": a_pod("fourth").labels(app="db"),
+        "labelled": a_pod("fourth").labels(app="db"),
+        "larger": a_pod("fifth").labels(app="web").requests(cpu="1"),
+        "elsewhere": a_pod("sixth", "blue").labels(app="web"),
     }
     found = {name for name, pod in others.items() if first is not None and signature(pod) == first}
     assert found == shared
-    assert first is None or hash(first) is not None
+    # A mapping is what results are kept in.
+    assert {first: 1}
 
 
 def test_frameworks_are_told_to_their_handle(state):

@@ -91,7 +91,10 @@ OK = None
         ),
         pytest.param(a_pod(), [pod_on("n1", app="web")], SKIPPED, id="nothing to do"),
         pytest.param(
-            NEAR_DB, [pod_on("n1", app="db").deleted("2026-01-01T00:00:00Z")], [OK, OK, AWAY, AWAY], id="terminating counts"
+            NEAR_DB,
+            [pod_on("n1", app="db").deleted("2026-01-01T00:00:00Z")],
+            [OK, OK, AWAY, AWAY],
+            id="terminating counts",
         ),
     ],
 )
@@ -273,7 +276,7 @@ def test_stretching(raw, normal):
     assert scores_of(pod, *existing, nodes=nodes)[1] == normal
 
 
-# -- against the rule node by node --------------------------------------------------------------------------------------
+# -- against the rule node by node -------------------------------------------------------------------------------------
 
 
 def terms(pod, kind, when):

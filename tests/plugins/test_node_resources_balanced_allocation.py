@@ -82,7 +82,7 @@ def test_pod_level_requests_count():
     assert scored(plugin, state, state.pod_info(struct(a_pod().pod_requests(cpu="3")))) == plain
 
 
-# -- against the rule node by node --------------------------------------------------------------------------------------
+# -- against the rule node by node -------------------------------------------------------------------------------------
 
 
 def integers(resources):

@@ -172,7 +172,11 @@ def test_scores_of_pods(pod, kind, shape, score):
 )
 def test_scores_of_plain_figures(used, allocatable, weights, least, most, up, down, peak):
     names = ("cpu", "memory", GPU)
-    amounts = {"cpu": f"{allocatable[0]}m", "memory": allocatable[1], GPU: allocatable[2] if len(allocatable) > 2 else 0}
+    amounts = {
+        "cpu": f"{allocatable[0]}m",
+        "memory": allocatable[1],
+        GPU: allocatable[2] if len(allocatable) > 2 else 0,
+    }
     node = a_node("n").allocatable(amounts)
     # Explicit zeros keep the scheduler's defaults for silent containers out.
     held = a_pod("held").requests(cpu=f"{used[0]}m", memory=used[1]).on("n")
@@ -218,7 +222,7 @@ def test_a_pod_that_is_not_prepared_is_an_error(bench):
     )
 
 
-# -- against the rule node by node --------------------------------------------------------------------------------------
+# -- against the rule node by node -------------------------------------------------------------------------------------
 
 UNITS = {"m": Fraction(1, 1000), "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 BASE = ("cpu", "memory", "ephemeral-storage")
@@ -337,7 +341,9 @@ strategies = st.sampled_from(
     )
 )
 weighted = st.dictionaries(
-    st.sampled_from(("cpu", "memory", "ephemeral-storage", GPU, FPGA, HUGE)), st.sampled_from((1, 2, 7, 100)), min_size=1
+    st.sampled_from(("cpu", "memory", "ephemeral-storage", GPU, FPGA, HUGE)),
+    st.sampled_from((1, 2, 7, 100)),
+    min_size=1,
 )
 
 

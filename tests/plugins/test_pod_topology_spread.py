@@ -126,7 +126,9 @@ def test_who_does_not_count(other):
     ],
 )
 def test_match_label_keys(keys, matching, refused):
-    state = state_of([a_node("a").zone("a"), a_node("b").zone("b")], [a_pod("o").labels(app="web", version="1").on("a")])
+    state = state_of(
+        [a_node("a").zone("a"), a_node("b").zone("b")], [a_pod("o").labels(app="web", version="1").on("a")]
+    )
     pod = a_pod().labels(app="web", version="2").spreads(ZONE, matching, match_label_keys=keys)
     found = filtered(plugin_on(PodTopologySpread, state, NO_DEFAULTS), state, state.pod_info(struct(pod)))
     assert "".join(name for name, refusal in found.items() if refusal) == refused
@@ -244,15 +246,13 @@ def test_skips(pod, args, objects):
     assert soft_scores([a_node("a").zone("1")], {}, pod, args, objects=objects) == SKIPPED
 
 
-# -- against the rule node by node --------------------------------------------------------------------------------------
+# -- against the rule node by node -------------------------------------------------------------------------------------
 
 
 def own_constraints(pod, action):
-    found = []
-    for c in pod["spec"].get("topologySpreadConstraints", []):
-        if c["whenUnsatisfiable"] == action:
-            found.append(parsed(c, requirements(c.get("labelSelector")), labels_of(pod)))
-    return found
+    listed = pod["spec"].get("topologySpreadConstraints", [])
+    chosen = [c for c in listed if c["whenUnsatisfiable"] == action]
+    return [parsed(c, requirements(c.get("labelSelector")), labels_of(pod)) for c in chosen]
 
 
 def parsed(c, needed, labels):

@@ -338,7 +338,9 @@ def test_reuse_of_pods_that_count_others():
     @given(
         st.lists(st.sampled_from(sorted(COUNTING)), min_size=1, max_size=4, unique=True),
         st.lists(
-            st.tuples(st.sampled_from(("place", "place", "place", "delete", "what if", "nominate")), st.integers(0, 50)),
+            st.tuples(
+                st.sampled_from(("place", "place", "place", "delete", "what if", "nominate")), st.integers(0, 50)
+            ),
             min_size=5,
             max_size=25,
         ),
@@ -452,6 +454,16 @@ def test_an_evaluation_from_inside_a_hypothesis_is_not_used_afterwards():
     assert world.check(world.next_pod(0)) == "n0"
 
 
+def test_preemption_knows_of_terms_whose_only_holder_was_away_in_a_hypothesis():
+    world = world_of(shape=a_pod().labels(app="web").priority(10), sizes=(4,))
+    avoider = a_pod("avoider").uid("avoider").avoids_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
+    avoider = world.state.add_pod(struct(avoider))
+    world.check(world.next_pod(0))
+    with WhatIf(world.state) as hypothesis:
+        hypothesis.evict(avoider)
+    world.check(world.next_pod(0))
+
+
 def test_a_nominated_pod_asks_for_a_resource_that_nobody_has_heard_of():
     world = world_of()
     pod = world.state.pod_info(struct(a_pod("promised").uid("promised").requests({"example.com/new": 1}, cpu="4")))
@@ -482,5 +494,3 @@ def test_services_that_appear_change_the_default_spread():
         pod = world.next_pod(0)
         node = world.check(pod)
         world.state.assume(pod, node)
-
-

@@ -105,7 +105,9 @@ def _pod(state, info):
         "start_time": int(pods.start_time[slot]),
         "terminating": bool(pods.terminating[slot]),
         "shape": (shape.key, int(pods.shape[slot]) == shape.id, shape.refs),
-        "requests": {name: int(vector[i]) for name, i in state.table.resources.items() if i < len(vector) and vector[i]},
+        "requests": {
+            name: int(vector[i]) for name, i in state.table.resources.items() if i < len(vector) and vector[i]
+        },
         "non_zero": pods.shape_non_zero[:, shape.id].tolist(),
     }
 

@@ -67,13 +67,13 @@ def non_zero_requests(pod: Pod) -> tuple[int, int]:
     return milli_value(requests.get(CPU, 0)), value(requests.get(MEMORY, 0))
 
 
-def to_vector(requests: Mapping[str, int]) -> dict[str, int]:
+def to_vector(requests: Mapping[str, int], *, counted_only: bool = True) -> dict[str, int]:
     """The scheduler's integers: cpu in milli-units, the rest in units; names it does not count are dropped."""
     vector = {}
     for name, nano in requests.items():
         if name == CPU:
             vector[name] = milli_value(nano)
-        elif name in (MEMORY, EPHEMERAL_STORAGE) or is_scalar(name):
+        elif name in (MEMORY, EPHEMERAL_STORAGE) or is_scalar(name) or not counted_only:
             vector[name] = value(nano)
     return vector
 

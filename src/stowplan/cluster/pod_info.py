@@ -110,7 +110,16 @@ class PodShape(Memos):
     @cached_property
     def used(self) -> dict[str, int]:
         """What a pod on a node takes: resize status considered."""
-        return to_vector(pod_requests(self.pod, use_status=True, pod_level_resize=True))
+        return to_vector(self._used)
+
+    @cached_property
+    def used_by_any_name(self) -> dict[str, int]:
+        """The same, with names that are not counted on nodes."""
+        return to_vector(self._used, counted_only=False)
+
+    @cached_property
+    def _used(self) -> dict[str, int]:
+        return pod_requests(self.pod, use_status=True, pod_level_resize=True)
 
     @cached_property
     def non_zero_used(self) -> tuple[int, int]:

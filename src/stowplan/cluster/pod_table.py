@@ -51,9 +51,13 @@ class PodTable:
         self.start_time[slot] = info.start_time
         self.shape[slot] = info.shape.id
         self.terminating[slot] = info.terminating
+        self.place_last(slot)
+        return slot
+
+    def place_last(self, slot: int) -> None:
+        """Let the pod come after all others in the order."""
         self.order[slot] = self._next_order
         self._next_order += 1
-        return slot
 
     def remove(self, slot: int) -> None:
         self.infos[slot] = None

@@ -141,6 +141,8 @@ class ClusterState:
     def add_pod(self, pod: Pod) -> PodInfo:
         """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
         info = self.pod_info(pod)
+        # Whatever node it was promised, it has one now.
+        self.nominator.delete(info.uid)
         old = self._placed.get(info.uid)
         if old is not None:
             return self._replace(old, info, pod.spec.node_name)
@@ -154,6 +156,7 @@ class ClusterState:
         same = old.shape is new.shape and old.node_name == node_name and old.terminating == new.terminating
         if same and old.start_time == new.start_time:
             old.pod = new.pod
+            self._list_last(old)
             return old
         self._detach(old)
         self._attach(new, node_name)
@@ -195,16 +198,32 @@ class ClusterState:
             self._book(info, row, 1)
             self.row_pods[row].append(info)
 
-    def _detach(self, info: PodInfo) -> int:
-        """Take the pod off its node; its position in the node's list."""
-        row = info.row
-        pods = self.row_pods[row] if row >= 0 else self._ghosts[info.node_name]
+    def _list_of(self, info: PodInfo) -> list[PodInfo]:
+        """Where the pod's node lists it."""
+        return self.row_pods[info.row] if info.row >= 0 else self._ghosts[info.node_name]
+
+    def _unlist(self, info: PodInfo, pods: list[PodInfo]) -> int:
+        """Take the pod from its node's list; the position that it had."""
         position = pods.index(info)
         # Parity: a node's list of pods closes a hole with its last element.
         last = pods.pop()
         if last is not info:
             pods[position] = last
             self.pods.order[last.slot] = self.pods.order[info.slot]
+        return position
+
+    def _list_last(self, info: PodInfo) -> None:
+        """Parity: any update of a pod takes it off its node and puts it back, even if nothing that counts changed."""
+        pods = self._list_of(info)
+        self._unlist(info, pods)
+        pods.append(info)
+        self.pods.place_last(info.slot)
+
+    def _detach(self, info: PodInfo) -> int:
+        """Take the pod off its node; its position in the node's list."""
+        row = info.row
+        pods = self._list_of(info)
+        position = self._unlist(info, pods)
         if row >= 0:
             self._book(info, row, -1)
         elif not pods:

@@ -157,6 +157,10 @@ class _CountMatrix:
         self._clock += 1
         self.versions[slot] = self._clock
 
+    def _more_slots(self) -> None:
+        self.counts = with_rows(self.counts, self.counts.shape[0] * 2)
+        self.detached += 1
+
     def clear_row(self, row: int) -> None:
         self.counts[:, row] = 0
 
@@ -229,7 +233,7 @@ class MatchCounts(_CountMatrix):
             self.versions.append(0)
             self._used.append(0)
             if len(self._terms) > self.counts.shape[0]:
-                self.counts = with_rows(self.counts, self.counts.shape[0] * 2)
+                self._more_slots()
             return len(self._terms) - 1
         slot = min(range(len(self._used)), key=self._used.__getitem__)
         self._evict(slot)
@@ -339,7 +343,7 @@ class HeldCounts(_CountMatrix):
             self.versions.append(0)
             self._holders.append(0)
             if slot == self.counts.shape[0]:
-                self.counts = with_rows(self.counts, slot * 2)
+                self._more_slots()
         self.terms[slot] = held
         self._slots[held] = slot
         self._index.add(slot, equality_of(held.term.selector))
@@ -357,6 +361,7 @@ class HeldCounts(_CountMatrix):
                 self.terms[slot] = None
                 self.counts[slot] = 0
                 self._sums.pop(slot, None)
+                self.detached += 1
                 self._free.append(slot)
 
     def count(self, shape: PodShape, row: int, sign: int) -> None:

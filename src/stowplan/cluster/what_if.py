@@ -28,7 +28,7 @@ class WhatIf:
         state = self._state
         self._position = state.changes.position
         self._versions = (list(state.matches.versions), list(state.held.versions), state.held.epoch)
-        self._evictions = state.matches.evictions
+        self._detached = state.matches.detached, state.held.detached
         self._order = state.pods._next_order
         return self
 
@@ -39,11 +39,13 @@ class WhatIf:
             self._undo.pop()()
         state = self._state
         matches, held, epoch = self._versions
-        # Slots that were registered in between keep their own, newer versions; so do all when some changed hands.
-        if state.matches.evictions == self._evictions:
+        # Slots that were registered in between keep their own, newer versions. So do all that moved when an array that
+        # somebody may have kept stopped following its counts meanwhile: it did not see the changes undone.
+        if state.matches.detached == self._detached[0]:
             state.matches.versions[: len(matches)] = matches
-        state.held.versions[: len(held)] = held
-        state.held.epoch = epoch
+        if state.held.detached == self._detached[1]:
+            state.held.versions[: len(held)] = held
+            state.held.epoch = epoch
         state.changes.rewind(self._position)
         state.pods._next_order = self._order
 
@@ -55,7 +57,7 @@ class WhatIf:
     def evict(self, info: PodInfo) -> None:
         """Take a placed pod off its node."""
         state, node_name = self._state, info.node_name
-        pods = self._list_of(info, node_name)
+        pods = state._list_of(info)
         orders = int(state.pods.order[info.slot]), int(state.pods.order[pods[-1].slot])
         position = state._detach(info)
         self._undo.append(lambda: self._put_back(info, node_name, position, *orders))
@@ -66,11 +68,8 @@ class WhatIf:
     def _put_back(self, info: PodInfo, node_name: str, position: int, order: int, last_order: int) -> None:
         state = self._state
         state._attach(info, node_name)
-        pods = self._list_of(info, node_name)
+        pods = state._list_of(info)
         # Who closed the hole is the last one again.
         pods[-1], pods[position] = pods[position], pods[-1]
         state.pods.order[pods[-1].slot] = last_order
         state.pods.order[info.slot] = order
-
-    def _list_of(self, info: PodInfo, node_name: str) -> list[PodInfo]:
-        return self._state.row_pods[info.row] if info.row >= 0 else self._state._ghosts[node_name]

@@ -8,7 +8,7 @@ Upstream: pkg/scheduler/apis/config/validation/validation_pluginargs.go.
 
 from collections.abc import Iterator, Sequence
 
-from stowplan.api.field_errors import child
+from stowplan.api.field_errors import child, not_supported
 from stowplan.api.labels import label_key_errors
 from stowplan.api.node_selectors import node_selector_errors, preferred_terms_errors
 from stowplan.api.types import TopologySpreadConstraint
@@ -35,7 +35,7 @@ from stowplan.config.args import (
 )
 from stowplan.config.defaults import binding_timeout_enabled
 from stowplan.config.durations import Duration
-from stowplan.config.errors import duplicate, forbidden, invalid, not_supported, required
+from stowplan.config.errors import duplicate, forbidden, invalid, required
 from stowplan.config.features import FeatureGates
 
 _STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)

@@ -6,8 +6,6 @@ the contract. Each problem is one string; the raiser joins several of them the w
 Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 """
 
-from collections.abc import Sequence
-
 from stowplan.api.field_errors import go_json, go_quote
 from stowplan.config.durations import Duration
 
@@ -30,11 +28,6 @@ def forbidden(path: str, detail: str) -> str:
 
 def duplicate(path: str, value: object) -> str:
     return f"{path}: Duplicate value: {_shown(value)}"
-
-
-def not_supported(path: str, value: str, supported: Sequence[str]) -> str:
-    choices = ", ".join(go_quote(choice) for choice in supported)
-    return f"{path}: Unsupported value: {go_quote(value)}: supported values: {choices}"
 
 
 def _shown(value: object) -> str:

@@ -226,9 +226,12 @@ class Framework:
             answer = plugin.filter(state, pod, nodes)
         except Exception as e:
             answer = error(e)
-        if isinstance(answer, Status):
-            return wrapped(f'running "{plugin.name}" filter plugin', answer)
-        return answer
+        if not isinstance(answer, Status):
+            return answer
+        if nodes.candidates is not None and not nodes.candidates.any():
+            # The plugins before it left no node, so upstream would not have asked it.
+            return None
+        return wrapped(f'running "{plugin.name}" filter plugin', answer)
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: Nodes
@@ -252,8 +255,8 @@ class Framework:
         return any(isinstance(p, kinds) and p.name not in state.skip_filter for p in self.pre_filter)
 
     def has_node_level_filters(self, state: CycleState) -> bool:
-        """Whether some filter may look at single pods of a node: all but those that say what they read."""
-        return any(p.reads is Reads.ANYTHING for p in self.active_filters(state))
+        """Whether some filter may look at single pods of a node: all but those that say that they do not."""
+        return any(p.reads in (Reads.ANYTHING, Reads.NODE_PODS) for p in self.active_filters(state))
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes) -> Status | None:
         """Tell the plugins that took part in PreFilter that pods came or went; `nodes` already shows it."""

@@ -32,14 +32,13 @@ def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
 def after_pod_change(handle: Handle, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
     if old is not None and new is not None and same_pod(pod, new):
         return Hint.QUEUE
-    changed = old if new is None else new
-    assert changed is not None
-    if not is_placed_or_nominated(changed):
+    if any(changed is not None and not is_placed_or_nominated(changed) for changed in (old, new)):
         return Hint.SKIP
     shape = pod.shape
     near, far = shape.required_affinity, shape.required_anti_affinity
     if old is None:
-        return queue_if(_all_match(near, changed))
+        assert new is not None
+        return queue_if(_all_match(near, new))
     if new is None:
         if _all_match(far, old):
             return Hint.QUEUE

@@ -46,13 +46,14 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
     def sums_question(self, pod: PodInfo) -> Hashable:
         found: Hashable = pod.shape.memo("balance question", 0)
         if found is None:
-            found = pod.shape.remember("balance question", 0, tuple(pod.shape.used.items()))
+            found = pod.shape.remember("balance question", 0, tuple(pod.shape.used_by_any_name.items()))
         return found
 
     def _demands(self, pod: PodInfo) -> Demands:
         found: Demands | None = pod.shape.memo(PRE_SCORE_KEY, self._resources)
         if found is None:
-            found = Demands(self._resources, pod.shape.used)
+            # Parity: a name that no node counts (storage) cannot tilt a node, but is something that the pod asks for.
+            found = Demands(self._resources, pod.shape.used_by_any_name)
             pod.shape.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.api.resource_names import is_extended
+from stowplan.api.pod_requests import pod_requests
+from stowplan.api.resource_names import DEVICE_CLASS_PREFIX, is_extended
 from stowplan.cluster.node_table import allocatable_amounts
 from stowplan.framework.events import DEVICE_CLASS, NODE, POD, Action, Hint, on, queue_if
 from stowplan.framework.interface import (
@@ -93,7 +94,7 @@ class NodeResourcesFit(
         requests = pod.shape.requests
         asked = [(name, requests[name]) for name in _BASE if requests.get(name, 0) > 0]
         scalars = [name for name in requests if name not in _BASE]
-        asked += [(name, requests[name]) for name in sorted(scalars) if requests[name] and not self._ignores(name)]
+        asked += [(name, requests[name]) for name in sorted(scalars) if requests[name] > 0 and not self._ignores(name)]
         return tuple(asked)
 
     def _ignores(self, name: str) -> bool:
@@ -211,13 +212,12 @@ class NodeResourcesFit(
 
 
 def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:
-    wanted = {name for name, amount in pod.shape.requests.items() if amount}
+    # A request for nothing is one, too.
+    wanted = pod_requests(pod.pod)
     extended = new.spec.get("extendedResourceName") or ""
-    if old is not None and (old.spec.get("extendedResourceName") or "") == extended:
-        return Hint.SKIP
-    if f"deviceclass.resource.kubernetes.io/{new.metadata.name}" in wanted:
-        return Hint.QUEUE
-    return queue_if(bool(extended) and extended in wanted)
+    if old is None:
+        return queue_if(DEVICE_CLASS_PREFIX + new.metadata.name in wanted or extended in wanted)
+    return queue_if(extended in wanted and extended != (old.spec.get("extendedResourceName") or ""))
 
 
 def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:

@@ -174,6 +174,7 @@ class PodTopologySpread(
         self._numbers: dict[tuple[tuple[Selector, bool], ...], int] = {}
         self._next_number = count()
         self._comparisons = handle.features.enabled("TaintTolerationComparisonOperators")
+        self._label_keys = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
 
     # -- constraints --------------------------------------------------------------------------------------------------
 
@@ -183,7 +184,7 @@ class PodTopologySpread(
         if own:
             found: tuple[Constraint, ...] | None = shape.memo(("spread", action), 0)
             if found is None:
-                found = tuple(_parsed(c, shape) for c in own if c.when_unsatisfiable == action)
+                found = tuple(self._parsed(c, shape) for c in own if c.when_unsatisfiable == action)
                 shape.remember(("spread", action), 0, found)
             return found
         defaults = [c for c in self._defaults if c.when_unsatisfiable == action]
@@ -192,7 +193,22 @@ class PodTopologySpread(
         selector = default_selector(shape, self.handle.cluster.objects)
         if selector.empty:
             return ()
-        return tuple(replace(_parsed(c, shape), selector=selector) for c in defaults)
+        return tuple(replace(self._parsed(c, shape), selector=selector) for c in defaults)
+
+    def _parsed(self, constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint:
+        selector = compile_label_selector(constraint.label_selector)
+        keys = constraint.match_label_keys if self._label_keys else ()
+        own = {key: shape.labels[key] for key in keys if key in shape.labels}
+        if own:
+            selector = selector.with_equalities(own)
+        return Constraint(
+            max_skew=constraint.max_skew,
+            key=constraint.topology_key,
+            selector=selector,
+            min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+            honor_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
+            honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
+        )
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Labels and owner matter through the selectors that they make, and whether the pod matches them itself."""
@@ -202,7 +218,7 @@ class PodTopologySpread(
                 return {}
             selector = default_selector(shape, self.handle.cluster.objects)
             # The usual empty selector is cheaper to compare as None.
-            return {"default": None if selector.empty else selector}
+            return {"default": None if selector.empty else (selector, selector.matches(shape.labels))}
         found: dict[str, Any] | None = shape.memo("spread signature", 0)
         if found is None:
             try:
@@ -441,21 +457,6 @@ def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArr
     if high <= 0:
         return np.full(len(raw), 100, np.int64)
     return 100 * (high + low - raw) // high
-
-
-def _parsed(constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint:
-    selector = compile_label_selector(constraint.label_selector)
-    own = {key: shape.labels[key] for key in constraint.match_label_keys if key in shape.labels}
-    if own:
-        selector = selector.with_equalities(own)
-    return Constraint(
-        max_skew=constraint.max_skew,
-        key=constraint.topology_key,
-        selector=selector,
-        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
-        honor_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
-        honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
-    )
 
 
 def _spread(constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int64], self_match: int) -> _Spread:

@@ -22,7 +22,8 @@ class ShapePoints:
         self._scores = np.array([_on_line(points, p) for p in range(101)], np.int64)
 
     def __call__(self, utilization: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        found: npt.NDArray[np.int64] = self._scores[utilization]
+        # Clipped, as percentages of amounts past 2^56 wrap around; the line is flat beyond its ends.
+        found: npt.NDArray[np.int64] = self._scores.take(utilization, mode="clip")
         return found
 
 

@@ -324,7 +324,8 @@ class Evaluation:
         if pre.status is not None:
             diagnosis.absent = pre.status
             diagnosis.pre_filter_message = pre.status.message
-            diagnosis.pre_filter_plugins = frozenset((pre.status.plugin,) if pre.status.plugin else pre.narrowed_by)
+            refusing = (pre.status.plugin,) if pre.status.plugin else ()
+            diagnosis.pre_filter_plugins = frozenset((*refusing, *pre.narrowed_by))
         elif pre.node_names is not None:
             named = " ".join(sorted(pre.narrowed_by))
             reason = f"node(s) didn't satisfy plugin(s) [{named}]"
