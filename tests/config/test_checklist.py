@@ -247,6 +247,12 @@ REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "k
             id="strategy without type",
         ),
         pytest.param(
+            args("NodeResourcesFit", scoringStrategy={"type": "<none>"}),
+            rf'{FIT}scoringStrategy.type: Unsupported value: "\u003cnone\u003e": supported values: "LeastAllocated", '
+            '"MostAllocated", "RequestedToCapacityRatio"',
+            id="strategy shown as JSON",
+        ),
+        pytest.param(
             args("NodeResourcesFit", scoringStrategy={"type": "RequestedToCapacityRatio"}),
             f"{FIT}scoringStrategy.requestedToCapacityRatio: Required value: must be specified when type is "
             "RequestedToCapacityRatio",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fakes import fake, framework_of, judged
+from stowplan import Cluster
 from stowplan.framework.interface import EXTENSION_POINTS
 from stowplan.framework.runtime import Framework, PluginInitError
 from stowplan.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
@@ -107,6 +108,23 @@ def test_pre_enqueue(state, answer, text):
     assert (status.code, status.message, status.plugin) == (Code.Error, text, "P")
 
 
+def test_a_filter_that_fails_where_nobody_gets_is_not_asked():
+    """NodePorts cannot work without its PreFilter; as long as taints keep the pod off all nodes, nobody notices."""
+    off = {"preFilter": {"disabled": [{"name": "NodePorts"}]}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": off}],
+    }
+    tainted = a_node("a").tainted("dedicated", "db").obj()
+    verdict = Cluster([tainted], config).explain(a_pod().obj()).to_dict()
+    assert verdict["unschedulablePlugins"] == ["TaintToleration"]
+    verdict = Cluster([tainted, a_node("b").obj()], config).explain(a_pod().obj()).to_dict()
+    assert (
+        verdict["error"] == 'running "NodePorts" filter plugin: reading "PreFilterNodePorts" from cycleState: not found'
+    )
+
+
 # -- PreFilter ---------------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +152,13 @@ def test_of_several_that_refuse_the_last_one_counts(state):
     assert outcome.diagnosis.message() == "0/2 nodes are available: Q says no."
     assert outcome.diagnosis.unschedulable_plugins == {"Q"}
     assert outcome.diagnosis.status(1).code is Code.Unschedulable
+
+
+def test_who_narrowed_the_nodes_stands_beside_who_refused(state):
+    plugins = [fake("P", pre_filter=only("a")), fake("Q", pre_filter=unschedulable("no"))]
+    _, outcome, _ = judged(framework_of(state, *plugins), a_pod())
+    assert outcome.diagnosis.message() == "0/2 nodes are available: no."
+    assert outcome.diagnosis.unschedulable_plugins == {"P", "Q"}
 
 
 def test_a_later_error_beats_a_refusal(state):

@@ -75,6 +75,13 @@ def test_skips(pod):
     assert plugin.score(CycleState(), info, Nodes(state)).tolist() == [0]
 
 
+def test_a_request_that_no_node_counts_is_a_request():
+    state = state_of([a_node("n").allocatable(cpu="4", memory="8Gi")])
+    plugin = plugin_on(NodeResourcesBalancedAllocation, state, args_of("cpu", "memory", "storage"))
+    assert scored(plugin, state, state.pod_info(struct(a_pod().requests(storage="1Gi"))))[1] == {"n": 75}
+    assert scored(plugin, state, state.pod_info(struct(a_pod()))) == SKIPPED
+
+
 def test_pod_level_requests_count():
     state = state_of([a_node("n").allocatable(cpu="4", memory="8Gi")])
     plugin = plugin_on(NodeResourcesBalancedAllocation, state, args_of())

@@ -210,6 +210,14 @@ def test_the_line_through_the_points(points, scores):
         assert scored(plugin, state, state.pod_info(struct(pod)))[1] == {"n": score}
 
 
+def test_a_percentage_that_wraps_around_stays_on_the_line():
+    """2^58 bytes times 100 do not fit int64; what comes of it lies below 0, where the line is flat."""
+    state = state_of([a_node("n").allocatable(memory=1 << 58)], [])
+    plugin = plugin_on(NodeResourcesFit, state, args_of(RATIO, DOWN, memory=1))
+    pod = a_pod().requests(memory=1 << 57)
+    assert scored(plugin, state, state.pod_info(struct(pod)))[1] == {"n": 100}
+
+
 def test_a_pod_that_is_not_prepared_is_an_error(bench):
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
@@ -220,6 +228,96 @@ def test_a_pod_that_is_not_prepared_is_an_error(bench):
         Code.Error,
         'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
     )
+
+
+# -- hints -------------------------------------------------------------------------------------------------------------
+
+
+def device_class(name, resource=None):
+    spec = {"extendedResourceName": resource} if resource else {}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+
+
+BY_CLASS = "deviceclass.resource.kubernetes.io/fpga"
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "expected"),
+    [
+        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("fpga"), "Queue", id="its class came"),
+        pytest.param(asks(**{BY_CLASS: 1}), None, device_class("gpu"), "Skip", id="another class came"),
+        pytest.param(asks(**{FPGA: 1}), None, device_class("x", FPGA), "Queue", id="a class for its resource came"),
+        pytest.param(asks(**{FPGA: 0}), None, device_class("x", FPGA), "Queue", id="asking for none is asking"),
+        pytest.param(asks(**{GPU: 1}), None, device_class("x", FPGA), "Skip", id="a class for another resource came"),
+        pytest.param(
+            asks(**{FPGA: 1}),
+            device_class("x", GPU),
+            device_class("x", FPGA),
+            "Queue",
+            id="a class took its resource over",
+        ),
+        pytest.param(
+            asks(**{FPGA: 1}),
+            device_class("x", FPGA),
+            device_class("x", FPGA),
+            "Skip",
+            id="nothing new about the class",
+        ),
+        pytest.param(
+            asks(**{FPGA: 1}), device_class("x", FPGA), device_class("x"), "Skip", id="a class gave its resource up"
+        ),
+        # A class keeps its name, so an update brings nothing to who asks for it by name.
+        pytest.param(
+            asks(**{BY_CLASS: 1}), device_class("fpga"), device_class("fpga", FPGA), "Skip", id="its class was updated"
+        ),
+    ],
+)
+def test_hint_after_device_class_change(bench, pod, old, new, expected):
+    assert bench(NodeResourcesFit, args=args_of()).hint(pod, old, new) == expected
+
+
+SMALL, LARGE = a_node("n").allocatable(cpu="1"), a_node("n").allocatable(cpu="2")
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "expected"),
+    [
+        pytest.param(asks(cpu="2"), None, LARGE, "Queue", id="a node with room came"),
+        pytest.param(asks(cpu="3"), None, LARGE, "Skip", id="a node that is too small came"),
+        pytest.param(asks(cpu="2"), SMALL, LARGE, "Queue", id="grown to what is asked"),
+        pytest.param(asks(cpu="3"), SMALL, LARGE, "Skip", id="grown, but not enough"),
+        pytest.param(asks(cpu="1"), LARGE, SMALL, "Skip", id="shrunk"),
+        pytest.param(asks(memory="1Mi"), SMALL, LARGE, "Skip", id="grown in something else"),
+        pytest.param(a_pod(), SMALL, LARGE, "Skip", id="nothing is asked"),
+        pytest.param(a_pod(), a_node("n").allocatable(pods=1), a_node("n"), "Queue", id="more pods allowed"),
+        pytest.param(a_pod(), None, a_node("n").allocatable(pods=0), "Skip", id="no pods allowed"),
+        pytest.param(asks(**{FPGA: 1}), SMALL, LARGE, "Queue", id="left to DynamicResources"),
+        pytest.param(asks(**{GPU: 1}), SMALL, LARGE, "Skip", id="not on the node"),
+    ],
+)
+def test_hint_after_node_change(bench, pod, old, new, expected):
+    world = bench(NodeResourcesFit, device_class("x", FPGA), args=args_of())
+    assert world.hint(pod, old, new) == expected
+
+
+def held(**resources):
+    return a_pod("held").uid("held").requests(resources)
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "expected"),
+    [
+        pytest.param(asks(cpu="1"), held(cpu="2").on("n"), held(cpu="1").on("n"), "Queue", id="scaled down"),
+        pytest.param(asks(memory="1Mi"), held(cpu="2").on("n"), held(cpu="1").on("n"), "Skip", id="in something else"),
+        pytest.param(asks(cpu="1"), held(cpu="2"), held(cpu="1"), "Skip", id="one that is on no node"),
+        pytest.param(held(memory="1Mi"), held(cpu="2"), held(cpu="1"), "Queue", id="the pod itself"),
+        pytest.param(asks(cpu="1"), held(cpu="1").on("n"), held(cpu="2").on("n"), None, id="scaled up is not heard"),
+        pytest.param(asks(cpu="1"), held(memory="1Mi").on("n"), None, "Queue", id="deleted"),
+        pytest.param(asks(cpu="1"), held(cpu="1"), None, "Skip", id="one that is on no node deleted"),
+    ],
+)
+def test_hint_after_pod_change(bench, pod, old, new, expected):
+    assert bench(NodeResourcesFit, args=args_of()).hint(pod, old, new) == expected
 
 
 # -- against the rule node by node -------------------------------------------------------------------------------------

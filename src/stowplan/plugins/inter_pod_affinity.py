@@ -318,6 +318,10 @@ class InterPodAffinity(
         rows = self.handle.cluster.table.n
         if shift.sign > 0:
             self._add_missing_keys(found, pod, shift)
+        labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
+        for table in found.existing_anti_affinity:
+            # Pods that share this state match the same terms of placed pods, but perhaps not of those that come.
+            table.amount = _avoids(pod, table.key, labels)
         for table in found.tables():
             table.shift_pods(shift, rows)
         return None
