@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from stowplan.cluster.pod_info import NOT_STARTED
 from stowplan.cluster.what_if import WhatIf
 from stowplan.framework.go_sort import go_sort
 from stowplan.framework.status import Code
-from stowplan.plugins import NodeFilterPlugin, Reads, unschedulable
+from stowplan.plugins import FilterPlugin, NodeFilterPlugin, Reads, Reason, Rejections, unschedulable
 from stowplan.scheduler.cycle import Scheduler
 from stowplan.scheduler.evaluation import Evaluation
 from stowplan.testing import a_node, a_pod
@@ -32,6 +33,17 @@ class FewPods(NodeFilterPlugin):
 
     def filter_node(self, state, pod, node):
         return unschedulable("too many pods for my taste") if len(node.pods) >= 3 else None
+
+
+class CountsListed(FilterPlugin):
+    """The same over all nodes at once."""
+
+    name = "CountsListed"
+    reads = Reads.NODE_PODS
+
+    def filter(self, state, pod, nodes):
+        crowded = np.array([len(nodes.pods(i)) >= 3 for i in range(len(nodes))])
+        return Rejections.where(crowded, Reason("Crowded", "too many pods for my taste"))
 
 
 # -- the plain rule ----------------------------------------------------------------------------------------------------
@@ -394,6 +406,11 @@ def test_of_equals_the_order_on_the_node_decides(started, victim):
     state = state_of([a_node("n").allocatable(cpu=3)], pods)
     state.remove_pod("a")
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n") == [victim]
+
+
+def test_a_plugin_that_reads_pods_of_all_nodes_at_once_sees_them_leave():
+    state = state_of([a_node("n").allocatable(cpu=9)], [small("a", 3), small("b", 2), small("c", 1)])
+    assert victims_on(state, a_pod("big").priority(10), "n", CountsListed) == ["c"]
 
 
 def test_a_budget_protects_as_long_as_another_can_go():

@@ -9,8 +9,10 @@ from plain import labels_of, last_versions, matches, name_of, namespace_of, on_n
 from stowplan.cluster.view import Nodes
 from stowplan.config import InterPodAffinityArgs
 from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.events import Hint
 from stowplan.framework.status import Code
 from stowplan.plugins.inter_pod_affinity import InterPodAffinity
+from stowplan.plugins.inter_pod_affinity_hints import after_pod_change
 from stowplan.testing import a_node, a_pod, expression, selector
 from worlds import HOST, ZONE, bound, clusters, namespace, pods, state_of, struct
 
@@ -442,3 +444,17 @@ def test_counts_follow_as_pods_and_namespaces_come_and_go(cluster, pod, data):
         elif what == "namespace":
             objects = [*objects, namespace("blue", team=data.draw(st.sampled_from(("blue", "red"))))]
             state.put_object(struct(objects[-1]))
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hint_on_an_update_wants_a_place_before_and_after():
+    """A pod that gets its node is one that is added, and is told of as such."""
+    state = state_of([a_node("n")])
+    handle = plugin_on(InterPodAffinity, state, InterPodAffinityArgs()).handle
+    pod = state.pod_info(struct(NEAR_DB))
+    bare, labelled = a_pod("o").on("n"), a_pod("o").labels(app="db").on("n")
+    assert after_pod_change(handle, pod, struct(bare), struct(labelled)) is Hint.QUEUE
+    assert after_pod_change(handle, pod, struct(a_pod("o")), struct(labelled)) is Hint.SKIP
+    assert after_pod_change(handle, pod, None, struct(labelled)) is Hint.QUEUE

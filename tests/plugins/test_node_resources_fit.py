@@ -133,6 +133,16 @@ def test_resources_of_a_device_class(node, expected):
     assert filtered(plugin, state, state.pod_info(struct(asks(**{FPGA: 2}))))["n"] == expected
 
 
+def test_the_resize_of_a_sidecar_alone_counts():
+    """Two pods that differ in nothing but the status of their sidecar do not take the same."""
+    plain, resized = (a_pod(name).sidecar("s", cpu="1").on("n").obj() for name in ("plain", "resized"))
+    resized["status"] = {"initContainerStatuses": [{"name": "s", "resources": {"requests": {"cpu": "3"}}}]}
+    state = state_of([a_node("n").allocatable(cpu="8")], [plain, resized])
+    plugin = plugin_on(NodeResourcesFit, state, args_of())
+    assert filtered(plugin, state, state.pod_info(struct(asks(cpu="4"))))["n"] is FITS
+    assert filtered(plugin, state, state.pod_info(struct(asks(cpu="4001m"))))["n"] == (NO, ["Insufficient cpu"])
+
+
 UP, DOWN, PEAK = ((0, 0), (100, 10)), ((0, 10), (100, 0)), ((0, 0), (50, 10), (100, 2))
 RATIO = "RequestedToCapacityRatio"
 

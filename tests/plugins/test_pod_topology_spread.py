@@ -213,6 +213,31 @@ def test_system_defaults(zones, raw, normal):
     assert soft_scores(nodes, {"a": 2, "b": 1}, pod, SYSTEM, objects=[service("web", app="web")]) == (raw, normal)
 
 
+def test_an_empty_zone_and_no_zone_are_one_domain_to_system_defaults():
+    """Who has no zone is not judged by it, but its pods are held against those with the empty one."""
+    nodes = [a_node("a").zone("1"), a_node("b").labels({ZONE: ""}), a_node("c")]
+    pod, objects = a_pod().labels(app="web"), [service("web", app="web")]
+    raw, _ = soft_scores(nodes, {"a": 1, "c": 2}, pod, SYSTEM, objects=objects)
+    by_host, by_zone = math.log(3 + 2), math.log(2 + 2)
+    assert raw == [round(by_host + 2 + by_zone + 4), round(2 + 2 * by_zone + 4), round(2 * by_host + 2)]
+
+
+def test_an_empty_zone_does_not_count_pods_where_the_pod_may_not_go():
+    nodes = [a_node("a").zone("1").labels(disk="ssd"), a_node("b").labels({ZONE: "", "disk": "ssd"}), a_node("c")]
+    pod, objects = a_pod().labels(app="web").node_selector(disk="ssd"), [service("web", app="web")]
+    raw, _ = soft_scores(nodes, {"c": 5}, pod, SYSTEM, feasible=["a", "b"], objects=objects)
+    assert raw == [6, 6]
+
+
+@pytest.mark.parametrize(("gate", "refused"), [(True, []), (False, ["a"])])
+def test_match_label_keys_behind_their_gate(gate, refused):
+    state = state_of([a_node("a").zone("a"), a_node("b").zone("b")], [a_pod("o").labels(app="w", v="1").on("a")])
+    pod = a_pod().labels(app="w", v="2").spreads(ZONE, selector(labels={"app": "w"}), match_label_keys=("v",))
+    plugin = plugin_on(PodTopologySpread, state, NO_DEFAULTS, MatchLabelKeysInPodTopologySpread=gate)
+    found = filtered(plugin, state, state.pod_info(struct(pod)))
+    assert [name for name, refusal in found.items() if refusal] == refused
+
+
 def test_nobody_anywhere_is_best_everywhere():
     assert soft_scores([a_node("a"), a_node("b")], {}, web_pod(HOST)) == ([0, 0], [100, 100])
 

@@ -303,7 +303,9 @@ def template_key(pod: Pod) -> bytes:
             spec.resource_claims,
             spec.host_network,
             spec.host_users,
-            _resize(status) if status.container_statuses or status.resources else None,
+            _resize(status)
+            if status.container_statuses or status.init_container_statuses or status.resources
+            else None,
         )
     )
 

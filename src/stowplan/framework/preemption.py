@@ -212,8 +212,8 @@ class _Simulation:
     ) -> npt.NDArray[np.int64]:
         """What decides between equals of a short list: who came first; among pods that have not started, who came last.
 
-        Parity: for a pod that has not started, the reference reads the clock at each comparison. The later pod is put
-        first in it, read first, and so is the older one every time.
+        Parity: where a start is missing, the reference reads the clock, at each comparison anew. Inserting a pod, it
+        reads for that pod first, so it takes it for older than each of those that are there already.
         """
         not_started = self.pods.start_time[slots] == NOT_STARTED
         return np.where(not_started & sorted_here, -came, came)
