@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stowplan
 from at_work import SKIPPED, filtered, plugin_on, scored
 from plain import labels_of, last_versions, matches, name_of, namespace_of, on_node, requirements
 from stowplan.cluster.view import Nodes
@@ -458,3 +459,11 @@ def test_a_hint_on_an_update_wants_a_place_before_and_after():
     assert after_pod_change(handle, pod, struct(bare), struct(labelled)) is Hint.QUEUE
     assert after_pod_change(handle, pod, struct(a_pod("o")), struct(labelled)) is Hint.SKIP
     assert after_pod_change(handle, pod, None, struct(labelled)) is Hint.QUEUE
+
+
+def test_a_hint_for_terms_that_do_not_parse_is_an_error():
+    cluster = stowplan.Cluster([a_node("a").obj()])
+    broken = a_pod().requires_pods(ZONE, selector(labels={"service": "{{.bad-value.}}"})).obj()
+    added = a_pod("other").on("a").obj()
+    assert cluster.hints(None, added, broken)["hints"]["InterPodAffinity"] == "Error"
+    assert cluster.hints(None, a_node("b").obj(), broken)["hints"]["InterPodAffinity"] == "Error"

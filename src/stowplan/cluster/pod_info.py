@@ -190,6 +190,11 @@ class PodShape(Memos):
             return None
         return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
+    @property
+    def required_terms_error(self) -> str | None:
+        """Why a required term of either kind does not parse, or None."""
+        return self._parsed_affinity[0][1] or self._parsed_affinity[1][1]
+
     @cached_property
     def has_pod_affinity(self) -> bool:
         affinity = self.pod.spec.affinity

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.selectors import SelectorError
 from stowplan.framework.events import NODE, POD, Action, Hint, on, queue_if
 from stowplan.plugins.pod_hints import is_placed_or_nominated, same_pod
 
@@ -34,8 +35,7 @@ def after_pod_change(handle: Handle, pod: PodInfo, old: Pod | None, new: Pod | N
         return Hint.QUEUE
     if any(changed is not None and not is_placed_or_nominated(changed) for changed in (old, new)):
         return Hint.SKIP
-    shape = pod.shape
-    near, far = shape.required_affinity, shape.required_anti_affinity
+    near, far = _required_terms(pod)
     if old is None:
         assert new is not None
         return queue_if(_all_match(near, new))
@@ -48,10 +48,17 @@ def after_pod_change(handle: Handle, pod: PodInfo, old: Pod | None, new: Pod | N
 
 
 def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
-    shape = pod.shape
-    if any(_key_helps(term.topology_key, old, new, near=True) for term in shape.required_affinity):
+    near, far = _required_terms(pod)
+    if any(_key_helps(term.topology_key, old, new, near=True) for term in near):
         return Hint.QUEUE
-    return queue_if(any(_key_helps(term.topology_key, old, new, near=False) for term in shape.required_anti_affinity))
+    return queue_if(any(_key_helps(term.topology_key, old, new, near=False) for term in far))
+
+
+def _required_terms(pod: PodInfo) -> tuple[tuple[AffinityTerm, ...], tuple[AffinityTerm, ...]]:
+    """Affinity and anti-affinity; raises when one does not parse, which means Queue."""
+    if error := pod.shape.required_terms_error:
+        raise SelectorError(error)
+    return pod.shape.required_affinity, pod.shape.required_anti_affinity
 
 
 def _key_helps(key: str, old: Node | None, new: Node, *, near: bool) -> bool:
