@@ -14,6 +14,7 @@ import numpy as np
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.framework.pod_shift import PodShift
+from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
-    from stowplan.framework.rejections import Rejections
     from stowplan.framework.runtime import Framework
 
-Filtered = tuple[list[tuple[str, "Rejections"]], "npt.NDArray[np.bool_]"]
+_NOWHERE = np.zeros(0, np.intp)
+
+Filtered = tuple[list[tuple[str, Rejections]], "npt.NDArray[np.bool_]"]
 
 
 def promised(cluster: ClusterState, pod: PodInfo) -> dict[int, list[PodInfo]]:
@@ -84,13 +86,10 @@ def fits(
 ) -> Filtered | Status:
     """Both passes over a view; `nominated` is by row."""
     assert nodes.rows is not None
-    by_position = (
-        {i: nominated[row] for i, row in enumerate(nodes.rows.tolist()) if row in nominated} if nominated else {}
-    )
-    if not by_position:
+    positions = np.flatnonzero(np.isin(nodes.rows, list(nominated))) if nominated else _NOWHERE
+    if not len(positions):
         return framework.run_filters(state, pod, nodes)
-    positions = np.array(list(by_position), np.intp)
-    part = {i: by_position[p] for i, p in enumerate(by_position)}
+    part = {i: nominated[row] for i, row in enumerate(nodes.rows[positions].tolist())}
     first = first_pass(framework, state, pod, nodes.at(positions), part)
     if isinstance(first, Status):
         return first
@@ -109,8 +108,6 @@ def _joined(first: Filtered, second: Filtered, positions: npt.NDArray[np.intp], 
 
 
 def _spread_out(rejections: Rejections, positions: npt.NDArray[np.intp], length: int) -> Rejections:
-    from stowplan.framework.rejections import Entry, Rejections
-
     def wide(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         found = np.zeros(length, np.bool_)
         found[positions] = mask
