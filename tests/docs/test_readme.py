@@ -1,0 +1,16 @@
+"""The README's Python runs as it stands."""
+
+import re
+from pathlib import Path
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    (tmp_path / "scheduler.yaml").write_text(config)
+    (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    namespace = {"__name__": "readme"}
+    exec(compile(example, "README.md", "exec"), namespace)
+    assert namespace["verdict"].to_dict()["feasible"] == ["big"]
