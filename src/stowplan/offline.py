@@ -14,7 +14,6 @@ from stowplan.api import types as t
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
 from stowplan.cluster.objects import STORED, key_of
 from stowplan.cluster.state import ClusterState
-from stowplan.cluster.what_if import WhatIf
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.explain.suggestions import advise
 from stowplan.explain.verdict import Verdict
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.what_if import WhatIf
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import Plugin
     from stowplan.framework.registry import Registry
@@ -157,12 +157,22 @@ class Cluster:
         if not info.node_name:
             return advise(framework, self._explain(self._unplaced(info)))
         current = info.node_name
-        with WhatIf(self.state) as world:
+        with self.what_if() as world:
             world.evict(info)
             verdict = self._explain(self._unplaced(info))
             verdict.settle()
         verdict.current_node = current
         return advise(framework, verdict)
+
+    def what_if(self) -> WhatIf:
+        """A context in which pods can be moved and any question be asked; leaving it restores everything.
+
+        with cluster.what_if() as world:
+            world.evict(cluster.pod("shop/web-0"))
+            verdict = cluster.explain("shop/api-0")
+            verdict.settle()
+        """
+        return self.state.what_if()
 
     def _unplaced(self, info: PodInfo) -> PodInfo:
         """The pod without its node: spec.nodeName would otherwise bind it there."""

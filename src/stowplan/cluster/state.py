@@ -26,6 +26,7 @@ from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, shape_key,
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
+from stowplan.cluster.what_if import WhatIf
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -260,6 +261,10 @@ class ClusterState:
         self.claim_users[key] += sign
         if not self.claim_users[key]:
             del self.claim_users[key]
+
+    def what_if(self) -> WhatIf:
+        """A context in which pods can be moved; leaving it restores the state exactly."""
+        return WhatIf(self)
 
     # -- shapes -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from stowplan.api.types import Pod, Taint, Toleration
-from stowplan.cluster.what_if import WhatIf
 from stowplan.explain.words import count, joined, listed, taint_text
 from stowplan.scheduler.evaluation import Evaluation
 
@@ -97,7 +96,7 @@ class Trials:
         cluster = self.at.cluster
         with ExitStack() as stack:
             stack.enter_context(_nodes_replaced(self.at, self._changed_nodes(changes)))
-            world = stack.enter_context(WhatIf(cluster))
+            world = stack.enter_context(cluster.what_if())
             for info in {info.uid: info for change in changes for info in change.leaving}.values():
                 world.evict(info)
             outcome = Evaluation(self.at.framework).filter(cluster.pod_info(self.changed(changes)))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.cluster.what_if import WhatIf
 from stowplan.scheduler.evaluation import Evaluation
 
 if TYPE_CHECKING:
@@ -105,6 +104,6 @@ def inspecting(framework: Framework, verdict: Verdict) -> Iterator[Inspection]:
     if placed is None:
         yield Inspection(framework, verdict)
         return
-    with WhatIf(state) as world:
+    with state.what_if() as world:
         world.evict(placed)
         yield Inspection(framework, verdict)
