@@ -1,10 +1,11 @@
 """Trying changes leaves the state exactly as it was."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dump import dump, exact
+from examples import examples
 from stowplan.api.selectors import compile_label_selector
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import MatchCounts, PodTerm
@@ -62,7 +63,7 @@ def run(state, world, waiting, plan, names):
             return
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(clusters(most_nodes=4, most_pods=8), st.lists(pods("w"), max_size=4), moves(), st.booleans())
 def test_leaving_restores_everything(cluster, waiting, plan, counted):
     state = state_of(*cluster)

@@ -4,9 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
+from examples import examples
 from plain import matches, on_node, requirements
 from profiles import framework
 from stowplan.api.types import PodDisruptionBudget
@@ -317,7 +318,7 @@ def promise(state, promised):
         state.nominator.add(state.pod_info(struct(other)), f"n{node}")
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(worlds(), preemptors(), st.lists(budgets, max_size=3), promises, st.lists(st.integers(0, 13), max_size=3))
 def test_dry_run_equals_the_rule(world, pod, pdbs, promised, gone):
     nodes, placed = world
@@ -350,7 +351,7 @@ def crowds(draw):
     return full, placed, pod.obj()
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(crowds(), promises)
 def test_dry_run_of_pods_that_spread(crowd, promised):
     nodes, placed, pod = crowd
@@ -359,7 +360,7 @@ def test_dry_run_of_pods_that_spread(crowd, promised):
     assert_equals_the_rule(framework(state), state, state.pod_info(struct(pod)))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(worlds(), preemptors(), promises)
 def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod, promised):
     nodes, placed = world

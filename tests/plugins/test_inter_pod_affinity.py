@@ -1,11 +1,12 @@
 """InterPodAffinity: the spec's tables and oddities, and counts a domain against the rule node by node."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import stowplan
 from at_work import SKIPPED, filtered, plugin_on, scored
+from examples import examples
 from plain import labels_of, last_versions, matches, name_of, namespace_of, on_node, requirements
 from stowplan.cluster.view import Nodes
 from stowplan.config import InterPodAffinityArgs
@@ -393,7 +394,7 @@ WISHES = ("near", "away", "prefers", "prefers no")
 crowded = clusters(most_nodes=6, most_pods=12, special=WISHES)
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(crowded, pods(special=WISHES, most=3))
 def test_filter_equals_the_rule(cluster, pod):
     nodes, placed, objects = cluster
@@ -403,7 +404,7 @@ def test_filter_equals_the_rule(cluster, pod):
     assert got == Plain(pod, nodes, placed, objects).filter()
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(
     crowded,
     pods(special=("prefers", "prefers no", "near"), most=3),

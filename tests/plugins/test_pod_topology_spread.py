@@ -3,10 +3,11 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from at_work import SKIPPED, filtered, plugin_on, scored
+from examples import examples
 from plain import (
     labels_of,
     last_versions,
@@ -425,7 +426,7 @@ def spreading_pods(draw, when):
 crowded = clusters(most_nodes=7, most_pods=14, special=())
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(crowded, spreading_pods(HARD))
 def test_filter_equals_the_rule(cluster, pod):
     nodes, placed, objects = cluster
@@ -448,7 +449,7 @@ def assert_scores(got, want):
     assert got[1] == want[1]
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(crowded, spreading_pods(SOFT), st.data())
 def test_scores_equal_the_rule(cluster, pod, data):
     nodes, placed, objects = cluster
@@ -470,7 +471,7 @@ LISTS = (
 EXTRA = (service("db", app="db"), service("tier", tier="1"), replica_set("rs2", WEB), replica_set("rs1", {}, "blue"))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     crowded,
     st.one_of(pods(special=("owner",), most=1), spreading_pods(SOFT)),

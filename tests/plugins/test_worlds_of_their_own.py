@@ -5,10 +5,11 @@ pods that terminate and empty selectors count, though PreFilter left them out.
 """
 
 import numpy as np
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from at_work import plugin_on
+from examples import examples
 from plain import (
     labels_of,
     matches,
@@ -274,7 +275,7 @@ def sociable_pods(draw):
     return pod.obj()
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(neighbourhoods(), spreading_pods(), st.data())
 def test_spread(neighbourhood, pod, data):
     nodes, placed, others = neighbourhood
@@ -283,7 +284,7 @@ def test_spread(neighbourhood, pod, data):
     assert_worlds(data, plugin, state, pod, nodes, placed, others, Spread(pod, nodes, placed))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(neighbourhoods(), sociable_pods(), st.data())
 def test_affinity(neighbourhood, pod, data):
     nodes, placed, others = neighbourhood

@@ -6,9 +6,10 @@ evaluation that equal pods share must say the same as one made from nothing.
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples import examples
 from profiles import framework
 from stowplan.api import types as t
 from stowplan.cluster.state import ClusterState
@@ -291,7 +292,7 @@ many_shapes = st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=3)
 
 @pytest.mark.usefixtures("rows_at_once")
 def test_reuse_decides_as_a_full_evaluation():
-    @settings(max_examples=100)
+    @examples(100)
     @given(clusters(least_nodes=2), many_shapes, steps, st.data())
     def reuse_is_exact(cluster, shapes, steps, data):
         play(World(cluster, shapes), steps, data.draw)
@@ -334,7 +335,7 @@ COUNTING = {
 def test_reuse_of_pods_that_count_others():
     """Workloads of the usual kinds on a cluster with room, so that counters move and nothing else does."""
 
-    @settings(max_examples=60)
+    @examples(60)
     @given(
         st.lists(st.sampled_from(sorted(COUNTING)), min_size=1, max_size=4, unique=True),
         st.lists(
@@ -359,7 +360,7 @@ def test_reuse_of_pods_that_count_others():
 @pytest.mark.usefixtures("rows_at_once")
 @pytest.mark.parametrize("first", [True, False], ids=["before all others", "after all others"])
 def test_reuse_with_users_plugins(first):
-    @settings(max_examples=60)
+    @examples(60)
     @given(
         clusters(least_nodes=2, special=("spread", "away", "port")),
         st.lists(pods("shape", special=("spread", "near", "away", "prefers")), min_size=1, max_size=2),
