@@ -495,3 +495,20 @@ def test_services_that_appear_change_the_default_spread():
         pod = world.next_pod(0)
         node = world.check(pod)
         world.state.assume(pod, node)
+
+
+def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):
+    """The pod that wanted it near leaves in the same moment in which a node fills up."""
+    monkeypatch.setattr(evaluation_module, "_MOST_ROWS", 1.0)
+    state = ClusterState()
+    for node in (a_node("n0").zone("a"), a_node("n1").zone("a"), a_node("n2").allocatable(pods="1")):
+        state.add_node(struct(node))
+    wants_web = a_pod("holder").requires_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
+    state.add_pod(struct(wants_web))
+    profile = framework(state)
+    shared = Evaluation(profile)
+    pod = state.pod_info(struct(a_pod("web").labels(app="web")))
+    assert findings(profile, shared, pod)["scores"]["InterPodAffinity"] == [200, 200, 0]
+    state.remove_pod(state.placed_pods()[0].uid)
+    state.add_pod(struct(a_pod("filler").on("n2")))
+    assert findings(profile, shared, pod) == findings(profile, Evaluation(profile), pod)

@@ -388,7 +388,7 @@ class Evaluation:
         whole.candidates = feasible
         if not self._renew_pre_scores(pod, whole, moved):
             return self._run_scores(pod, feasible)
-        everywhere = moved or self._drop_skipped()
+        everywhere = self._drop_skipped() or moved
         for plugin in self._framework.active_scores(self._state):
             part = self._scores.get(plugin.name)
             failed: Status | None = None
