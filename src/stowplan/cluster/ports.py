@@ -48,9 +48,6 @@ class UsedPorts:
         if not used:
             del self._rows[row]
 
-    def clear_row(self, row: int) -> None:
-        self._rows.pop(row, None)
-
     def on(self, row: int) -> frozenset[Port]:
         return frozenset(self._rows.get(row, ()))
 

@@ -161,9 +161,6 @@ class _CountMatrix:
         self.counts = with_rows(self.counts, self.counts.shape[0] * 2)
         self.detached += 1
 
-    def clear_row(self, row: int) -> None:
-        self.counts[:, row] = 0
-
     def grow(self, capacity: int) -> None:
         self.counts = grown(self.counts, capacity)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.nominated import statuses_with_nominated_pods
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.cluster.view import Nodes
     from stowplan.config import FeatureGates
+    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
 
@@ -79,9 +79,6 @@ class Handle:
 
     def pod_info(self, pod: Pod) -> PodInfo:
         return self.cluster.pod_info(pod)
-
-    def new_state(self) -> CycleState:
-        return CycleState()
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Have pending pods tried soon, if nothing but time keeps them; nothing happens where there is no queue."""

@@ -88,16 +88,8 @@ class _UnbuiltFilter(PreFilterPlugin, FilterPlugin):
         return None
 
 
-class VolumeBinding(
-    _UnbuiltFilter, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin, TemplateSigned, EnqueueExtensions
-):
-    name = "VolumeBinding"
-
-    def _lacking(self, pod: PodInfo) -> str | None:
-        return PODS_WITH_CLAIMS if _has_claims(pod.shape) else None
-
-    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        return SKIP
+class _UnbuiltBinding(_UnbuiltFilter, ScorePlugin, ReservePlugin, PreBindPlugin):
+    """The same with the later points: pods that need the plugin never get there, for others it has nothing to do."""
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         return np.zeros(len(nodes), np.int64)
@@ -113,6 +105,16 @@ class VolumeBinding(
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         return None
+
+
+class VolumeBinding(_UnbuiltBinding, PreScorePlugin, TemplateSigned, EnqueueExtensions):
+    name = "VolumeBinding"
+
+    def _lacking(self, pod: PodInfo) -> str | None:
+        return PODS_WITH_CLAIMS if _has_claims(pod.shape) else None
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        return SKIP
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.volume_binding_events()
@@ -148,16 +150,7 @@ class NodeVolumeLimits(_UnbuiltFilter, TemplateSigned, EnqueueExtensions):
         return hints.node_volume_limits_events()
 
 
-class DynamicResources(
-    _UnbuiltFilter,
-    PreEnqueuePlugin,
-    PostFilterPlugin,
-    ScorePlugin,
-    ReservePlugin,
-    PreBindPlugin,
-    SignPlugin,
-    EnqueueExtensions,
-):
+class DynamicResources(_UnbuiltBinding, PreEnqueuePlugin, PostFilterPlugin, SignPlugin, EnqueueExtensions):
     """Knows which claims a pod has, and cannot allocate devices for them yet."""
 
     name = "DynamicResources"
@@ -199,21 +192,6 @@ class DynamicResources(
             # Parity: an earlier PreFilter ended the attempt, and the reference misses its own state.
             return PostFilterResult(error("not found"))
         return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
-
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
-        return np.zeros(len(nodes), np.int64)
-
-    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        return None
-
-    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        return None
-
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPreFlightResult | Status:
-        return SKIP
-
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        return None
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         if pod.pod.spec.resource_claims:
