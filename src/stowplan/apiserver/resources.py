@@ -1,0 +1,304 @@
+"""What the API serves: one `Resource` for each (group, version, plural), and the catalogue of them.
+
+Discovery, routing, tables, storage and validation all start from here. Resources that share a
+`storage` are versions of the same objects: `conversion.py` turns one into the other. Custom
+resources join and leave the catalogue as their definitions do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CREATE_ONLY = ("create",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    group: str = ""
+    version: str = "v1"
+    plural: str
+    kind: str
+    namespaced: bool = True
+    singular: str = ""
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    #: Besides "status": binding, eviction, scale, log, exec, …
+    subresources: tuple[str, ...] = ()
+    #: Where the objects are kept: `pods`, `deployments.apps`. Both kinds of Event share one.
+    storage: str = ""
+    #: Whether metadata.generation counts the changes of spec.
+    generation: bool = False
+    #: What fieldSelector may name, besides metadata.name and metadata.namespace; each is a path into the object.
+    selectable_fields: tuple[str, ...] = ()
+    #: Of custom resources: where scale finds (spec replicas, status replicas, label selector).
+    scale_paths: tuple[str, str, str] | None = None
+    #: Of custom resources: a CustomResourceColumnDefinition each.
+    printer_columns: tuple[Mapping[str, str | int], ...] = ()
+    custom: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "singular", self.singular or self.kind.lower())
+        object.__setattr__(self, "list_kind", self.list_kind or f"{self.kind}List")
+        object.__setattr__(self, "storage", self.storage or self.qualified)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """As messages name it: `pods`, `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def path(self) -> str:
+        """Where the HTTP front serves its group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources
+
+
+class Catalogue:
+    """All resources served now. `version` moves with every change, so that documents made of it can be kept."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self.version = 0
+        for resource in resources:
+            self.add(resource)
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._resources.values())
+
+    def add(self, resource: Resource) -> None:
+        self._resources[resource.group, resource.version, resource.plural] = resource
+        self.version += 1
+
+    def remove(self, resource: Resource) -> None:
+        self._resources.pop((resource.group, resource.version, resource.plural), None)
+        self.version += 1
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._resources.get((group, version, plural))
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        return next((known for known in self if known.kind == kind and known.api_version == api_version), None)
+
+    def of_storage(self, storage: str) -> Resource | None:
+        """The version in which objects are kept: the first that was added."""
+        return next((known for known in self if known.storage == storage), None)
+
+
+_APPS: dict[str, object] = {"group": "apps", "categories": ("all",), "generation": True}
+_EVENT_FIELDS = ("reason", "type", "reportingController")
+
+
+def _resource(plural: str, kind: str, *short_names: str, **rest: object) -> Resource:
+    return Resource(plural=plural, kind=kind, short_names=short_names, **rest)  # type: ignore[arg-type]
+
+
+def _cluster(plural: str, kind: str, *short_names: str, **rest: object) -> Resource:
+    return _resource(plural, kind, *short_names, namespaced=False, **rest)
+
+
+_CORE = (
+    _resource("bindings", "Binding", verbs=CREATE_ONLY),
+    _resource("configmaps", "ConfigMap", "cm"),
+    _resource(
+        "events",
+        "Event",
+        "ev",
+        storage="events",
+        selectable_fields=(
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "source",
+            *_EVENT_FIELDS,
+        ),
+    ),
+    _cluster("namespaces", "Namespace", "ns", subresources=("finalize", "status"), selectable_fields=("status.phase",)),
+    _cluster("nodes", "Node", "no", subresources=("status",), selectable_fields=("spec.unschedulable",)),
+    _resource("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", subresources=("status",)),
+    _cluster("persistentvolumes", "PersistentVolume", "pv", subresources=("status",)),
+    _resource(
+        "pods",
+        "Pod",
+        "po",
+        categories=("all",),
+        generation=True,
+        subresources=(
+            "attach",
+            "binding",
+            "ephemeralcontainers",
+            "eviction",
+            "exec",
+            "log",
+            "portforward",
+            "proxy",
+            "resize",
+            "status",
+        ),
+        selectable_fields=(
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ),
+    ),
+    _resource(
+        "replicationcontrollers",
+        "ReplicationController",
+        "rc",
+        categories=("all",),
+        generation=True,
+        subresources=("scale", "status"),
+        selectable_fields=("status.replicas",),
+    ),
+    _resource("secrets", "Secret", selectable_fields=("type",)),
+    _resource("serviceaccounts", "ServiceAccount", "sa"),
+    _resource(
+        "services",
+        "Service",
+        "svc",
+        categories=("all",),
+        subresources=("status",),
+        selectable_fields=("spec.clusterIP", "spec.type"),
+    ),
+)
+_WORKLOADS = (
+    _resource("controllerrevisions", "ControllerRevision", group="apps"),
+    _resource("daemonsets", "DaemonSet", "ds", subresources=("status",), **_APPS),
+    _resource("deployments", "Deployment", "deploy", subresources=("scale", "status"), **_APPS),
+    _resource(
+        "replicasets",
+        "ReplicaSet",
+        "rs",
+        subresources=("scale", "status"),
+        selectable_fields=("status.replicas",),
+        **_APPS,
+    ),
+    _resource("statefulsets", "StatefulSet", "sts", subresources=("scale", "status"), **_APPS),
+    _resource(
+        "jobs",
+        "Job",
+        group="batch",
+        categories=("all",),
+        generation=True,
+        subresources=("status",),
+        selectable_fields=("status.successful",),
+    ),
+)
+_STORAGE = (
+    _cluster("csidrivers", "CSIDriver", group="storage.k8s.io"),
+    _cluster("csinodes", "CSINode", group="storage.k8s.io"),
+    _resource("csistoragecapacities", "CSIStorageCapacity", group="storage.k8s.io"),
+    _cluster("storageclasses", "StorageClass", "sc", group="storage.k8s.io"),
+    _cluster("volumeattachments", "VolumeAttachment", group="storage.k8s.io", subresources=("status",)),
+)
+_SCHEDULING = (
+    _resource(
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+        "pdb",
+        group="policy",
+        generation=True,
+        subresources=("status",),
+    ),
+    _cluster("priorityclasses", "PriorityClass", "pc", group="scheduling.k8s.io", generation=True),
+    _resource("workloads", "Workload", group="scheduling.k8s.io", version="v1alpha2", generation=True),
+    _resource(
+        "podgroups",
+        "PodGroup",
+        group="scheduling.k8s.io",
+        version="v1alpha2",
+        generation=True,
+        subresources=("status",),
+    ),
+    _resource("leases", "Lease", group="coordination.k8s.io"),
+)
+_DEVICES = (
+    _cluster("deviceclasses", "DeviceClass", group="resource.k8s.io", generation=True),
+    _resource("resourceclaims", "ResourceClaim", group="resource.k8s.io", subresources=("status",)),
+    _resource("resourceclaimtemplates", "ResourceClaimTemplate", group="resource.k8s.io"),
+    _cluster(
+        "resourceslices",
+        "ResourceSlice",
+        group="resource.k8s.io",
+        generation=True,
+        selectable_fields=("spec.nodeName", "spec.driver"),
+    ),
+)
+_ACCESS = (
+    _cluster("clusterrolebindings", "ClusterRoleBinding", group="rbac.authorization.k8s.io"),
+    _cluster("clusterroles", "ClusterRole", group="rbac.authorization.k8s.io"),
+    _resource("rolebindings", "RoleBinding", group="rbac.authorization.k8s.io"),
+    _resource("roles", "Role", group="rbac.authorization.k8s.io"),
+    _cluster("selfsubjectreviews", "SelfSubjectReview", group="authentication.k8s.io", verbs=CREATE_ONLY),
+    _cluster("tokenreviews", "TokenReview", group="authentication.k8s.io", verbs=CREATE_ONLY),
+    _resource("localsubjectaccessreviews", "LocalSubjectAccessReview", group="authorization.k8s.io", verbs=CREATE_ONLY),
+    _cluster("selfsubjectaccessreviews", "SelfSubjectAccessReview", group="authorization.k8s.io", verbs=CREATE_ONLY),
+    _cluster("selfsubjectrulesreviews", "SelfSubjectRulesReview", group="authorization.k8s.io", verbs=CREATE_ONLY),
+    _cluster("subjectaccessreviews", "SubjectAccessReview", group="authorization.k8s.io", verbs=CREATE_ONLY),
+)
+_EXTENSIONS = (
+    _cluster(
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        "crd",
+        "crds",
+        group="apiextensions.k8s.io",
+        categories=("api-extensions",),
+        generation=True,
+        subresources=("status",),
+    ),
+)
+#: The form in which events are kept comes before the core one, see `Catalogue.of_storage`.
+_EVENTS = (
+    _resource(
+        "events",
+        "Event",
+        "ev",
+        group="events.k8s.io",
+        storage="events",
+        selectable_fields=(
+            "regarding.kind",
+            "regarding.namespace",
+            "regarding.name",
+            "regarding.uid",
+            "regarding.apiVersion",
+            "regarding.resourceVersion",
+            "regarding.fieldPath",
+            "deprecatedSource.component",
+            *_EVENT_FIELDS,
+        ),
+    ),
+)
+
+BUILT_IN: tuple[Resource, ...] = (
+    *_EVENTS,
+    *_CORE,
+    *_WORKLOADS,
+    *_STORAGE,
+    *_SCHEDULING,
+    *_DEVICES,
+    *_ACCESS,
+    *_EXTENSIONS,
+)
