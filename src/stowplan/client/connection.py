@@ -1,0 +1,255 @@
+"""Where the API server is and who we are to it: from flags, kubeconfig files or a pod's service account.
+
+The two programs look in different places, and both orders are kept:
+
+- kubectl: --kubeconfig, else the files of KUBECONFIG, else ~/.kube/config, else the service account of the pod;
+- kube-scheduler: --kubeconfig and --master, if either is given, else the service account. Never ~/.kube/config.
+
+Everything that can be checked without talking is checked here: a Connection that exists has readable files, a client
+key that fits its certificate, and a proxy that can be used. Exec plugins run later, with the first request.
+
+Upstream: staging/src/k8s.io/client-go/tools/clientcmd/client_config.go and merged_client_builder.go, rest/config.go.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stowplan.client.config_error import ClientConfigError, CredentialsError
+from stowplan.client.credentials import Credentials, TokenFile, UserCredentials
+from stowplan.client.file_content import FileContent
+from stowplan.client.kubeconfig import (
+    Kubeconfig,
+    Selection,
+    known_contexts,
+    kubeconfig_paths,
+    load_kubeconfig,
+    load_kubeconfigs,
+    select,
+)
+from stowplan.client.kubeconfig_validation import check
+from stowplan.client.proxies import proxy_from_environment
+from stowplan.client.server_url import server_url
+from stowplan.client.tls import TlsSettings
+from stowplan.client.user_credentials import Readers, content_of, credentials_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "ClientConfigError",
+    "Connection",
+    "CredentialsError",
+    "Surroundings",
+    "connect_from_flags",
+    "connect_from_scheduler_flags",
+]
+
+_log = logging.getLogger(__name__)
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_NO_CONFIGURATION = (
+    "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable"
+)
+_NOT_A_POD = (
+    "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    #: `https://host:6443`, perhaps with a path, never with a slash at the end.
+    server: str
+    namespace: str
+    credentials: Credentials = field(repr=False)
+    #: None for http://
+    tls: TlsSettings | None
+    #: May hold a password.
+    proxy_url: str | None = field(default=None, repr=False)
+    disable_compression: bool = False
+
+
+def _stdin_is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a connection takes from the process and the machine it is made on."""
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    #: Seconds that only grow, for what is read again every now and then.
+    clock: Callable[[], float] = time.monotonic
+    #: Seconds since the epoch, for what expires at a given time.
+    wall_clock: Callable[[], float] = time.time
+    is_terminal: Callable[[], bool] = _stdin_is_terminal
+    service_account: Path = _SERVICE_ACCOUNT
+
+    def readers(self) -> Readers:
+        return Readers(environ=self.environ, clock=self.clock, wall_clock=self.wall_clock, is_terminal=self.is_terminal)
+
+
+def connect_from_flags(
+    *,
+    kubeconfig: str | None,
+    master: str | None = None,
+    context: str | None = None,
+    surroundings: Surroundings | None = None,
+) -> Connection:
+    """Connect as kubectl would, `master` being its --server; raise ClientConfigError."""
+    around = surroundings or Surroundings()
+    paths = [kubeconfig] if kubeconfig else kubeconfig_paths(around.environ)
+    config = load_kubeconfig(kubeconfig) if kubeconfig else load_kubeconfigs(paths)
+    selection = select(config, context)
+    if selection.context is not None or master:
+        return _from_selection(config, selection, master=master, around=around)
+    reason = _not_in_cluster(around)
+    if reason is None and not kubeconfig:
+        return _in_cluster(around)
+    if config.files:
+        raise ClientConfigError(_no_current_context(config))
+    looked = f"none of {', '.join(paths)} exists" if paths else "neither KUBECONFIG nor HOME is set"
+    raise ClientConfigError(
+        f"no cluster to talk to: {looked}, and this is no pod ({reason}); "
+        "name a kubeconfig with --kubeconfig or KUBECONFIG"
+    )
+
+
+def connect_from_scheduler_flags(
+    *, kubeconfig: str | None, master: str | None = None, surroundings: Surroundings | None = None
+) -> Connection:
+    """Connect as kube-scheduler would; raise ClientConfigError."""
+    around = surroundings or Surroundings()
+    if not kubeconfig and not master:
+        return _in_cluster_only(around)
+    config = load_kubeconfig(kubeconfig) if kubeconfig else Kubeconfig()
+    selection = select(config)
+    if selection.context is None and not master:
+        raise ClientConfigError(_no_current_context(config))
+    # Parity: the scheduler always asks for uncompressed responses.
+    return _from_selection(config, selection, master=master, around=around, disable_compression=True)
+
+
+def _no_current_context(config: Kubeconfig) -> str:
+    return f"invalid configuration: {config.where}: current-context is not set; {known_contexts(config)}"
+
+
+# --- from a kubeconfig
+
+
+def _from_selection(
+    config: Kubeconfig,
+    selection: Selection,
+    *,
+    master: str | None,
+    around: Surroundings,
+    disable_compression: bool = False,
+) -> Connection:
+    check(selection)
+    server = _server_of(config, selection, master)
+    cluster = None if selection.cluster is None else selection.cluster.value
+    uncompressed = disable_compression or (cluster is not None and cluster.disable_compression)
+    # Parity: another server than the cluster's own is not expected to have the name that was written for that one.
+    name = cluster.tls_server_name if cluster is not None and not master else ""
+    tls = _tls(selection, around, server_name=name) if server.startswith("https:") else None
+    readers = around.readers()
+    credentials = credentials_of(selection, readers, server=server, tls=tls, disable_compression=uncompressed)
+    if tls is not None:
+        tls.certificate = credentials
+        tls.context()
+    namespace = "" if selection.context is None else selection.context.value.namespace
+    return Connection(
+        server=server,
+        namespace=namespace or "default",
+        credentials=credentials,
+        tls=tls,
+        proxy_url=(cluster.proxy_url if cluster is not None else "") or proxy_from_environment(server, around.environ),
+        disable_compression=uncompressed,
+    )
+
+
+def _server_of(config: Kubeconfig, selection: Selection, master: str | None) -> str:
+    if master:
+        return server_url(master, where="--master")
+    if selection.cluster is None:
+        where = selection.context.where if selection.context else config.where
+        raise ClientConfigError(f"invalid configuration: {where}: cluster is not set; name one, or give --master")
+    return server_url(selection.cluster.value.server, where=f"{selection.cluster.where}: server")
+
+
+def _tls(selection: Selection, around: Surroundings, *, server_name: str) -> TlsSettings:
+    entry = selection.cluster
+    if entry is None:
+        return TlsSettings()
+    cluster = entry.value
+    ca = content_of(
+        entry,
+        around.clock,
+        data=("certificate-authority-data", cluster.certificate_authority_data),
+        file=("certificate-authority", cluster.certificate_authority),
+    )
+    return TlsSettings(ca=ca, server_name=server_name or None, insecure=cluster.insecure_skip_tls_verify)
+
+
+# --- in a pod
+
+
+def _in_cluster_only(around: Surroundings) -> Connection:
+    _log.warning("Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work.")
+    reason = _not_in_cluster(around)
+    if reason is None:
+        return _in_cluster(around, disable_compression=True)
+    _log.warning("error creating inClusterConfig, falling back to default config: %s", reason)
+    raise ClientConfigError(_NO_CONFIGURATION)
+
+
+def _not_in_cluster(around: Surroundings) -> str | None:
+    """Say why there is no service account to use; None if there is one."""
+    if not around.environ.get("KUBERNETES_SERVICE_HOST") or not around.environ.get("KUBERNETES_SERVICE_PORT"):
+        return _NOT_A_POD
+    token = around.service_account / "token"
+    return None if token.is_file() else f"open {token}: no such file or directory"
+
+
+def _in_cluster(around: Surroundings, *, disable_compression: bool = False) -> Connection:
+    host, port = around.environ["KUBERNETES_SERVICE_HOST"], around.environ["KUBERNETES_SERVICE_PORT"]
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    token = TokenFile(str(around.service_account / "token"), where="service account", clock=around.clock)
+    try:
+        token.token()
+    except CredentialsError as error:
+        raise ClientConfigError(str(error)) from None
+    return Connection(
+        server=server_url(server, where="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"),
+        namespace=_pod_namespace(around),
+        credentials=UserCredentials(token),
+        tls=_service_account_tls(around),
+        proxy_url=proxy_from_environment(server, around.environ),
+        disable_compression=disable_compression,
+    )
+
+
+def _service_account_tls(around: Surroundings) -> TlsSettings:
+    path = around.service_account / "ca.crt"
+    tls = TlsSettings(ca=FileContent(str(path), where="service account:", clock=around.clock))
+    try:
+        tls.context()
+    except ClientConfigError as error:
+        # Parity: the certificates that the system trusts may do.
+        _log.error("Expected to load root CA config from %s, but got err: %s", path, error)
+        return TlsSettings()
+    return tls
+
+
+def _pod_namespace(around: Surroundings) -> str:
+    try:
+        mounted = (around.service_account / "namespace").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        mounted = ""
+    return around.environ.get("POD_NAMESPACE") or mounted or "default"
