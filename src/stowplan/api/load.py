@@ -74,21 +74,25 @@ def load_files(paths: Sequence[str], stdin: BinaryIO | None = None) -> Loaded:
     loader = _Loader()
     for path in paths:
         loader.read(path, stdin)
-    if loader.errors:
-        raise LoadError(loader.errors)
+    loader.finish()
     return Loaded(tuple(loader.objects), tuple(loader.raw), tuple(loader.sources), tuple(loader.notes()))
 
 
+def load_manifests(paths: Sequence[str], stdin: BinaryIO | None = None) -> list[tuple[Source, dict[str, Any]]]:
+    """The objects as they stand there, of whatever kind, for an API server to judge."""
+    reader = _Reader()
+    for path in paths:
+        reader.read(path, stdin)
+    reader.finish()
+    return reader.found
+
+
 @dataclass(slots=True)
-class _Loader:
-    objects: list[ApiStruct] = field(default_factory=list)
-    raw: list[Mapping[str, Any]] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
+class _Reader:
+    """From paths to objects with an apiVersion and a kind, not looked at further."""
+
     errors: list[str] = field(default_factory=list)
-    #: Number of skipped objects by (file, kind, apiVersion).
-    skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    #: Where each (group, kind, namespace, name) was first seen.
-    seen: dict[tuple[str, str, str, str], Source] = field(default_factory=dict)
+    found: list[tuple[Source, dict[str, Any]]] = field(default_factory=list)
 
     def read(self, path: str, stdin: BinaryIO | None) -> None:
         try:
@@ -101,10 +105,9 @@ class _Loader:
         except OSError as error:
             self.errors.append(f"{path}: {error.strerror or error}")
 
-    def notes(self) -> Iterator[str]:
-        for (file, kind, api_version), count in self.skipped.items():
-            objects = "1 object" if count == 1 else f"{count} objects"
-            yield f"{file}: skipped {objects} of kind {kind} ({api_version}), which the scheduler does not read"
+    def finish(self) -> None:
+        if self.errors:
+            raise LoadError(self.errors)
 
     def _read_directory(self, directory: Path) -> None:
         files = sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES and path.is_file())
@@ -134,6 +137,29 @@ class _Loader:
                 self._add(_with_kind(item, document), Source(source.file, source.document, (*source.items, number)))
         else:
             self._add_object(document, source)
+
+    def _add_object(self, raw: dict[str, Any], source: Source) -> None:
+        missing = [name for name in ("apiVersion", "kind") if not isinstance(raw.get(name), str)]
+        if missing or not isinstance(raw.get("metadata"), dict):
+            self.errors.append(f"{source}: {_name_of(raw)}{(missing or ['metadata'])[0]}: missing")
+        else:
+            self.found.append((source, raw))
+
+
+@dataclass(slots=True)
+class _Loader(_Reader):
+    objects: list[ApiStruct] = field(default_factory=list)
+    raw: list[Mapping[str, Any]] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    #: Number of skipped objects by (file, kind, apiVersion).
+    skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    #: Where each (group, kind, namespace, name) was first seen.
+    seen: dict[tuple[str, str, str, str], Source] = field(default_factory=dict)
+
+    def notes(self) -> Iterator[str]:
+        for (file, kind, api_version), count in self.skipped.items():
+            objects = "1 object" if count == 1 else f"{count} objects"
+            yield f"{file}: skipped {objects} of kind {kind} ({api_version}), which the scheduler does not read"
 
     def _add_object(self, raw: dict[str, Any], source: Source) -> None:
         try:

@@ -1,0 +1,389 @@
+"""The verbs of the API: what happens between a request and the store.
+
+A write goes through the same rooms as upstream: the body is made to conform to its type, metadata
+is prepared, defaults, admission, the kind's strategy, validation, managed fields; then the store takes it, or,
+on a dry run, does not. All of it is synchronous, so no write ever sees another one half done.
+
+Objects come and go as dicts; what is asked for by a version other than the stored one is converted
+on the way (`conversion.py`).
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers, pkg/registry/generic/registry/store.go, pkg/registry/rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from stowplan.api.api_errors import (
+    INVALID,
+    BadRequest,
+    FieldError,
+    MethodNotAllowed,
+    already_exists,
+    conflict,
+    invalid,
+    not_found,
+)
+from stowplan.apiserver import conversion, deletion, managed_fields, patches, strategies, validation
+from stowplan.apiserver.binding import bind_pod, check_binding
+from stowplan.apiserver.defaults import apply_defaults
+from stowplan.apiserver.deletion import DeleteOptions, Deletion
+from stowplan.apiserver.listing import ListOptions, Page, list_page
+from stowplan.apiserver.metadata import Names, carry_over, check_names, prepare_metadata
+from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.schema import conform, schema_of
+from stowplan.apiserver.selection import selection_of
+from stowplan.apiserver.store import stored_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stowplan.apiserver.admission import Admission
+    from stowplan.apiserver.custom_resources import CustomResources
+    from stowplan.apiserver.objects import JsonObject
+    from stowplan.apiserver.resources import Catalogue, Resource
+    from stowplan.apiserver.schema.types import Struct
+    from stowplan.apiserver.store import Store, Stored
+
+    #: Writes down in `new` who manages its fields: (old, new, subresource).
+    _Record = Callable[[JsonObject | None, JsonObject, str], None]
+
+PatchKind = Literal["json", "merge", "strategic", "apply"]
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+@dataclass(slots=True, kw_only=True)
+class Options:
+    """What a request says beside its object."""
+
+    field_manager: str = "stowplan"
+    #: "Ignore", "Warn" or "Strict": what becomes of fields that the kind does not have.
+    field_validation: str = "Warn"
+    dry_run: bool = False
+    #: Server-side apply takes fields from other managers.
+    force: bool = False
+    #: Filled with what the client should be told though the request succeeds.
+    warnings: list[str] = field(default_factory=list)
+
+
+class Registry:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        catalogue: Catalogue,
+        admission: Admission,
+        custom_resources: CustomResources,
+        names: Names,
+        clock: Callable[[], float],
+    ) -> None:
+        self.store = store
+        self.catalogue = catalogue
+        self.clock = clock
+        self._admission = admission
+        self._custom = custom_resources
+        self._names = names
+
+    # Reading
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+        stored = self.store.get(resource.storage, namespace, name)
+        if stored is None:
+            raise not_found(resource.plural, resource.group, name)
+        return stored
+
+    def list(self, resource: Resource, namespace: str = "", options: ListOptions | None = None) -> Page:
+        options = options or ListOptions()
+        selection = selection_of(resource, namespace, options.label_selector, options.field_selector)
+        return list_page(self.store, resource.storage, selection, options)
+
+    def to_dict(self, resource: Resource, stored: Stored) -> JsonObject:
+        """The object in the version of this resource."""
+        return conversion.from_storage(resource, stored.to_dict())
+
+    # Writing
+
+    def create(self, resource: Resource, namespace: str, obj: JsonObject, *, options: Options | None = None) -> Stored:
+        options = options or Options()
+        obj = self._conforming(resource, obj, options)
+        return self._create(resource, namespace, obj, options, self._record_update(resource, options))
+
+    def _create(self, resource: Resource, namespace: str, obj: JsonObject, options: Options, record: _Record) -> Stored:
+        now = self.clock()
+        prepare_metadata(resource, obj, namespace, names=self._names, now=now)
+        self._apply_defaults(resource, obj)
+        self._admission.create(resource, obj)
+        strategies.prepare_for_create(resource, obj, now=now)
+        self._refuse(resource, obj, self._validate_create(resource, obj))
+        metadata = metadata_of(obj)
+        if self.store.get(resource.storage, metadata.get("namespace", ""), metadata["name"]) is not None:
+            raise already_exists(resource.plural, resource.group, metadata["name"])
+        record(None, obj, "")
+        return self._write(resource, obj, options)
+
+    def update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        obj: JsonObject,
+        *,
+        subresource: str = "",
+        options: Options | None = None,
+    ) -> Stored:
+        options = options or Options()
+        live = self.get(resource, namespace, name)
+        obj = self._conforming(resource, obj, options)
+        return self._update(resource, live, obj, subresource, options, self._record_update(resource, options))
+
+    def _update(
+        self,
+        resource: Resource,
+        live: Stored,
+        obj: JsonObject,
+        subresource: str,
+        options: Options,
+        record: _Record,
+    ) -> Stored:
+        old = self.to_dict(resource, live)
+        check_names(resource, obj, live)
+        self._check_version(resource, obj, live)
+        carry_over(obj, old)
+        self._apply_defaults(resource, obj)
+        strategies.prepare_for_update(resource, obj, old, subresource)
+        self._admission.update(resource, obj, old)
+        self._refuse(resource, obj, self._validate_update(resource, obj, old, subresource))
+        record(old, obj, subresource)
+        if _says_the_same(obj, old):
+            return live
+        if _is_finished(resource, obj):
+            return live if options.dry_run else self.store.remove(live, conversion.to_storage(resource, obj))
+        return self._write(resource, obj, options)
+
+    def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: object,
+        *,
+        kind: PatchKind,
+        subresource: str = "",
+        options: Options | None = None,
+    ) -> tuple[Stored, bool]:
+        """The object as patched, and whether the patch created it."""
+        options = options or Options()
+        if kind == "apply":
+            return self._server_side_apply(resource, namespace, name, patch, subresource, options)
+        live = self.get(resource, namespace, name)
+        obj = self._patched(resource, self.to_dict(resource, live), patch, kind)
+        obj = self._conforming(resource, obj, options)
+        record = self._record_update(resource, options)
+        return self._update(resource, live, obj, subresource, options, record), False
+
+    def _patched(self, resource: Resource, obj: JsonObject, patch: object, kind: PatchKind) -> JsonObject:
+        if kind == "json":
+            return patches.apply_json_patch(obj, patch)
+        if kind == "merge":
+            return patches.apply_merge_patch(obj, patch)
+        return patches.apply_strategic_merge_patch(obj, patch, self.schema_of(resource))
+
+    def _server_side_apply(
+        self, resource: Resource, namespace: str, name: str, patch: object, subresource: str, options: Options
+    ) -> tuple[Stored, bool]:
+        if not isinstance(patch, dict):
+            raise BadRequest("error decoding YAML: an apply patch must be an object")
+        applied = self._conforming(resource, patch, options)
+        metadata = metadata_of(applied)
+        if metadata.setdefault("name", name) != name:
+            raise BadRequest(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+        if metadata.get("managedFields"):
+            raise BadRequest("metadata.managedFields must be nil")
+        if namespace:
+            metadata.setdefault("namespace", namespace)
+        live = self.store.get(resource.storage, namespace, name)
+        if live is None and subresource:
+            raise not_found(resource.plural, resource.group, name)
+        old = self.to_dict(resource, live) if live is not None else None
+        if metadata.get("resourceVersion") and live is not None:
+            self._check_version(resource, applied, live)
+        merged = managed_fields.apply(
+            live=old,
+            applied=applied,
+            type=self.schema_of(resource),
+            manager=options.field_manager,
+            force=options.force,
+            subresource=subresource,
+            api_version=resource.api_version,
+            time=timestamp(self.clock()),
+        )
+        if live is None:
+            return self._create(resource, namespace, merged, options, _recorded_already), True
+        return self._update(resource, live, merged, subresource, options, _recorded_already), False
+
+    def replace(self, resource: Resource, obj: JsonObject, *, options: Options | None = None) -> Stored:
+        """Write an object that this server made itself: no admission, no validation, no field managers."""
+        return self._write(resource, obj, options or Options())
+
+    # Deleting
+
+    def delete(
+        self, resource: Resource, namespace: str, name: str, *, options: DeleteOptions | None = None
+    ) -> Deletion:
+        options = options or DeleteOptions()
+        deletion.check_options(options)
+        live = self.get(resource, namespace, name)
+        deletion.check_preconditions(resource, live, options)
+        self._admission.delete(resource, live)
+        obj = live.to_dict()
+        before = live.to_dict()
+        stays = deletion.mark(resource, obj, options, now=self.clock())
+        if not stays:
+            return Deletion(live if options.dry_run else self.store.remove(live, obj), finished=True)
+        graceful = bool(metadata_of(obj).get("deletionGracePeriodSeconds"))
+        if obj == before or options.dry_run:
+            return Deletion(live, finished=False, graceful=graceful)
+        return Deletion(self.store.put(resource.storage, obj), finished=False, graceful=graceful)
+
+    def delete_collection(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        selection: ListOptions | None = None,
+        options: DeleteOptions | None = None,
+    ) -> Sequence[Stored]:
+        found = self.list(resource, namespace, selection).items
+        return [self.delete(resource, one.namespace, one.name, options=options).stored for one in found]
+
+    # Pods
+
+    def bind(self, namespace: str, name: str, binding: JsonObject, *, options: Options | None = None) -> Stored:
+        check_binding(name, binding)
+        pods = self.of_storage("pods")
+        live = self.get(pods, namespace, name)
+        node = self.store.get("nodes", "", binding["target"]["name"])
+        pod = live.to_dict()
+        bind_pod(pod, binding, node.labels if node is not None else {}, now=self.clock())
+        return self._write(pods, pod, options or Options())
+
+    # What kinds are
+
+    def of_storage(self, storage: str) -> Resource:
+        resource = self.catalogue.of_storage(storage)
+        if resource is None:
+            raise MethodNotAllowed(f"{storage} are not served")
+        return resource
+
+    def schema_of(self, resource: Resource) -> Struct:
+        return self._custom.schema_of(resource) if resource.custom else schema_of(resource)
+
+    def _apply_defaults(self, resource: Resource, obj: JsonObject) -> None:
+        if resource.custom:
+            self._custom.apply_defaults(resource, obj)
+        else:
+            apply_defaults(resource, obj)
+
+    def _validate_create(self, resource: Resource, obj: JsonObject) -> Sequence[FieldError]:
+        errors = validation.validate_create(resource, obj)
+        return [*errors, *self._custom.validate(resource, obj, None)] if resource.custom else errors
+
+    def _validate_update(
+        self, resource: Resource, obj: JsonObject, old: JsonObject, subresource: str
+    ) -> Sequence[FieldError]:
+        errors = validation.validate_update(resource, obj, old, subresource=subresource)
+        return [*errors, *self._custom.validate(resource, obj, old)] if resource.custom else errors
+
+    # The rooms a write goes through
+
+    def _conforming(self, resource: Resource, obj: JsonObject, options: Options) -> JsonObject:
+        """The object, of the right kind, without what its kind does not have."""
+        _check_kind(resource, obj)
+        complaints = conform(self.schema_of(resource), obj)
+        if complaints and options.field_validation == "Strict":
+            listed = ", ".join(complaints)
+            raise BadRequest(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+                f"strict decoding error: {listed}"
+            )
+        if options.field_validation == "Warn":
+            options.warnings += complaints
+        return obj
+
+    def _check_version(self, resource: Resource, obj: JsonObject, live: Stored) -> None:
+        metadata = metadata_of(obj)
+        asked = metadata.get("resourceVersion")
+        if asked and asked != str(live.version):
+            raise conflict(resource.plural, resource.group, live.name, MODIFIED)
+        if not asked and resource.custom:
+            error = FieldError(INVALID, "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+            raise invalid(resource.kind, resource.group, live.name, [error])
+
+    def _refuse(self, resource: Resource, obj: JsonObject, errors: Sequence[FieldError]) -> None:
+        if errors:
+            raise invalid(resource.kind, resource.group, metadata_of(obj).get("name", ""), errors)
+
+    def _record_update(self, resource: Resource, options: Options) -> _Record:
+        def record(old: JsonObject | None, new: JsonObject, subresource: str) -> None:
+            managed_fields.record_update(
+                old=old,
+                new=new,
+                type=self.schema_of(resource),
+                manager=options.field_manager,
+                subresource=subresource,
+                api_version=resource.api_version,
+                time=timestamp(self.clock()),
+            )
+
+        return record
+
+    def _write(self, resource: Resource, obj: JsonObject, options: Options) -> Stored:
+        kept = conversion.to_storage(resource, obj)
+        if options.dry_run:
+            version = int(metadata_of(obj).get("resourceVersion") or 0)
+            return stored_of(resource.storage, kept, version=version)
+        return self.store.put(resource.storage, kept)
+
+
+def _recorded_already(_old: JsonObject | None, _new: JsonObject, _subresource: str) -> None:
+    """Server-side apply has written down who manages what."""
+
+
+def _check_kind(resource: Resource, obj: JsonObject) -> None:
+    version, kind = obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind)
+    if kind != resource.kind:
+        raise BadRequest(
+            f'{kind} in version "{version}" cannot be handled as a {resource.kind}: this path takes '
+            f'kind "{resource.kind}" of apiVersion "{resource.api_version}"'
+        )
+    if version != resource.api_version:
+        raise BadRequest(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+
+
+def _says_the_same(obj: JsonObject, old: JsonObject) -> bool:
+    """Whether a write changes nothing; when somebody last managed fields is no change."""
+    if obj.keys() != old.keys() or any(obj[key] != old[key] for key in obj if key != "metadata"):
+        return False
+    return _timeless(obj["metadata"]) == _timeless(old["metadata"])
+
+
+def _timeless(metadata: Mapping[str, object]) -> JsonObject:
+    managers = metadata.get("managedFields")
+    timeless = {key: value for key, value in metadata.items() if key not in ("resourceVersion", "managedFields")}
+    if isinstance(managers, list):
+        timeless["managedFields"] = [{k: v for k, v in entry.items() if k != "time"} for entry in managers]
+    return timeless
+
+
+def _is_finished(resource: Resource, obj: JsonObject) -> bool:
+    """Whether this write took away the last thing that kept an object being deleted."""
+    metadata = metadata_of(obj)
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if resource.storage == "namespaces":
+        return not (obj.get("spec") or {}).get("finalizers")
+    return not metadata.get("deletionGracePeriodSeconds")

@@ -1,0 +1,127 @@
+"""The embedded API put together: a store, what it serves, and the rules for writing to it.
+
+One thread owns it. In process it is called directly (`registry`) or through `EmbeddedApi`; over HTTP by the front.
+
+A new server is not empty: it has the namespaces and priority classes that every cluster has.
+"""
+
+from __future__ import annotations
+
+import time
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+from stowplan.api.api_errors import AlreadyExists
+from stowplan.apiserver.admission import Admission
+from stowplan.apiserver.custom_resources import CustomResources
+from stowplan.apiserver.journal import Journal
+from stowplan.apiserver.metadata import RandomNames
+from stowplan.apiserver.registry import Options, Registry
+from stowplan.apiserver.resources import BUILT_IN, Catalogue
+from stowplan.apiserver.selection import kept_fields
+from stowplan.apiserver.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from stowplan.apiserver.objects import JsonObject
+    from stowplan.apiserver.store import Event
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_PRIORITY_CLASSES = {
+    "system-cluster-critical": (2_000_000_000, "Pods that the cluster needs, on whichever node."),
+    "system-node-critical": (2_000_001_000, "Pods that their node needs."),
+}
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+_SYSTEM = Options(field_manager="kube-apiserver")
+
+
+class ApiServer:
+    """Keep it from construction to `close()`; `state` names the file that outlives it."""
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        random: Random | None = None,
+        state: Path | None = None,
+        disabled_admission: frozenset[str] = frozenset(),
+    ) -> None:
+        self.clock = clock
+        self.catalogue = Catalogue(BUILT_IN)
+        self.store = Store()
+        self.custom_resources = CustomResources(self.catalogue)
+        for resource in self.catalogue:
+            if self.catalogue.of_storage(resource.storage) is resource:
+                self.store.select_fields(resource.storage, kept_fields(resource))
+        self.registry = Registry(
+            store=self.store,
+            catalogue=self.catalogue,
+            admission=Admission(self.store.get, self.store.list, disabled=disabled_admission),
+            custom_resources=self.custom_resources,
+            names=RandomNames(random or SystemRandom()),
+            clock=clock,
+        )
+        self.store.on_change(self._follow_definitions)
+        self._journal = Journal(state, self.store) if state is not None else None
+        self._register_loaded()
+        self._create_system_objects()
+
+    def close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def create_all(self, objects: Iterable[JsonObject]) -> None:
+        """Create what is not there yet, as manifests name it; for filling a new cluster."""
+        for obj in objects:
+            self._create_unless_there(obj)
+
+    def _create_system_objects(self) -> None:
+        for name in NAMESPACES:
+            self._create_unless_there({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for name, (value, description) in _PRIORITY_CLASSES.items():
+            self._create_unless_there(
+                {
+                    "apiVersion": "scheduling.k8s.io/v1",
+                    "kind": "PriorityClass",
+                    "metadata": {"name": name},
+                    "value": value,
+                    "description": description,
+                }
+            )
+
+    def _create_unless_there(self, obj: JsonObject) -> None:
+        resource = self.catalogue.of_kind(obj["apiVersion"], obj["kind"])
+        if resource is None:
+            raise ValueError(f"kind {obj['kind']!r} of apiVersion {obj['apiVersion']!r} is not served here")
+        namespace = (obj["metadata"].get("namespace") or "default") if resource.namespaced else ""
+        try:
+            self.registry.create(resource, namespace, obj, options=_SYSTEM)
+        except AlreadyExists:
+            return
+
+    # Custom resources are served as soon as their definition is stored.
+
+    def _register_loaded(self) -> None:
+        for stored in self.store.list(_DEFINITIONS):
+            self._register(stored.to_dict())
+
+    def _follow_definitions(self, event: Event) -> None:
+        if event.stored.resource != _DEFINITIONS:
+            return
+        definition = event.stored.to_dict()
+        if event.type == "DELETED":
+            self.custom_resources.unregister(definition)
+        else:
+            self._register(definition)
+
+    def _register(self, definition: JsonObject) -> None:
+        status = self.custom_resources.register(definition)
+        for resource in self.catalogue:
+            if resource.custom and self.catalogue.of_storage(resource.storage) is resource:
+                self.store.select_fields(resource.storage, kept_fields(resource))
+        if status is not None and status != definition.get("status"):
+            definition["status"] = status
+            self.registry.replace(self.registry.of_storage(_DEFINITIONS), definition)
