@@ -183,6 +183,7 @@ def test_a_budgets_selector_is_replaced():
         pytest.param("abx", "c", "abc", "abcx", id="what is added goes before the server's last"),
         pytest.param("xyz", "a", "a", "axyz", id="all of the server's own"),
         pytest.param("", "ab", "ab", "ab", id="an empty list"),
+        pytest.param("ab", "c", "", "abc", id="an order that names nothing"),
         pytest.param(
             "abx", "-a c", "bc", "bxc", id="what is added counts as last of the live list where something is deleted"
         ),

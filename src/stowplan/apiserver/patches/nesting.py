@@ -1,0 +1,27 @@
+"""Requests nested deeper than Python can follow are refused, not crashed on."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from stowplan.api.api_errors import BadRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def bounded(function: Callable[P, R]) -> Callable[P, R]:
+    """Answer BadRequest where the recursion over a document gets too deep."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except RecursionError:
+            raise BadRequest("the object is nested too deeply: exceeded max depth") from None
+
+    return call
