@@ -19,6 +19,7 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
 
+import manifests
 from certificates import make_ca, make_server_certificate
 
 READY_SECONDS = 60
@@ -63,7 +64,7 @@ class Server:
 
     def new_namespace(self, hint="test"):
         name = f"{re.sub('[^a-z0-9]+', '-', hint.lower()).strip('-')[:40].strip('-')}-{next(_NAMES)}"
-        self.kubectl("create", "namespace", name)
+        self.kubectl("create", "-f", "-", stdin=[manifests.namespace(name)])
         return name
 
 

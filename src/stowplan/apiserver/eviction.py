@@ -18,6 +18,7 @@ from stowplan.api.status import StatusCause, StatusDetails
 from stowplan.apiserver.conditions import condition_of, is_true, set_condition
 from stowplan.apiserver.deletion import Deletion, options_of
 from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.schema import conform, struct_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ _RETRY_AFTER = 10
 
 
 def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, options: DeleteOptions) -> Deletion:
+    conform(struct_named("io.k8s.api.policy.v1.Eviction"), eviction)
     if metadata_of(eviction).setdefault("name", name) != name:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions") or {}, options)

@@ -37,7 +37,7 @@ from stowplan.apiserver.selection import selection_of
 from stowplan.apiserver.store import stored_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from stowplan.apiserver.admission import Admission
     from stowplan.apiserver.custom_resources import CustomResources
@@ -114,13 +114,14 @@ class Registry:
         now = self.clock()
         prepare_metadata(resource, obj, namespace, names=self._names, now=now)
         self._apply_defaults(resource, obj)
+        # Before the server adds to it: a client owns what it has sent.
+        record(None, obj, "")
         self._admission.create(resource, obj)
         strategies.prepare_for_create(resource, obj, now=now)
         self._refuse(resource, obj, self._validate_create(resource, obj))
         metadata = metadata_of(obj)
         if self.store.get(resource.storage, metadata.get("namespace", ""), metadata["name"]) is not None:
             raise already_exists(resource.plural, resource.group, metadata["name"])
-        record(None, obj, "")
         return self._write(resource, obj, options)
 
     def update(
@@ -152,11 +153,12 @@ class Registry:
         self._check_version(resource, obj, live)
         carry_over(obj, old)
         self._apply_defaults(resource, obj)
+        record(old, obj, subresource)
         strategies.prepare_for_update(resource, obj, old, subresource)
         self._admission.update(resource, obj, old)
         self._refuse(resource, obj, self._validate_update(resource, obj, old, subresource))
-        record(old, obj, subresource)
-        if _says_the_same(obj, old):
+        managed_fields.keep_times(old=old, new=obj)
+        if obj == old:
             return live
         if _is_finished(resource, obj):
             return live if options.dry_run else self.store.remove(live, conversion.to_storage(resource, obj))
@@ -195,12 +197,10 @@ class Registry:
     ) -> tuple[Stored, bool]:
         if not isinstance(patch, dict):
             raise BadRequest("error decoding YAML: an apply patch must be an object")
-        applied = self._conforming(resource, patch, options)
-        metadata = metadata_of(applied)
+        _check_kind(resource, patch)
+        applied, metadata = patch, metadata_of(patch)
         if metadata.setdefault("name", name) != name:
             raise BadRequest(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
-        if metadata.get("managedFields"):
-            raise BadRequest("metadata.managedFields must be nil")
         if namespace:
             metadata.setdefault("namespace", namespace)
         live = self.store.get(resource.storage, namespace, name)
@@ -218,7 +218,9 @@ class Registry:
             subresource=subresource,
             api_version=resource.api_version,
             time=timestamp(self.clock()),
+            reset=_not_owned(resource),
         )
+        merged = self._conforming(resource, merged, options)
         if live is None:
             return self._create(resource, namespace, merged, options, _recorded_already), True
         return self._update(resource, live, merged, subresource, options, _recorded_already), False
@@ -335,6 +337,7 @@ class Registry:
                 subresource=subresource,
                 api_version=resource.api_version,
                 time=timestamp(self.clock()),
+                reset=_not_owned(resource),
             )
 
         return record
@@ -352,6 +355,8 @@ def _recorded_already(_old: JsonObject | None, _new: JsonObject, _subresource: s
 
 
 def _check_kind(resource: Resource, obj: JsonObject) -> None:
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise BadRequest(f"{resource.kind}: metadata must be an object")
     version, kind = obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind)
     if kind != resource.kind:
         raise BadRequest(
@@ -364,19 +369,9 @@ def _check_kind(resource: Resource, obj: JsonObject) -> None:
         )
 
 
-def _says_the_same(obj: JsonObject, old: JsonObject) -> bool:
-    """Whether a write changes nothing; when somebody last managed fields is no change."""
-    if obj.keys() != old.keys() or any(obj[key] != old[key] for key in obj if key != "metadata"):
-        return False
-    return _timeless(obj["metadata"]) == _timeless(old["metadata"])
-
-
-def _timeless(metadata: Mapping[str, object]) -> JsonObject:
-    managers = metadata.get("managedFields")
-    timeless = {key: value for key, value in metadata.items() if key not in ("resourceVersion", "managedFields")}
-    if isinstance(managers, list):
-        timeless["managedFields"] = [{k: v for k, v in entry.items() if k != "time"} for entry in managers]
-    return timeless
+def _not_owned(resource: Resource) -> JsonObject | None:
+    """Fields that writes through this path never own: None leaves it to the subresource."""
+    return {} if resource.custom and not resource.has_status else None
 
 
 def _is_finished(resource: Resource, obj: JsonObject) -> bool:

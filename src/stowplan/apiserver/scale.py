@@ -12,6 +12,7 @@ from stowplan.api.decode import convert
 from stowplan.api.label_selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Selector, compile_label_selector
 from stowplan.api.meta import LabelSelector
 from stowplan.apiserver.objects import metadata_of
+from stowplan.apiserver.schema import conform, struct_named
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -49,8 +50,9 @@ def set_scale(
     """Write what a Scale wants into its object; the Scale that comes of it."""
     if scale.get("kind", KIND) != KIND or scale.get("apiVersion", API_VERSION) != API_VERSION:
         raise BadRequest(f"this path takes kind {KIND} of apiVersion {API_VERSION}")
+    conform(struct_named("io.k8s.api.autoscaling.v1.Scale"), scale)
     replicas = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or not 0 <= replicas < 2**31:
+    if replicas < 0:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise invalid(KIND, "autoscaling", name, [FieldError(INVALID, "spec.replicas", message)])
     obj = registry.to_dict(resource, registry.get(resource, namespace, name))

@@ -7,6 +7,7 @@ import sys
 import click
 
 from stowplan import __version__
+from stowplan.cli.apiserver import apiserver
 from stowplan.cli.demo import demo
 from stowplan.cli.errors import Commands
 from stowplan.cli.explain import explain
@@ -25,11 +26,13 @@ def cli() -> None:
     \b
     Without a cluster at hand:
       stowplan demo
+      stowplan apiserver --nodes 100                        a cluster without machines, for kubectl
     """
 
 
 cli.add_command(explain)
 cli.add_command(demo)
+cli.add_command(apiserver)
 
 
 def main() -> None:
