@@ -1,0 +1,1 @@
+"""What custom resource definitions bring along: their schemas, and what these say about objects."""

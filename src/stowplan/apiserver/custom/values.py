@@ -1,0 +1,88 @@
+"""JSON values as Go sees and prints them.
+
+JSON has one kind of number, Go has two: whole ones within 64 bits are int64, all others float64.
+Python's bool is an int, Go's is not.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stowplan.api.field_errors import go_json, go_quote
+
+
+def go_number(value: float) -> str:
+    """A number as `%v` prints it: the shortest digits that read back, without a trailing `.0`."""
+    if isinstance(value, int):
+        return str(value)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    sign, digits, exponent = _parts(value)
+    if not -4 <= exponent < 6:
+        return f"{sign}{_mantissa(digits)}e{exponent:+03d}" if digits else f"{sign}0"
+    return sign + _plain(digits, exponent)
+
+
+def _json_number(value: float) -> str:
+    """A number as Go's JSON has it, which takes exponents later."""
+    if isinstance(value, int):
+        return str(value)
+    sign, digits, exponent = _parts(value)
+    if digits and (exponent < -6 or exponent >= 21):
+        return f"{sign}{_mantissa(digits)}e{exponent:+d}"
+    return sign + _plain(digits, exponent)
+
+
+def _parts(value: float) -> tuple[str, str, int]:
+    """Sign, significant digits, decimal exponent of the first of them."""
+    mantissa, _, exponent = repr(value).partition("e")
+    sign, mantissa = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0) - (len(whole + fraction) - len(digits))
+    return sign, digits.rstrip("0"), point - 1 if digits else 0
+
+
+def _mantissa(digits: str) -> str:
+    return f"{digits[0]}.{digits[1:]}" if digits[1:] else digits
+
+
+def _plain(digits: str, exponent: int) -> str:
+    if not digits:
+        return "0"
+    if exponent < 0:
+        return f"0.{'0' * (-exponent - 1)}{digits}"
+    whole, fraction = digits[: exponent + 1].ljust(exponent + 1, "0"), digits[exponent + 1 :]
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def go_value(value: Any) -> str:
+    """A value as field errors show it."""
+    if isinstance(value, float):
+        return go_number(value)
+    return go_quote(value) if isinstance(value, str) else sorted_json(value)
+
+
+def sorted_json(value: Any) -> str:
+    """Compact JSON with sorted keys, as Go writes maps."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{go_json(key)}:{sorted_json(value[key])}" for key in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(sorted_json, value)) + "]"
+    return _json_number(value) if isinstance(value, float) else go_json(value)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Deep equality in which true is not 1; whole floats equal integers."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return bool(left == right)
