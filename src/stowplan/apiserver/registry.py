@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 PatchKind = Literal["json", "merge", "strategic", "apply"]
 
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -118,7 +120,7 @@ class Registry:
         record(None, obj, "")
         self._admission.create(resource, obj)
         strategies.prepare_for_create(resource, obj, now=now)
-        self._refuse(resource, obj, self._validate_create(resource, obj))
+        self._refuse(resource, obj, self._validate_create(resource, obj, options))
         metadata = metadata_of(obj)
         if self.store.get(resource.storage, metadata.get("namespace", ""), metadata["name"]) is not None:
             raise already_exists(resource.plural, resource.group, metadata["name"])
@@ -156,12 +158,12 @@ class Registry:
         record(old, obj, subresource)
         strategies.prepare_for_update(resource, obj, old, subresource)
         self._admission.update(resource, obj, old)
-        self._refuse(resource, obj, self._validate_update(resource, obj, old, subresource))
+        self._refuse(resource, obj, self._validate_update(resource, obj, old, subresource, options))
         managed_fields.keep_times(old=old, new=obj)
         if obj == old:
             return live
         if _is_finished(resource, obj):
-            return live if options.dry_run else self.store.remove(live, conversion.to_storage(resource, obj))
+            return live if options.dry_run else self.store.remove(live, self._as_kept(resource, obj))
         return self._write(resource, obj, options)
 
     def patch(
@@ -288,15 +290,25 @@ class Registry:
         else:
             apply_defaults(resource, obj)
 
-    def _validate_create(self, resource: Resource, obj: JsonObject) -> Sequence[FieldError]:
+    def _validate_create(self, resource: Resource, obj: JsonObject, options: Options) -> Sequence[FieldError]:
         errors = validation.validate_create(resource, obj)
-        return [*errors, *self._custom.validate(resource, obj, None)] if resource.custom else errors
+        return [*errors, *self._custom_errors(resource, obj, None, options)]
 
     def _validate_update(
-        self, resource: Resource, obj: JsonObject, old: JsonObject, subresource: str
+        self, resource: Resource, obj: JsonObject, old: JsonObject, subresource: str, options: Options
     ) -> Sequence[FieldError]:
         errors = validation.validate_update(resource, obj, old, subresource=subresource)
-        return [*errors, *self._custom.validate(resource, obj, old)] if resource.custom else errors
+        return [*errors, *self._custom_errors(resource, obj, old, options)]
+
+    def _custom_errors(
+        self, resource: Resource, obj: JsonObject, old: JsonObject | None, options: Options
+    ) -> Sequence[FieldError]:
+        if resource.custom:
+            return self._custom.validate(resource, obj, old)
+        if resource.storage == _DEFINITIONS:
+            options.warnings += self._custom.warnings(obj, old)
+            return self._custom.validate_definition(obj, old)
+        return ()
 
     # The rooms a write goes through
 
@@ -342,8 +354,11 @@ class Registry:
 
         return record
 
+    def _as_kept(self, resource: Resource, obj: JsonObject) -> JsonObject:
+        return conversion.to_storage(resource, obj, stored_as=self.of_storage(resource.storage))
+
     def _write(self, resource: Resource, obj: JsonObject, options: Options) -> Stored:
-        kept = conversion.to_storage(resource, obj)
+        kept = self._as_kept(resource, obj)
         if options.dry_run:
             version = int(metadata_of(obj).get("resourceVersion") or 0)
             return stored_of(resource.storage, kept, version=version)

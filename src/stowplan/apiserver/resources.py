@@ -72,6 +72,7 @@ class Catalogue:
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._resources: dict[tuple[str, str, str], Resource] = {}
+        self._storages: dict[str, Resource] = {}
         self.version = 0
         for resource in resources:
             self.add(resource)
@@ -81,10 +82,14 @@ class Catalogue:
 
     def add(self, resource: Resource) -> None:
         self._resources[resource.group, resource.version, resource.plural] = resource
-        self.version += 1
+        self._changed()
 
     def remove(self, resource: Resource) -> None:
         self._resources.pop((resource.group, resource.version, resource.plural), None)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._storages = {resource.storage: resource for resource in reversed(self._resources.values())}
         self.version += 1
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
@@ -95,11 +100,11 @@ class Catalogue:
 
     def of_storage(self, storage: str) -> Resource | None:
         """The version in which objects are kept: the first that was added."""
-        return next((known for known in self if known.storage == storage), None)
+        return self._storages.get(storage)
 
 
 _APPS: dict[str, object] = {"group": "apps", "categories": ("all",), "generation": True}
-_EVENT_FIELDS = ("reason", "type", "reportingController")
+_EVENT_FIELDS = ("reason", "type")
 
 
 def _resource(plural: str, kind: str, *short_names: str, **rest: object) -> Resource:
@@ -127,6 +132,7 @@ _CORE = (
             "involvedObject.resourceVersion",
             "involvedObject.fieldPath",
             "source",
+            "reportingComponent",
             *_EVENT_FIELDS,
         ),
     ),
@@ -287,6 +293,7 @@ _EVENTS = (
             "regarding.resourceVersion",
             "regarding.fieldPath",
             "deprecatedSource.component",
+            "reportingController",
             *_EVENT_FIELDS,
         ),
     ),

@@ -32,7 +32,7 @@ def scale_of(registry: Registry, resource: Resource, stored: Stored) -> JsonObje
     metadata = metadata_of(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status = {"replicas": _at(obj, status_path) or 0}
-    selector = _at(obj, selector_path) if resource.custom else _selector_text(obj)
+    selector = _at(obj, selector_path) if selector_path else "" if resource.custom else _selector_text(obj)
     if selector:
         status["selector"] = selector
     return {

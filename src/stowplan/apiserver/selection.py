@@ -40,7 +40,11 @@ _SETS = {"in": IN, "notin": NOT_IN}
 #: Fields that every resource lets one select by.
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 #: Where a selectable field is kept under another name.
-_KEPT_AS = {"source": "deprecatedSource.component", "status.successful": "status.succeeded"}
+_KEPT_AS = {
+    "source": "deprecatedSource.component",
+    "reportingComponent": "reportingController",
+    "status.successful": "status.succeeded",
+}
 
 
 @lru_cache(maxsize=4096)

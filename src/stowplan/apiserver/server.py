@@ -51,7 +51,7 @@ class ApiServer:
         self.clock = clock
         self.catalogue = Catalogue(BUILT_IN)
         self.store = Store()
-        self.custom_resources = CustomResources(self.catalogue)
+        self.custom_resources = CustomResources(self.catalogue, clock=clock)
         for resource in self.catalogue:
             if self.catalogue.of_storage(resource.storage) is resource:
                 self.store.select_fields(resource.storage, kept_fields(resource))
@@ -102,26 +102,34 @@ class ApiServer:
         except AlreadyExists:
             return
 
-    # Custom resources are served as soon as their definition is stored.
+    # Custom resources are served as soon as their definition is stored, and go with it.
 
     def _register_loaded(self) -> None:
-        for stored in self.store.list(_DEFINITIONS):
-            self._register(stored.to_dict())
+        self.custom_resources.restore(stored.to_dict() for stored in self.store.list(_DEFINITIONS))
+        self._select_custom_fields()
 
     def _follow_definitions(self, event: Event) -> None:
         if event.stored.resource != _DEFINITIONS:
             return
         definition = event.stored.to_dict()
-        if event.type == "DELETED":
-            self.custom_resources.unregister(definition)
-        else:
+        if event.type != "DELETED":
             self._register(definition)
+            return
+        for instance in self.store.list(f"{definition['spec']['names']['plural']}.{definition['spec']['group']}"):
+            self.store.remove(instance)
+        for name in self.custom_resources.unregister(definition):
+            freed = self.store.get(_DEFINITIONS, "", name)
+            if freed is not None:
+                self._register(freed.to_dict())
 
     def _register(self, definition: JsonObject) -> None:
         status = self.custom_resources.register(definition)
+        self._select_custom_fields()
+        if status is not None:
+            definition["status"] = status
+            self.registry.replace(self.registry.of_storage(_DEFINITIONS), definition)
+
+    def _select_custom_fields(self) -> None:
         for resource in self.catalogue:
             if resource.custom and self.catalogue.of_storage(resource.storage) is resource:
                 self.store.select_fields(resource.storage, kept_fields(resource))
-        if status is not None and status != definition.get("status"):
-            definition["status"] = status
-            self.registry.replace(self.registry.of_storage(_DEFINITIONS), definition)
