@@ -4,8 +4,8 @@ A write goes through the same rooms as upstream: the body is made to conform to 
 is prepared, defaults, admission, the kind's strategy, validation, managed fields; then the store takes it, or,
 on a dry run, does not. All of it is synchronous, so no write ever sees another one half done.
 
-Objects come and go as dicts; what is asked for by a version other than the stored one is converted
-on the way (`conversion.py`).
+Objects come and go as dicts; those that come are taken over and changed. What is asked for by a
+version other than the stored one is converted on the way (`conversion.py`).
 
 Upstream: k8s.io/apiserver/pkg/endpoints/handlers, pkg/registry/generic/registry/store.go, pkg/registry/rest.
 """

@@ -11,6 +11,8 @@ import time
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from stowplan.api.api_errors import AlreadyExists
 from stowplan.apiserver.admission import Admission
 from stowplan.apiserver.custom_resources import CustomResources
@@ -76,7 +78,8 @@ class ApiServer:
     def create_all(self, objects: Iterable[JsonObject]) -> None:
         """Create what is not there yet, as manifests name it; for filling a new cluster."""
         for obj in objects:
-            self._create_unless_there(obj)
+            # By way of JSON: the registry changes what it is given, and this is the caller's.
+            self._create_unless_there(msgspec.json.decode(msgspec.json.encode(obj)))
 
     def _create_system_objects(self) -> None:
         for name in NAMESPACES:
