@@ -32,7 +32,7 @@ def resources_at(group: str, version: str) -> dict[str, dict]:
 
 def test_versions_go_from_best_to_worst():
     best_first = ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
-    assert sorted(best_first[::-1], key=version_order) == best_first
+    assert sorted(set(best_first), key=version_order) == best_first
 
 
 @given(st.permutations(["v2", "v1", "v1beta2", "v1beta1", "v2alpha1", "x"]))

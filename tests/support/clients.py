@@ -10,10 +10,12 @@ from stowplan.client.credentials import UserCredentials
 from stowplan.client.http_api import HttpApi
 from stowplan.client.times import Times
 from stowplan.client.transport import Limits
+from stowplan.client.user_agent import user_agent
 from stowplan.config import ClientConnection
 
 #: The middle of 2027, in seconds since the epoch.
 NOW = 1_815_000_000.0
+AGENT = user_agent(command="stowplan", version="0.1.0", purpose="test")
 UNLIMITED = ClientConnection(qps=-1)
 #: For tests in which something stays away.
 SHORT = Limits(connect=0.5, silence=0.05)
@@ -57,6 +59,7 @@ async def an_api(server, *, time=None, limits=None, settings=UNLIMITED, watch_si
     async with HttpApi.open(
         a_connection(url, **connection),
         client_settings=settings,
+        agent=AGENT,
         times=(time or VirtualTime()).times(),
         limits=limits,
         watch_silence=watch_silence,

@@ -72,7 +72,7 @@ def pod(name="web", *, node="", annotations=None, labels=None, owner=None, final
         metadata["finalizers"] = finalizers
     container = {"name": "main", "image": "registry.example:5000/team/app:1"}
     if requests is not None:
-        container["resources"] = {"requests": requests}
+        container["resources"] = {"requests": requests, "limits": requests}
     if node:
         spec["nodeName"] = node
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
@@ -86,3 +86,36 @@ def condition(obj, type_):
 
 def taints(node):
     return {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints") or ()}
+
+
+def fleets():
+    """The definition of a custom resource that has a scale."""
+    field = {"type": "integer"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": {"size": field}},
+            "status": {"type": "object", "properties": {"size": field}},
+        },
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "fleets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "fleets", "singular": "fleet", "kind": "Fleet", "listKind": "FleetList"},
+            "versions": [version],
+        },
+    }

@@ -24,6 +24,8 @@ class Seen:
     query: dict[str, str]
     headers: dict[str, str]
     body: bytes
+    #: As it stood in the request line; proxies get whole URLs.
+    target: str = ""
 
     def json(self):
         return json.loads(self.body)
@@ -68,6 +70,17 @@ def sends(data, *, keep=False):
     async def act(exchange):
         await exchange.send(data)
         exchange.keep = keep
+
+    return act
+
+
+def trickles(data, *, every):
+    """One byte at a time, with a pause after each."""
+
+    async def act(exchange):
+        for byte in data:
+            await exchange.send(bytes([byte]))
+            await asyncio.sleep(every)
 
     return act
 
@@ -212,4 +225,4 @@ async def _request(reader):
     parts = urlsplit(target)
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Seen(method, parts.path, query, headers, body)
+    return Seen(method, parts.path, query, headers, body, target)

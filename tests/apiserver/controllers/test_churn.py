@@ -1,12 +1,12 @@
 """Whatever people and machines do to a cluster: once all has settled, exactly the wanted pods run."""
 
 from collections import Counter
+from dataclasses import dataclass
 
-from hypothesis import settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from examples import SCALE
+from examples import examples
 from live_cluster import LiveCluster, set_image, workload
 from stowplan.api.api_errors import AlreadyExists
 
@@ -14,45 +14,52 @@ KINDS = ("ReplicaSet", "Deployment", "StatefulSet", "ReplicationController", "Da
 NODES = ("node-1", "node-2", "node-3")
 
 
-class Churn(RuleBasedStateMachine):
-    @initialize()
-    def begin(self):
+@dataclass(frozen=True)
+class Action:
+    name: str
+    #: Picks the object, and a number of replicas, a version or a duration.
+    which: int
+    number: int
+
+
+class Churn:
+    def __init__(self):
         self.cluster = LiveCluster()
         for name in NODES:
-            self.add_node(name)
+            self.cluster.add_node(name)
+        for kind in KINDS:
+            self.cluster.create(manifest(kind, 3))
 
-    def add_node(self, name):
-        self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {}})
+    def do(self, action):
+        getattr(self, action.name)(action.which, action.number)
 
-    def owners(self):
-        return [(kind, one["metadata"]["name"]) for kind in KINDS for one in self.cluster.all(kind) if is_top(one)]
+    def owners(self, *, scalable=False):
+        return [
+            (kind, one["metadata"]["name"])
+            for kind in KINDS
+            for one in self.cluster.all(kind)
+            if is_top(one) and not (scalable and kind == "DaemonSet")
+        ]
 
-    @rule(kind=st.sampled_from(KINDS), replicas=st.integers(0, 4), number=st.integers(0, 1))
-    def create(self, kind, replicas, number):
-        name = f"{kind.lower()}-{number}"
-        count = {} if kind == "DaemonSet" else {"replicas": replicas}
+    # What people do
+
+    def create(self, which, number):
         try:
-            self.cluster.create(workload(kind, name, **count))
+            self.cluster.create(manifest(KINDS[which % len(KINDS)], number))
         except AlreadyExists:
             return
 
-    @rule(data=st.data(), replicas=st.integers(0, 4))
-    def scale(self, data, replicas):
-        owners = [owner for owner in self.owners() if owner[0] != "DaemonSet"]
-        if owners:
-            self.cluster.scale(*data.draw(st.sampled_from(owners)), replicas)
+    def scale(self, which, number):
+        if owners := self.owners(scalable=True):
+            self.cluster.scale(*owners[which % len(owners)], number)
 
-    @rule(data=st.data(), version=st.integers(1, 3))
-    def update(self, data, version):
-        owners = self.owners()
-        if owners:
-            self.cluster.change(*data.draw(st.sampled_from(owners)), set_image(f"app:{version}"))
+    def update(self, which, number):
+        if owners := self.owners():
+            self.cluster.change(*owners[which % len(owners)], set_image(f"app:{number}"))
 
-    @rule(data=st.data())
-    def delete(self, data):
-        owners = self.owners()
-        if owners:
-            kind, name = data.draw(st.sampled_from(owners))
+    def delete(self, which, number):
+        if owners := self.owners():
+            kind, name = owners[which % len(owners)]
             uid = self.cluster.get(kind, name)["metadata"]["uid"]
             self.cluster.delete(kind, name)
             self.collect(uid)
@@ -60,83 +67,102 @@ class Churn(RuleBasedStateMachine):
     def collect(self, uid):
         """What the garbage collector does."""
         for stored in self.cluster.store.dependents(uid):
-            kind = stored.to_dict()["kind"]
-            self.cluster.delete(kind, stored.name)
+            self.cluster.delete(stored.to_dict()["kind"], stored.name)
             self.collect(stored.uid)
 
-    @rule(data=st.data(), graceful=st.booleans())
-    def kill(self, data, graceful):
-        names = [pod["metadata"]["name"] for pod in self.cluster.pods()]
-        if names:
-            name = data.draw(st.sampled_from(names))
-            self.cluster.delete("Pod", name, grace_period_seconds=None if graceful else 0)
+    def kill(self, which, number):
+        if names := [pod["metadata"]["name"] for pod in self.cluster.pods()]:
+            self.cluster.delete("Pod", names[which % len(names)], grace_period_seconds=None if number % 2 else 0)
 
-    @rule(data=st.data())
-    def fail(self, data):
-        names = [pod["metadata"]["name"] for pod in self.cluster.pods() if pod["status"]["phase"] == "Running"]
-        if names:
-            self.cluster.set_pod(data.draw(st.sampled_from(names)), phase="Failed", ready=False)
+    def release(self, which, number):
+        """Take the labels away, as one does to look into a pod. A StatefulSet would need the name again."""
+        if names := [pod["metadata"]["name"] for pod in self.cluster.pods() if "hostname" not in pod["spec"]]:
+            name = names[which % len(names)]
+            self.cluster.change("Pod", name, lambda pod: pod["metadata"].update(labels={"app": "debug"}))
 
-    @rule()
-    def controllers_work(self):
+    # What machines do
+
+    def fail(self, which, number):
+        if names := [pod["metadata"]["name"] for pod in self.cluster.pods() if is_running(pod)]:
+            self.cluster.set_pod(names[which % len(names)], phase="Failed", ready=False)
+
+    def work(self, which, number):
         self.cluster.settle()
 
-    @rule(limit=st.integers(1, 5))
-    def controllers_work_a_little(self, limit):
-        self.cluster.loop.step(limit)
+    def work_a_little(self, which, number):
+        self.cluster.loop.step(which + 1)
 
-    @rule()
-    def controllers_start_anew(self):
+    def restart(self, which, number):
         self.cluster.loop.close()
         self.cluster.restart()
 
-    @rule()
-    def kubelet_works(self):
+    def run(self, which, number):
         self.cluster.run_pods()
         self.cluster.finish_deletions()
 
-    @rule(seconds=st.integers(1, 100))
-    def time_passes(self, seconds):
-        self.cluster.advance(seconds)
+    def wait(self, which, number):
+        self.cluster.advance(number * 10)
 
-    @invariant()
-    def names_are_never_shared(self):
-        for pod in self.cluster.pods() if hasattr(self, "cluster") else ():
-            assert len(pod["metadata"].get("ownerReferences") or ()) <= 1
+    # What comes of it
 
-    def teardown(self):
-        if not hasattr(self, "cluster"):
-            return
+    def rest(self):
         # Failed daemon pods are replaced after a while only.
         for _ in range(3):
             self.cluster.live()
             self.cluster.advance(1000)
         self.cluster.live()
-        assert self.running() == self.wanted()
 
     def running(self):
-        """Running pods of each owner at the top, by owner and image."""
-        tops = {}
-        for pod in self.cluster.pods():
-            if pod["status"]["phase"] == "Running":
-                key = (top_of(self.cluster, pod), pod["spec"]["containers"][0]["image"])
-                tops[key] = tops.get(key, 0) + 1
-        return Counter(tops)
+        """How many pods run for each workload, by image."""
+        pods = [pod for pod in self.cluster.pods() if is_running(pod) and pod["metadata"]["labels"]["app"] != "debug"]
+        return Counter((top_of(self.cluster, pod), image_of(pod["spec"])) for pod in pods)
 
     def wanted(self):
         wanted = Counter()
         for kind, name in self.owners():
-            obj = self.cluster.get(kind, name)
-            count = len(NODES) if kind == "DaemonSet" else obj["spec"]["replicas"]
+            spec = self.cluster.get(kind, name)["spec"]
+            count = len(NODES) if kind == "DaemonSet" else spec["replicas"]
             if kind in ("ReplicaSet", "ReplicationController"):
                 # Their pods stay as they were made.
-                for (owner, image), running in self.running().items():
-                    if owner == (kind, name):
-                        wanted[owner, image] = running
-                assert sum(number for (owner, _), number in wanted.items() if owner == (kind, name)) == count
+                mine = {key: running for key, running in self.running().items() if key[0] == (kind, name)}
+                assert sum(mine.values()) == count
+                wanted.update(mine)
             elif count:
-                wanted[(kind, name), obj["spec"]["template"]["spec"]["containers"][0]["image"]] = count
+                wanted[(kind, name), image_of(spec["template"]["spec"])] = count
         return wanted
+
+
+PEOPLE = ("create", "scale", "scale", "update", "update", "delete", "kill", "kill", "release")
+MACHINES = ("fail", "fail", "work", "work", "work_a_little", "restart", "run", "run", "wait")
+ACTIONS = st.builds(Action, st.sampled_from(PEOPLE + MACHINES), st.integers(0, 11), st.integers(0, 4))
+#: Lists of all lengths; hypothesis left alone prefers short ones.
+STORIES = st.sampled_from((3, 10, 30, 60)).flatmap(lambda length: st.lists(ACTIONS, min_size=length, max_size=length))
+
+
+@examples(60)
+@given(STORIES)
+def test_exactly_the_wanted_pods_run_in_the_end(actions):
+    churn = Churn()
+    for action in actions:
+        churn.do(action)
+    churn.rest()
+    assert churn.running() == churn.wanted()
+    version = churn.cluster.store.version
+    churn.cluster.advance(100_000)
+    assert churn.cluster.store.version == version
+
+
+def manifest(kind, replicas):
+    count = {} if kind == "DaemonSet" else {"replicas": replicas}
+    return workload(kind, kind.lower(), **count)
+
+
+def image_of(spec):
+    return spec["containers"][0]["image"]
+
+
+def is_running(pod):
+    return pod["status"]["phase"] == "Running"
 
 
 def is_top(obj):
@@ -147,11 +173,8 @@ def top_of(cluster, obj):
     references = obj["metadata"].get("ownerReferences")
     if not references:
         return (obj["kind"], obj["metadata"]["name"])
-    owner = cluster.get(references[0]["kind"], references[0]["name"])
+    (reference,) = references
+    owner = cluster.get(reference["kind"], reference["name"])
     assert owner is not None, f"{obj['metadata']['name']} belongs to nobody"
-    assert owner["metadata"]["uid"] == references[0]["uid"]
+    assert owner["metadata"]["uid"] == reference["uid"]
     return top_of(cluster, owner)
-
-
-TestChurn = Churn.TestCase
-TestChurn.settings = settings(max_examples=25 * SCALE, stateful_step_count=30, deadline=None)

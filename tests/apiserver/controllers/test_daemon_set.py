@@ -7,10 +7,9 @@ NO_EXECUTE = {"key": "gpu", "value": "yes", "effect": "NoExecute"}
 CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
-def add_nodes(cluster, *names, labels=None, taints=()):
+def add_nodes(cluster, *names, **options):
     for name in names:
-        metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
-        cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": list(taints)}})
+        cluster.add_node(name, **options)
 
 
 def nodes_of(cluster):
@@ -192,6 +191,18 @@ def test_failed_pods_are_replaced_after_growing_delays(cluster):
     cluster.live()
     assert [pod["status"]["phase"] for pod in cluster.pods()] == ["Running"]
     assert "FailedDaemonPod" in {reason for _, reason, _ in cluster.events("web")}
+
+
+def test_a_finished_pod_that_something_holds_back_is_not_waited_for(cluster):
+    cluster.add_node("node-1")
+    cluster.create(workload("DaemonSet"))
+    cluster.live()
+    (name,) = (pod["metadata"]["name"] for pod in cluster.pods())
+    cluster.change("Pod", name, lambda pod: pod["metadata"].update(finalizers=["example.com/audit"]))
+    cluster.set_pod(name, phase="Failed", ready=False)
+    cluster.live()
+    assert "deletionTimestamp" in cluster.get("Pod", name)["metadata"]
+    assert [pod["status"]["phase"] for pod in cluster.pods()] == ["Running"]
 
 
 def test_revisions_carry_the_hash_of_the_pods(cluster):

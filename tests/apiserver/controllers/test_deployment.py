@@ -145,6 +145,16 @@ def test_scaling_in_mid_rollout_is_shared_in_proportion(cluster):
     assert sets(cluster) == {1: 11, 2: 7}
 
 
+def test_a_size_that_is_right_already_is_written_down(cluster):
+    deploy(cluster)
+    cluster.scale("ReplicaSet", cluster.all("ReplicaSet")[0]["metadata"]["name"], 6)
+    cluster.scale("Deployment", "web", 6)
+    cluster.live()
+    cluster.change("Deployment", "web", set_image("app:2"))
+    cluster.live()
+    assert sets(cluster) == {1: 0, 2: 6}
+
+
 def test_a_rollout_without_progress_times_out(cluster):
     cluster.create(workload("Deployment", replicas=1, progressDeadlineSeconds=60))
     cluster.settle()

@@ -95,6 +95,21 @@ def test_failures_are_tried_again_after_growing_delays_up_to_the_limit(cluster):
     assert ("Warning", "BackoffLimitExceeded", message) in cluster.events("web")
 
 
+def test_a_success_forgets_the_failures_before_it(cluster):
+    start(cluster, completions=2)
+    for delay in (10, 20):
+        end(cluster, "Failed")
+        cluster.advance(delay)
+        cluster.run_pods()
+    end(cluster)
+    cluster.run_pods()
+    end(cluster, "Failed")
+    cluster.advance(9)
+    assert active(cluster) == []
+    cluster.advance(1)
+    assert len(active(cluster)) == 1
+
+
 def test_restarts_count_with_restart_policy_on_failure(cluster):
     start(cluster, backoffLimit=3, pod_spec={"restartPolicy": "OnFailure"})
     (pod,) = cluster.pods()
@@ -106,14 +121,15 @@ def test_restarts_count_with_restart_policy_on_failure(cluster):
     assert conditions(cluster)[-1] == ("Failed", "BackoffLimitExceeded")
 
 
-def test_a_deadline_ends_the_job_when_its_pods_are_gone(cluster):
-    start(cluster, parallelism=2, completions=2, activeDeadlineSeconds=60)
+@pytest.mark.parametrize("policy", ["TerminatingOrFailed", "Failed"])
+def test_a_deadline_ends_the_job_when_its_pods_are_gone(cluster, policy):
+    start(cluster, parallelism=2, completions=2, activeDeadlineSeconds=60, podReplacementPolicy=policy)
     cluster.advance(59)
     assert conditions(cluster) == []
     cluster.advance(1)
     assert conditions(cluster) == [("FailureTarget", "DeadlineExceeded")]
-    assert cluster.get("Job", "web")["status"]["failed"] == 2
     cluster.live()
+    assert cluster.get("Job", "web")["status"]["failed"] == 2
     assert conditions(cluster)[-1] == ("Failed", "DeadlineExceeded")
     assert cluster.pods(terminating=True) == []
 
@@ -172,6 +188,20 @@ def test_an_indexed_job_gives_each_pod_its_index(cluster):
     assert ("Complete", "CompletionsReached") in conditions(cluster)
 
 
+def test_of_two_pods_with_one_index_one_goes(cluster):
+    start(cluster, completions=2, parallelism=2, completionMode="Indexed")
+    twin = next(pod for pod in cluster.pods() if pod["metadata"]["annotations"][INDEX] == "1")
+    annotations = {INDEX: "1", "controller.kubernetes.io/pod-deletion-cost": "100"}
+    metadata = {"name": "twin", "labels": twin["metadata"]["labels"], "annotations": annotations}
+    spec = {"containers": twin["spec"]["containers"], "restartPolicy": "Never"}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    cluster.run_pods()
+    cluster.live()
+    assert cluster.get("Pod", twin["metadata"]["name"]) is None
+    assert sorted(pod["metadata"]["annotations"][INDEX] for pod in active(cluster)) == ["0", "1"]
+    assert "failed" not in cluster.get("Job", "web")["status"]
+
+
 def test_parallelism_may_change(cluster):
     start(cluster, completions=10, parallelism=1)
     cluster.change("Job", "web", lambda job: job["spec"].update(parallelism=4))
@@ -207,6 +237,14 @@ def test_pods_of_a_deleted_job_are_not_held_back(cluster, with_owner):
     assert cluster.get("Job", "web") is None
     assert len(cluster.pods()) == 2
     assert not any(pod["metadata"].get("finalizers") for pod in cluster.pods())
+
+
+def test_pods_of_a_job_deleted_in_the_foreground_are_not_held_back(cluster):
+    start(cluster, podReplacementPolicy="Failed")
+    cluster.delete("Job", "web", propagation="Foreground")
+    cluster.delete("Pod", cluster.pods()[0]["metadata"]["name"])
+    cluster.live()
+    assert cluster.pods(terminating=True) == []
 
 
 def test_nothing_is_left_to_do_when_all_is_done(cluster):

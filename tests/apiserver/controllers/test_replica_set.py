@@ -126,16 +126,72 @@ def test_two_sets_share_no_orphan(cluster):
     assert sorted(pod["metadata"]["ownerReferences"][0]["name"] for pod in cluster.pods()) == ["one", "two"]
 
 
-def test_of_a_deployment_s_sets_the_crowded_node_loses_first(cluster):
+def place(cluster, nodes):
+    for name, node in nodes.items():
+        cluster.bind(name, node)
+        cluster.set_pod(name)
+
+
+def test_the_crowded_node_loses_first(cluster):
     cluster.create(workload("ReplicaSet", replicas=3))
     cluster.settle()
     first, second, third = sorted(names(cluster.pods()))
-    for name, node in ((first, "node-1"), (second, "node-2"), (third, "node-2")):
-        cluster.bind(name, node)
-        cluster.set_pod(name)
+    place(cluster, {first: "node-1", second: "node-2", third: "node-2"})
     cluster.scale("ReplicaSet", "web", 2)
     cluster.settle()
     assert first in names(cluster.pods())
+
+
+def test_a_node_is_crowded_by_the_pods_of_sibling_sets_too(cluster):
+    reference = {"apiVersion": "example.com/v1", "kind": "Fleet", "name": "fleet", "uid": "1", "controller": True}
+    for name in ("one", "two"):
+        manifest = workload("ReplicaSet", name, replicas=2)
+        manifest["metadata"]["ownerReferences"] = [reference]
+        cluster.create(manifest)
+    cluster.settle()
+    lower, higher = sorted(name for name in names(cluster.pods()) if name.startswith("one-"))
+    siblings = {name: "node-2" for name in names(cluster.pods()) if name.startswith("two-")}
+    place(cluster, {lower: "node-1", higher: "node-2", **siblings})
+    cluster.scale("ReplicaSet", "one", 1)
+    cluster.settle()
+    assert {name for name in names(cluster.pods()) if name.startswith("one-")} == {lower}
+
+
+def test_a_selector_that_changes_leaves_the_pods_behind(cluster):
+    cluster.create(workload("ReplicationController", replicas=2))
+    cluster.settle()
+    before = names(cluster.pods())
+
+    def change(controller):
+        controller["spec"]["selector"] = {"app": "other"}
+        controller["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+
+    cluster.change("ReplicationController", "web", change)
+    cluster.settle()
+    assert not any(cluster.get("Pod", name)["metadata"].get("ownerReferences") for name in before)
+    assert len(names(cluster.pods()) - before) == 2
+    assert cluster.get("ReplicationController", "web")["status"]["fullyLabeledReplicas"] == 2
+
+
+def test_a_pod_made_anew_under_its_name_counts_once(cluster):
+    cluster.create(workload("ReplicaSet", replicas=2))
+    cluster.settle()
+    pod = cluster.pods()[0]
+    metadata = {field: pod["metadata"][field] for field in ("name", "labels", "ownerReferences")}
+    cluster.delete("Pod", metadata["name"], grace_period_seconds=0)
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod["spec"]})
+    cluster.settle()
+    assert len(cluster.pods()) == 2
+    assert cluster.get("ReplicaSet", "web")["status"]["replicas"] == 2
+
+
+def test_a_pod_that_somebody_takes_away_is_replaced(cluster):
+    cluster.create(workload("ReplicaSet", replicas=1))
+    cluster.settle()
+    (name,) = names(cluster.pods())
+    cluster.change("Pod", name, lambda pod: pod["metadata"].update(labels={"app": "mine"}, ownerReferences=[]))
+    cluster.settle()
+    assert len(cluster.pods()) == 2
 
 
 def test_refused_pods_show_as_a_failure_and_are_tried_again(monkeypatch, caplog):

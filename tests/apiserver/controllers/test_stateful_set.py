@@ -70,6 +70,42 @@ def test_scaling_down_goes_from_the_top_one_at_a_time(cluster):
     assert names(cluster) == ["web-0"]
 
 
+@pytest.mark.parametrize(
+    ("phase", "left"),
+    [
+        pytest.param("Running", ["web-0", "web-1", "web-2"], id="waits for pods that may get ready"),
+        pytest.param("Failed", ["web-0"], id="waits for none that never will"),
+    ],
+)
+def test_scaling_down_past_pods_that_are_not_ready(cluster, phase, left):
+    cluster.create(workload("StatefulSet", replicas=3))
+    cluster.live()
+    for name in ("web-1", "web-2"):
+        cluster.set_pod(name, phase=phase, ready=False)
+    cluster.scale("StatefulSet", "web", 1)
+    cluster.live()
+    assert names(cluster) == left
+
+
+def test_the_only_pod_that_is_not_ready_may_go(cluster):
+    cluster.create(workload("StatefulSet", replicas=3))
+    cluster.live()
+    cluster.set_pod("web-2", ready=False)
+    cluster.scale("StatefulSet", "web", 1)
+    cluster.live()
+    assert names(cluster) == ["web-0"]
+
+
+def test_parallel_pods_do_not_wait_for_a_finished_one_to_go(cluster):
+    cluster.create(workload("StatefulSet", replicas=1, podManagementPolicy="Parallel"))
+    cluster.live()
+    cluster.change("Pod", "web-0", lambda pod: pod["metadata"].update(finalizers=["example.com/audit"]))
+    cluster.set_pod("web-0", phase="Failed", ready=False)
+    cluster.scale("StatefulSet", "web", 2)
+    cluster.live()
+    assert names(cluster, terminating=True) == ["web-0", "web-1"]
+
+
 def test_a_pod_comes_back_under_its_name(cluster):
     cluster.create(workload("StatefulSet", replicas=2))
     cluster.live()

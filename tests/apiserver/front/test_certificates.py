@@ -14,7 +14,7 @@ import yaml
 from cryptography import x509
 
 from stowplan.apiserver.front.certificates import Certificates, certificates_for, write_private
-from stowplan.apiserver.front.kubeconfig_file import kubeconfig, write_kubeconfig
+from stowplan.apiserver.front.kubeconfig_file import is_ours, kubeconfig, write_kubeconfig
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -125,6 +125,19 @@ def test_the_kubeconfig_is_private_and_complete(tmp_path):
     assert cluster["server"] == "https://127.0.0.1:1"
     assert base64.b64decode(cluster["certificate-authority-data"]) == b"PEM"
     assert told["users"][0]["user"] == {"token": "secret"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"[", b"[]", b"clusters: 5", b"current-context: stowplan", b"{clusters: [{name: prod}]}"],
+)
+def test_files_of_others_are_told_apart(tmp_path, content):
+    path = tmp_path / "kubeconfig"
+    assert not is_ours(path)
+    path.write_bytes(content)
+    assert not is_ours(path)
+    write_kubeconfig(path, kubeconfig("https://127.0.0.1:1", token="secret", ca_certificate=None))
+    assert is_ours(path)
 
 
 def test_without_tls_there_is_no_authority():

@@ -17,6 +17,7 @@ from stowplan.apiserver.front.negotiation import (
     negotiate,
     patch_kind_of,
     read_body,
+    read_object,
     read_patch,
     wants_pretty,
 )
@@ -113,7 +114,7 @@ def test_an_apply_patch_may_be_json():
 
 @pytest.mark.parametrize(
     "content_type",
-    ["application/vnd.kubernetes.protobuf", "application/cbor", "text/plain", "application/x-www-form-urlencoded", ";"],
+    ["application/cbor", "text/plain", "application/x-www-form-urlencoded", ";"],
 )
 def test_other_bodies_are_unsupported(content_type):
     if content_type == ";":
@@ -151,7 +152,7 @@ def test_an_alias_bomb_is_refused():
     levels = [b"a0: &a0 [x,x,x,x,x,x,x,x,x]"]
     levels += [b"a%d: &a%d [%s]" % (n, n, b",".join([b"*a%d" % (n - 1)] * 9)) for n in range(1, 12)]
     with pytest.raises(BadRequest, match="excessive aliasing"):
-        read_body(b"\n".join(levels), YAML)
+        read_object(b"\n".join(levels), YAML, kind="ConfigMap")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,35 @@ def test_an_alias_bomb_is_refused():
 )
 def test_hostile_bodies_are_bad_requests(body, content_type):
     with pytest.raises(BadRequest):
-        read_body(body, content_type)
+        read_object(body, content_type, kind="ConfigMap")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"{", "couldn't get version/kind; json parse error: unexpected end of JSON input ({)"),
+        (b"", "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"),
+        (b"[]", "couldn't get version/kind; json parse error: json: cannot unmarshal array into an object (5b5d)"),
+        (b"5", "couldn't get version/kind; json parse error: json: cannot unmarshal number into an object (35)"),
+        (b"true", "couldn't get version/kind; json parse error: json: cannot unmarshal bool into an object (74727565)"),
+        (
+            b'{"data": {"a": "0123456789 and more',
+            "couldn't get version/kind; json parse error: unexpected end of JSON input "
+            '({"data": {"a": "0123456789 and ...)',
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_told_with_its_beginning(body, told):
+    with pytest.raises(BadRequest) as caught:
+        read_object(body, JSON, kind="ConfigMap")
+    assert str(caught.value) == f"the object provided is unrecognized (must be of type ConfigMap): {told}"
+
+
+def test_what_is_wrong_with_a_patch():
+    with pytest.raises(BadRequest, match=r"^error decoding patch: unexpected end of JSON input$"):
+        read_patch(b"[", "json")
+    with pytest.raises(BadRequest, match=r"^error decoding patch: yaml: line 2: did not find expected node content$"):
+        read_patch(b"a: [", "apply")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(), st.lists, max_leaves=20))
@@ -186,4 +215,4 @@ def test_json_reads_the_same_as_json_and_as_yaml(value):
 @given(st.binary(max_size=200), st.sampled_from([JSON, YAML]))
 def test_any_bytes_are_a_value_or_an_error(body, content_type):
     with suppress(BadRequest):
-        read_body(body, content_type)
+        assert isinstance(read_object(body, content_type, kind="ConfigMap"), dict)

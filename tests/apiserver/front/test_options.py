@@ -182,6 +182,7 @@ def test_the_old_way_to_orphan(asked, meant):
     [
         ("dryRun=some", None, "dryRun: Unsupported value"),
         ("orphanDependents=true&propagationPolicy=Orphan", None, "cannot be both set"),
+        ("propagationPolicy=Sideways", None, 'supported values: "Foreground", "Background", "Orphan", "nil"'),
         ("", {"kind": "Pod"}, "cannot be converted to DeleteOptions"),
         ("", [], "expected an object"),
         ("", {"dryRun": "All"}, "dryRun"),

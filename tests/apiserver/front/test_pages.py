@@ -41,6 +41,11 @@ async def test_a_failed_check_makes_it_not_ready(client):
         await front.stop()
 
 
+async def test_health_answers_any_method(client):
+    assert (await client.request("HEAD", "/livez")).status == 200
+    assert (await client.request("POST", "/readyz")).text == "ok"
+
+
 async def test_the_version(client):
     told = (await client.get("/version")).json
     assert (told["major"], told["minor"]) == ("1", "36")
@@ -126,12 +131,78 @@ async def test_pages_are_only_read(client, method):
     assert reply.json["reason"] == "MethodNotAllowed"
 
 
-async def test_openapi(client):
+async def test_openapi_by_group_and_version(client):
     index = (await client.get("/openapi/v3")).json["paths"]
     for path in ("api/v1", "apis/apps/v1"):
-        found = await client.get(f"/openapi/v3/{path}")
-        assert found.json["openapi"].startswith("3.0")
-        assert path in index
+        plain = await client.get(f"/openapi/v3/{path}")
+        assert plain.json["openapi"].startswith("3.0")
+        address = index[path]["serverRelativeURL"]
+        hashed = await client.get(address)
+        assert hashed.body == plain.body
+        assert hashed.headers["Cache-Control"] == "public, immutable"
+        outdated = await client.session.get(
+            f"{client.front.url}/openapi/v3/{path}?hash=OLD",
+            headers={"Authorization": "Bearer the-administrators-token"},
+            allow_redirects=False,
+        )
+        assert (outdated.status, outdated.headers["Location"]) == (301, address)
+        outdated.release()
+
+
+@pytest.mark.parametrize("path", ["apis/nothing/v1", "api/apps/v1", "apis/v1", "api", "x/y"])
+async def test_openapi_of_what_is_not_served(client, path):
+    assert (await client.get(f"/openapi/v3/{path}")).status == 404
+
+
+async def test_openapi_at_once(client):
     assert (await client.get("/openapi/v2")).json["swagger"] == "2.0"
-    for path in ("apis/nothing/v1", "api/apps/v1", "apis/v1", "api", "x/y"):
-        assert (await client.get(f"/openapi/v3/{path}")).status == 404
+    asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    reply = await client.get("/openapi/v2", Accept=asked)
+    assert reply.headers["Content-Type"] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert reply.body.startswith(b"\x0a\x032.0")
+    assert (await client.get("/openapi/v2", Accept="text/html")).status == 406
+
+
+async def test_openapi_follows_what_is_served(client):
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+                        }
+                    },
+                }
+            ],
+        },
+    }
+    assert (await client.get("/openapi/v3/apis/example.com/v1")).status == 404
+    await client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    assert "apis/example.com/v1" in (await client.get("/openapi/v3")).json["paths"]
+    assert '"size"' in (await client.get("/openapi/v3/apis/example.com/v1")).text
+    assert "/apis/example.com/v1" in (await client.get("/")).json["paths"]
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
+    path = "/apis/example.com/v1/namespaces/default/widgets"
+    assert (await client.create(path, widget))["spec"] == {"size": 1}
+    strategic = await client.request(
+        "PATCH", f"{path}/w", {"spec": {"size": 2}}, Content_Type="application/strategic-merge-patch+json"
+    )
+    assert strategic.status == 415
+    merged = await client.request(
+        "PATCH", f"{path}/w", {"spec": {"size": 2}}, Content_Type="application/merge-patch+json"
+    )
+    assert merged.json["spec"] == {"size": 2}
+    async with client.watching(f"{path}?watch=1&labelSelector=a%3Db") as watching:
+        assert watching.response.status == 200
+    assert (await client.request("DELETE", f"{path}/w")).status == 200

@@ -56,7 +56,9 @@ def conformed(obj):
     [
         pytest.param({"nodeName": None, "containers": []}, {"containers": []}, id="null is as if unset"),
         pytest.param({"containers": None}, {}, id="a null list"),
-        pytest.param({"containers": [None]}, {"containers": [{}]}, id="a null element is an empty one"),
+        pytest.param(
+            {"containers": [None]}, {"containers": [{"name": "", "resources": {}}]}, id="a null element is an empty one"
+        ),
         pytest.param({"nodeSelector": {"a": None}}, {"nodeSelector": {"a": ""}}, id="a null value in a map is empty"),
         pytest.param({"overhead": {"cpu": None}}, {"overhead": {"cpu": "0"}}, id="a null quantity is 0"),
         pytest.param({"overhead": {"cpu": "0.5"}}, {"overhead": {"cpu": "500m"}}, id="quantities are canonical"),

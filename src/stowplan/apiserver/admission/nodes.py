@@ -1,0 +1,28 @@
+"""New nodes take no pods until somebody has seen them ready.
+
+Upstream: plugin/pkg/admission/nodetaint.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.apiserver.admission.cluster import Plugin
+
+if TYPE_CHECKING:
+    from stowplan.apiserver.objects import JsonObject
+    from stowplan.apiserver.resources import Resource
+
+NOT_READY = "node.kubernetes.io/not-ready"
+
+
+class TaintNodesByCondition(Plugin):
+    name = "TaintNodesByCondition"
+    handles = frozenset({"nodes"})
+
+    def create(self, resource: Resource, obj: JsonObject) -> None:
+        spec = obj.setdefault("spec", {})
+        taints = spec.get("taints") or []
+        if any(taint.get("key") == NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
+            return
+        spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]

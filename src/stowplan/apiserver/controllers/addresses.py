@@ -1,0 +1,36 @@
+"""Addresses for nodes and pods that have no network: each given out once, the same in every run.
+
+A pool goes through its network from the bottom and starts over at the end, so an address that
+was given back is not given out again at once. Pools may overlap: they share the set of what is taken.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+
+def is_network(text: str) -> bool:
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+class AddressPool:
+    def __init__(self, network: str, taken: set[str]) -> None:
+        self._network = ip_network(network, strict=False)
+        #: Without the network's own address and the broadcast address.
+        self._size = max(self._network.num_addresses - 2, 0)
+        self._next = 0
+        self._taken = taken
+
+    def take(self) -> str | None:
+        """An address nobody has; None if there is none left. The caller gives it back by discarding it from the set."""
+        for _ in range(self._size):
+            address = str(self._network.network_address + 1 + self._next)
+            self._next = (self._next + 1) % self._size
+            if address not in self._taken:
+                self._taken.add(address)
+                return address
+        return None

@@ -1,0 +1,59 @@
+"""What a disruption budget knows of the pods it selects, kept as they come, change and go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.api.label_selectors import Selector
+    from stowplan.api.meta import OwnerReference
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    ready: bool
+    terminating: bool
+    #: The pod's controller.
+    owner: OwnerReference | None
+
+    @property
+    def healthy(self) -> bool:
+        return self.ready and not self.terminating
+
+
+@dataclass(slots=True)
+class Budget:
+    selector: Selector
+    members: dict[str, Member] = field(default_factory=dict)
+    healthy: int = 0
+    unmanaged: int = 0
+    #: How many of the pods each owner controls.
+    owners: Counter[OwnerReference] = field(default_factory=Counter)
+    #: uids of the owners whose scale was asked for.
+    asked: set[str] = field(default_factory=set)
+
+    def put(self, name: str, member: Member) -> bool:
+        """Count a pod as it is now; whether that is news."""
+        if self.members.get(name) == member:
+            return False
+        self.drop(name)
+        self.members[name] = member
+        self._count(member, 1)
+        return True
+
+    def drop(self, name: str) -> bool:
+        member = self.members.pop(name, None)
+        if member is not None:
+            self._count(member, -1)
+        return member is not None
+
+    def _count(self, member: Member, by: int) -> None:
+        self.healthy += by if member.healthy else 0
+        if member.owner is None:
+            self.unmanaged += by
+            return
+        self.owners[member.owner] += by
+        if not self.owners[member.owner]:
+            del self.owners[member.owner]

@@ -1,0 +1,104 @@
+"""Whether a node takes a pod that was bound to it: a kubelet checks again what the scheduler has checked.
+
+A scheduler that counts wrong, or two of them on one node, show here: the pod fails with reason
+OutOfcpu and the like, as it would on a real node. What is checked: the number of pods, the
+requests against what is allocatable, node selector and required node affinity. A resource that the
+node does not know at all is not counted, if it is an extended one; a node without capacity and
+allocatable takes everything.
+
+Left out: host ports, NoExecute taints (the taint eviction has those), operating systems.
+
+Upstream: pkg/kubelet/lifecycle/predicate.go, fitsRequest in pkg/scheduler/framework/plugins/noderesources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stowplan.api.node_selectors import RequiredNodeAffinity
+from stowplan.api.pod_requests import pod_requests, to_vector
+from stowplan.api.quantity import QuantityError, parse_quantity, value
+from stowplan.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.api.meta import ResourceList
+    from stowplan.api.pod import Pod
+
+_FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    reason: str
+    message: str
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """In the scheduler's integers: milli-cpu, bytes, counts."""
+    return to_vector(pod_requests(pod, use_status=True, pod_level_resize=True))
+
+
+def allocatable_of(resources: ResourceList) -> dict[str, int]:
+    amounts = {}
+    for name, text in resources.items():
+        try:
+            amounts[name] = parse_quantity(text)
+        except QuantityError:
+            continue
+    vector = to_vector(amounts)
+    if PODS in amounts:
+        vector[PODS] = value(amounts[PODS])
+    return vector
+
+
+@dataclass(slots=True)
+class Room:
+    """What the accepted pods of one node use. Pods count by uid, from acceptance until they end or go."""
+
+    used: dict[str, int] = field(default_factory=dict)
+    _pods: dict[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def add(self, uid: str, requests: Mapping[str, int]) -> None:
+        self.remove(uid)
+        self._pods[uid] = requests
+        for name, amount in requests.items():
+            self.used[name] = self.used.get(name, 0) + amount
+
+    def remove(self, uid: str) -> None:
+        for name, amount in self._pods.pop(uid, {}).items():
+            self.used[name] -= amount
+
+    def refusal(self, requests: Mapping[str, int], allocatable: Mapping[str, int]) -> Refusal | None:
+        """Why the pod does not fit, None if it does."""
+        if not allocatable:
+            return None
+        count = len(self._pods)
+        if PODS in allocatable and count + 1 > allocatable[PODS]:
+            return _out_of(PODS, 1, count, allocatable[PODS])
+        for name in sorted(requests, key=lambda name: (name not in _FIRST, name)):
+            amount, used = requests[name], self.used.get(name, 0)
+            if is_extended(name) and name not in allocatable:
+                continue
+            if amount > 0 and used + amount > allocatable.get(name, 0):
+                return _out_of(name, amount, used, allocatable.get(name, 0))
+        return None
+
+
+def _out_of(name: str, requested: int, used: int, capacity: int) -> Refusal:
+    return Refusal(
+        f"OutOf{name}",
+        f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}",
+    )
+
+
+def affinity_refusal(pod: Pod, labels: Mapping[str, str], node: str) -> Refusal | None:
+    if RequiredNodeAffinity.from_pod(pod).matches(labels, node):
+        return None
+    why = "node(s) didn't match Pod's node affinity/selector"
+    return Refusal("NodeAffinity", f"Predicate NodeAffinity failed: {why}")

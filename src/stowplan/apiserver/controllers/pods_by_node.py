@@ -1,0 +1,60 @@
+"""Which pods are on which node, followed from the store's changes without decoding a pod.
+
+Upstream: the `spec.nodeName` index of the pod informer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.apiserver.controllers.pods import PODS
+from stowplan.apiserver.controllers.workloads import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.apiserver.store import Event, Stored
+
+NODES = "nodes"
+
+
+def field_of(stored: Stored, name: str) -> str:
+    """A selectable field of a stored object."""
+    return stored.values[stored.field_names.index(name)]
+
+
+def node_of(pod: Stored) -> str:
+    return field_of(pod, "spec.nodeName")
+
+
+def key_of(stored: Stored) -> Key:
+    return Key(stored.namespace, stored.name, stored.uid)
+
+
+class PodsByNode:
+    def __init__(self) -> None:
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def follow(self, event: Event) -> None:
+        """Take note of a change; those of other things than pods are ignored."""
+        pod = event.stored
+        if pod.resource != PODS:
+            return
+        node = node_of(pod)
+        if not node:
+            return
+        if event.type != "DELETED":
+            self._keys.setdefault(node, {})[key_of(pod)] = None
+            return
+        left = self._keys.get(node, {})
+        left.pop(key_of(pod), None)
+        if not left:
+            self._keys.pop(node, None)
+
+    def on(self, node: str) -> Sequence[Key]:
+        """In the order in which they came there."""
+        return list(self._keys.get(node, ()))
+
+    def nodes(self) -> Iterator[str]:
+        """Names that pods are bound to, whether or not such nodes exist."""
+        return iter(self._keys)

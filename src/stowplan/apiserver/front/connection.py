@@ -1,0 +1,166 @@
+"""Reading from and writing to one client, never without bounds.
+
+A body that is too large is not read to its end; a client that does not read what it asked for is cut off
+once the connection's buffer has been full for too long.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go (limitedReadBody), server/filters/timeout.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
+
+from stowplan.api.api_errors import BadRequest, RequestEntityTooLarge, Timeout, UnsupportedMediaType
+from stowplan.apiserver.front.responses import ALWAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from aiohttp.web_request import BaseRequest
+
+    from stowplan.apiserver.front.responses import Answer
+    from stowplan.apiserver.front.settings import FrontSettings
+
+    Sleep = Callable[[float], Awaitable[Any]]
+
+T = TypeVar("T")
+
+#: Answers larger than this are compressed for those who ask.
+_GZIP_THRESHOLD = 128 * 1024
+_GZIP_LEVEL = 1
+#: Answers up to this size fit into the connection's buffer.
+_SMALL = 32 * 1024
+
+
+async def within(sleep: Sleep, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """The work's result; TimeoutError if it takes longer."""
+    timer = asyncio.ensure_future(sleep(seconds))
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        timer.cancel()
+        task.cancel()
+        await asyncio.gather(timer, task, return_exceptions=True)
+
+
+class Connection:
+    """One request's way in and out."""
+
+    def __init__(self, request: BaseRequest, settings: FrontSettings, sleep: Sleep) -> None:
+        self._request = request
+        self._settings = settings
+        self._sleep = sleep
+        #: Set when what the client sends next cannot be understood.
+        self.must_close = False
+        #: Set when the client left too much unread for too long.
+        self.cut_off = False
+
+    async def read_body(self) -> bytes:
+        request, limit = self._request, self._settings.max_body_bytes
+        content = request.content
+        if content.at_eof():
+            return b""
+        encoding = request.headers.get("Content-Encoding", "identity")
+        if encoding.lower() != "identity":
+            raise UnsupportedMediaType(f"the body of the request has Content-Encoding {encoding[:64]}: send it plain")
+        if (request.content_length or 0) > limit:
+            raise self._too_large()
+        if content.is_eof():
+            body = content.read_nowait(-1)
+            if len(body) > limit:
+                raise self._too_large()
+            return body
+        await self._invite_body()
+        try:
+            return await within(self._sleep, self._settings.read_timeout, self._read_slowly(limit))
+        except TimeoutError:
+            self.must_close = True
+            raise Timeout(
+                f"Timeout: the body of the request did not arrive within {self._settings.read_timeout:g} s"
+            ) from None
+        except RequestPayloadError:
+            self.must_close = True
+            raise BadRequest("the body of the request is malformed: no valid transfer coding") from None
+
+    async def _read_slowly(self, limit: int) -> bytes:
+        chunks, size = [], 0
+        while chunk := await self._request.content.readany():
+            size += len(chunk)
+            if size > limit:
+                raise self._too_large()
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _too_large(self) -> RequestEntityTooLarge:
+        self.must_close = True
+        return RequestEntityTooLarge(f"Request entity too large: limit is {self._settings.max_body_bytes}")
+
+    async def _invite_body(self) -> None:
+        """Answer a client that waits to hear whether its body is wanted."""
+        transport = self._request.transport
+        if transport is not None and self._request.headers.get("Expect", "").lower() == "100-continue":
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    async def send(self, answer: Answer) -> web.StreamResponse:
+        """The response, sent already if it is large."""
+        headers = {**ALWAYS, "Content-Type": answer.content_type}
+        pieces = answer.pieces
+        if answer.size > _GZIP_THRESHOLD and self._takes_gzip():
+            pieces = (await asyncio.to_thread(gzip.compress, b"".join(pieces), _GZIP_LEVEL),)
+            headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        size = sum(map(len, pieces))
+        response: web.StreamResponse
+        if size <= _SMALL:
+            response = web.Response(status=answer.status, body=b"".join(pieces), headers=headers)
+        else:
+            response = web.StreamResponse(status=answer.status, headers={**headers, "Content-Length": str(size)})
+        for name, value in answer.headers:
+            if name == "Warning":
+                response.headers.add(name, value)
+            else:
+                response.headers[name] = value
+        if self.must_close:
+            response.force_close()
+        if size > _SMALL:
+            await response.prepare(self._request)
+            for piece in pieces:
+                await self.write(piece)
+            await response.write_eof()
+        return response
+
+    def _takes_gzip(self) -> bool:
+        asked = self._request.headers.get("Accept-Encoding", "")
+        return any(coding.strip() == "gzip" for coding in asked.split(","))
+
+    async def begin_stream(self, content_type: str) -> web.StreamResponse:
+        """A response without a known end, whose head goes out at once."""
+        response = web.StreamResponse(headers={**ALWAYS, "Content-Type": content_type})
+        await response.prepare(self._request)
+        return response
+
+    async def write(self, data: bytes) -> None:
+        """ConnectionError if the client is gone, or has not read for too long."""
+        writer = self._request.writer
+        # Waiting for the buffer to drain is done below, with a bound.
+        await writer.write(data, drain=False)  # type: ignore[call-arg]
+        if self._request.protocol.writing_paused:
+            try:
+                await within(self._sleep, self._settings.write_timeout, writer.drain())
+            except TimeoutError:
+                self._cut_off()
+                raise ConnectionResetError("the client does not read") from None
+
+    def _cut_off(self) -> None:
+        self.cut_off = True
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()

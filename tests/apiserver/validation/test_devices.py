@@ -1,0 +1,201 @@
+"""Resource claims, slices and device classes."""
+
+import pytest
+
+GROUP = "resource.k8s.io/v1"
+REQUEST = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+CLAIM = {
+    "apiVersion": GROUP,
+    "kind": "ResourceClaim",
+    "metadata": {"name": "c", "namespace": "default"},
+    "spec": {"devices": {"requests": [REQUEST]}},
+}
+TEMPLATE = {
+    "apiVersion": GROUP,
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "t", "namespace": "default"},
+    "spec": {"spec": CLAIM["spec"]},
+}
+CLASS = {
+    "apiVersion": GROUP,
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu.example.com"},
+    "spec": {"selectors": [{"cel": {"expression": "true"}}]},
+}
+SLICE = {
+    "apiVersion": GROUP,
+    "kind": "ResourceSlice",
+    "metadata": {"name": "s"},
+    "spec": {
+        "driver": "gpu.example.com",
+        "nodeName": "n1",
+        "pool": {"name": "n1", "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "a"}, "v": {"version": "1.0.0-rc.1+b"}}}],
+    },
+}
+RESULT = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+ALLOCATION = {"devices": {"results": [RESULT]}}
+CONSUMER = {"resource": "pods", "name": "p", "uid": "1"}
+REFERENCE = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+
+
+@pytest.mark.parametrize("obj", [CLAIM, TEMPLATE, CLASS, SLICE], ids=lambda obj: obj["kind"])
+def test_good_objects_are_good(server, obj):
+    assert server.refusals(obj) == []
+
+
+@pytest.mark.parametrize(
+    ("obj", "path", "value", "expected"),
+    [
+        pytest.param(
+            CLAIM,
+            "spec.devices.requests",
+            [{"name": "a"}],
+            ["spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required"],
+            id="request of nothing",
+        ),
+        pytest.param(
+            CLAIM,
+            "spec.devices.requests",
+            [REQUEST, REQUEST],
+            ['spec.devices.requests[1]: Duplicate value: "gpu"'],
+            id="request twice",
+        ),
+        pytest.param(
+            CLAIM,
+            "spec.devices.requests",
+            [REQUEST] * 33,
+            ["spec.devices.requests: Too many: 33: must have at most 32 items"],
+            id="too many requests",
+        ),
+        pytest.param(
+            CLAIM,
+            "spec.devices.requests.0.exactly.count",
+            -1,
+            ["spec.devices.requests[0].exactly.count: Invalid value: -1: must be greater than zero"],
+            id="count",
+        ),
+        pytest.param(
+            CLAIM,
+            "spec.devices.requests.0.exactly.selectors",
+            [{}],
+            ["spec.devices.requests[0].exactly.selectors[0].cel: Required value"],
+            id="no expression",
+        ),
+        pytest.param(
+            CLAIM,
+            "spec.devices.constraints",
+            [{"requests": ["nic"], "matchAttribute": "example.com/numa"}],
+            [f'spec.devices.constraints[0].requests[0]: Invalid value: "nic": {REFERENCE}'],
+            id="constraint on no request",
+        ),
+        pytest.param(
+            CLAIM,
+            "spec.devices.constraints",
+            [{"matchAttribute": "numa"}],
+            [
+                'spec.devices.constraints[0].matchAttribute: Invalid value: "numa": '
+                "a fully qualified name must be a domain and a name separated by a slash"
+            ],
+            id="attribute without domain",
+        ),
+        pytest.param(
+            SLICE,
+            "spec.nodeName",
+            None,
+            [
+                "spec: Required value: exactly one of `nodeName`, `nodeSelector`, `allNodes`, "
+                "`perDeviceNodeSelection` is required"
+            ],
+            id="nowhere",
+        ),
+        pytest.param(
+            SLICE,
+            "spec.allNodes",
+            True,
+            [
+                'spec: Invalid value: "{`nodeName`, `allNodes`}": exactly one of `nodeName`, `nodeSelector`, '
+                "`allNodes`, `perDeviceNodeSelection` is required, but multiple fields are set"
+            ],
+            id="here and everywhere",
+        ),
+        pytest.param(
+            SLICE,
+            "spec.devices",
+            [{"name": "a"}, {"name": "a"}],
+            ['spec.devices[1]: Duplicate value: "a"'],
+            id="device twice",
+        ),
+        pytest.param(
+            SLICE,
+            "spec.devices.0.attributes",
+            {"v": {"version": "1"}},
+            [
+                'spec.devices[0].attributes[v].version: Invalid value: "1": '
+                "must be a string compatible with semver.org spec 2.0.0"
+            ],
+            id="version",
+        ),
+        pytest.param(
+            SLICE,
+            "spec.devices.0.attributes",
+            {"v": {}},
+            ['spec.devices[0].attributes[v]: Invalid value: "": exactly one value must be specified'],
+            id="attribute without value",
+        ),
+        pytest.param(
+            SLICE,
+            "spec.devices.0.taints",
+            [{"key": "a", "effect": "Maybe"}],
+            [
+                'spec.devices[0].taints[0].effect: Unsupported value: "Maybe": '
+                'supported values: "NoExecute", "NoSchedule", "None"'
+            ],
+            id="taint",
+        ),
+        pytest.param(
+            SLICE,
+            "spec.pool.resourceSliceCount",
+            0,
+            ["spec.pool.resourceSliceCount: Invalid value: 0: must be greater than zero"],
+            id="pool of no slices",
+        ),
+    ],
+)
+def test_one_thing_wrong(server, obj, path, value, expected):
+    assert server.refusals(obj, path, value) == expected
+
+
+def test_claims_stay_as_they_were_made(server):
+    (error,) = server.update_refusals(CLAIM, "spec.devices.requests.0.name", "nic")
+    assert error.startswith("spec: Invalid value: {")
+    assert error.endswith(": field is immutable")
+
+
+class TestClaimStatus:
+    def refusals(self, server, *changes, old=()):
+        return server.update_refusals(CLAIM, *changes, subresource="status", old=old)
+
+    def test_allocated_and_reserved(self, server):
+        changes = ("status.allocation", ALLOCATION, "status.reservedFor", [CONSUMER])
+        assert self.refusals(server, *changes) == []
+
+    def test_nothing_reserved_without_allocation(self, server):
+        assert self.refusals(server, "status.reservedFor", [CONSUMER]) == [
+            "status.reservedFor: Forbidden: may not be specified when `allocated` is not set"
+        ]
+
+    def test_results_answer_requests(self, server):
+        wrong = {"devices": {"results": [RESULT | {"request": "nic"}]}}
+        assert self.refusals(server, "status.allocation", wrong) == [
+            f'status.allocation.devices.results[0].request: Invalid value: "nic": {REFERENCE}'
+        ]
+
+    def test_an_allocation_stays(self, server):
+        other = {"devices": {"results": [RESULT | {"device": "gpu-1"}]}}
+        (error,) = self.refusals(server, "status.allocation", other, old=("status.allocation", ALLOCATION))
+        assert error.startswith("status.allocation: Invalid value: {")
+
+    def test_consumers_are_whole(self, server):
+        changes = ("status.allocation", ALLOCATION, "status.reservedFor", [{"resource": "pods", "name": "p"}])
+        assert self.refusals(server, *changes) == ["status.reservedFor[0].uid: Required value"]
