@@ -4,15 +4,11 @@ Every problem of every file is collected and raised once, one line each, with th
 `cluster.yaml: document 3: Pod default/web-0: spec.containers[0].resources.requests[cpu]: ...`.
 Kinds the scheduler does not read are skipped and noted, so that a whole `kubectl get -o yaml`
 dump may be given.
-
-YAML is read as version 1.1 (a bare `yes` is true), as kubectl does, but timestamps stay strings
-and `1:30` is no number. Map keys become strings.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +25,7 @@ from stowplan.api.decode import (
     namespace_of,
     validation_errors,
 )
+from stowplan.api.yaml_text import LOADER, check_depth, with_string_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -257,8 +254,9 @@ def _json_documents(text: str) -> list[Any] | None:
 
 def _yaml_documents(text: str) -> Iterator[Any]:
     try:
-        for document in yaml.load_all(text, Loader=_YAML_LOADER):
-            yield _with_string_keys(document)
+        check_depth(text)
+        for document in yaml.load_all(text, Loader=LOADER):
+            yield with_string_keys(document)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
@@ -267,34 +265,3 @@ def _yaml_documents(text: str) -> Iterator[Any]:
         raise _SyntaxError(str(error).replace("\n", " ")) from None
     except (ValueError, RecursionError) as error:
         raise _SyntaxError(f"unreadable YAML: {error}") from None
-
-
-def _with_string_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key(key): _with_string_keys(item) for key, item in value.items()}
-    return [_with_string_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def _key(key: object) -> str:
-    return key if isinstance(key, str) else json.dumps(key, default=str)
-
-
-def _yaml_loader() -> Any:
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    replaced = ("timestamp", "int", "float")
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in replaced]
-        for first, entries in base.yaml_implicit_resolvers.items()
-    }
-    loader: Any = type("KubernetesLoader", (base,), {"yaml_implicit_resolvers": resolvers})
-    loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER_RE, list("-+0123456789"))
-    loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_RE, list("-+0123456789."))
-    return loader
-
-
-_INTEGER_RE = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
-_FLOAT_RE = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?\Z"
-    r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
-)
-_YAML_LOADER = _yaml_loader()

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NoReturn
 import yaml
 
 from stowplan.api.field_errors import go_quote
+from stowplan.api.yaml_text import TooDeepError, check_depth
 from stowplan.config.errors import ConfigError
 
 
@@ -124,13 +125,14 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 def _parse_yaml(text: str) -> Document:
     try:
+        check_depth(text)
         loader = _Loader(text)
         node = loader.get_node() if loader.check_node() else None
         duplicates = tuple(_duplicates(node)) if node is not None else ()
         value = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         _raise_yaml(error)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, TooDeepError) as error:
         raise ConfigError(f"yaml: {error}") from None
     return Document(text, _as_json(value), _strict(duplicates))
 

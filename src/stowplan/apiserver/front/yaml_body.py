@@ -2,21 +2,19 @@
 
 A few bytes of YAML can name the same list over and over and so stand for gigabytes. Anchors are
 counted as what they expand to, before anything is made of them, and refused where that is out of
-proportion to the body. Nesting is measured on the parser's events first: libyaml's composer
-recurses on the C stack, and 100,000 opening brackets would end the process.
+proportion to the body.
 
 Upstream: sigs.k8s.io/yaml on go.yaml.in/yaml (excessive aliasing).
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 import yaml
 
-from stowplan.api.load import _YAML_LOADER
+from stowplan.api.yaml_text import LOADER, TooDeepError, check_depth, with_string_keys
 
 #: Nodes that a body may expand to beyond those it spells out.
 MAX_EXPANSION = 100_000
@@ -33,12 +31,14 @@ def read_yaml(body: bytes) -> Any:
             pass
     try:
         text = body.decode("utf-8")
-        _check_depth(text)
+        check_depth(text, limit=MAX_DEPTH)
         return _first_document(text)
     except UnicodeDecodeError:
         raise UnreadableError("yaml: invalid UTF-8") from None
     except yaml.YAMLError as error:
         raise UnreadableError(f"yaml: {_in_words(error)}") from None
+    except TooDeepError:
+        raise UnreadableError("yaml: exceeded max depth") from None
     except UnreadableError:
         raise
     except ValueError as error:
@@ -55,27 +55,14 @@ def _in_words(error: yaml.YAMLError) -> str:
     return f"line {error.problem_mark.line + 1}: {error.problem}"
 
 
-def _check_depth(text: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=_YAML_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise UnreadableError("yaml: exceeded max depth")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.DocumentEndEvent):
-            return
-
-
 def _first_document(text: str) -> Any:
-    loader = _YAML_LOADER(text)
+    loader = LOADER(text)
     try:
         node = loader.get_node() if loader.check_node() else None
         if node is None:
             return None
         _Bound().size(node)
-        return _with_string_keys(loader.construct_document(node))
+        return with_string_keys(loader.construct_document(node))
     finally:
         loader.dispose()
 
@@ -106,13 +93,3 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
         return [child for pair in node.value for child in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-def _with_string_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_key(key): _with_string_keys(item) for key, item in value.items()}
-    return [_with_string_keys(item) for item in value] if isinstance(value, list) else value
-
-
-def _key(key: object) -> str:
-    return key if isinstance(key, str) else json.dumps(key, default=str)
