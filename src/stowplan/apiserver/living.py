@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.apiserver.controllers import workload_controllers
+from stowplan.apiserver.controllers.cluster_controllers import cluster_controllers
 
 if TYPE_CHECKING:
     from stowplan.apiserver.controllers.loop import Controller
@@ -12,4 +13,4 @@ if TYPE_CHECKING:
 
 
 def all_controllers(server: ApiServer) -> list[Controller]:
-    return [*workload_controllers(server.registry)]
+    return [*workload_controllers(server.registry), *cluster_controllers(server.registry)]

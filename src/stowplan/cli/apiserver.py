@@ -208,6 +208,8 @@ def _check_replaceable(kubeconfig: Path) -> None:
     """A kubeconfig of somebody else's clusters is not ours to overwrite."""
     from stowplan.apiserver.front.kubeconfig_file import is_ours
 
+    if not kubeconfig.parent.is_dir():
+        raise InputError(f"{kubeconfig}: {kubeconfig.parent} is no folder")
     if kubeconfig.exists() and not is_ours(kubeconfig):
         raise InputError(f"{kubeconfig}: is there already and was not written by stowplan; name another file")
 
