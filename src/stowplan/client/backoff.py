@@ -1,0 +1,51 @@
+"""How long to wait after a failure: longer each time, never the same for all clients.
+
+The n-th wait is `initial · factor^n`, at most `cap`, and then up to `jitter` times that again by chance, so that
+clients which failed together do not come back together. After `reset_after` seconds without a failure it starts anew.
+
+Upstream: staging/src/k8s.io/apimachinery/pkg/util/wait/backoff.go (Backoff, DelayWithReset).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackoffPolicy:
+    #: Seconds.
+    initial: float
+    cap: float
+    factor: float = 2.0
+    jitter: float = 1.0
+    reset_after: float = float("inf")
+
+
+#: Of upstream's reflector: waits end up between 30 and 60 seconds.
+WATCHING = BackoffPolicy(initial=0.8, cap=30.0, reset_after=120.0)
+#: Between the tries of one request.
+REQUESTING = BackoffPolicy(initial=0.1, cap=10.0)
+
+
+class Backoff:
+    def __init__(self, policy: BackoffPolicy, *, clock: Callable[[], float], random: Callable[[], float]) -> None:
+        self._policy = policy
+        self._clock = clock
+        #: Uniform in [0, 1).
+        self._random = random
+        self._base = policy.initial
+        self._last_failure: float | None = None
+
+    def next(self) -> float:
+        """Note a failure; return the seconds to wait."""
+        policy, now = self._policy, self._clock()
+        if self._last_failure is not None and now - self._last_failure > policy.reset_after:
+            self._base = policy.initial
+        self._last_failure = now
+        wait = self._base * (1.0 + policy.jitter * self._random())
+        self._base = min(self._base * policy.factor, policy.cap)
+        return wait

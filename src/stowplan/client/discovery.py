@@ -1,0 +1,63 @@
+"""Which version of a kind a cluster serves, for kinds that we read in several.
+
+A kind's versions are looked up at most once while they are found; that a cluster lacks a kind is believed for a few
+minutes, as it may be upgraded.
+
+Upstream: staging/src/k8s.io/client-go/discovery.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.api_errors import NotFound
+from stowplan.client.answers import Subject
+from stowplan.client.decoding import decode_resource_names
+from stowplan.client.transport import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.client.resources import ApiResource
+    from stowplan.client.transport import Transport
+
+ABSENCE_KEPT = 300.0
+
+
+class Discovery:
+    def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._served: dict[ApiResource, str] = {}
+        #: When it was last found out that a resource is not served.
+        self._absent: dict[ApiResource, float] = {}
+
+    async def version(self, resource: ApiResource) -> str:
+        """The version to use in requests; the preferred one if the cluster has none that we read."""
+        if len(resource.versions) == 1:
+            return resource.versions[0]
+        return await self.served_version(resource) or resource.versions[0]
+
+    async def served_version(self, resource: ApiResource) -> str | None:
+        """The first version that the cluster serves and we read; raise what asking it raises."""
+        if resource in self._served:
+            return self._served[resource]
+        since = self._absent.get(resource)
+        if since is not None and self._clock() - since < ABSENCE_KEPT:
+            return None
+        for version in resource.versions:
+            if resource.plural in await self._names(resource, version):
+                self._served[resource] = version
+                return version
+        self._absent[resource] = self._clock()
+        return None
+
+    async def _names(self, resource: ApiResource, version: str) -> frozenset[str]:
+        subject = Subject("GET", name=resource.root(version))
+        answer = await self._transport.send(Request(method="GET", path=resource.root(version), subject=subject))
+        if not answer.ok:
+            error = self._transport.error_of(answer, subject)
+            if isinstance(error, NotFound):
+                return frozenset()
+            raise error
+        return decode_resource_names(answer.body)

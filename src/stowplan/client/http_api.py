@@ -1,0 +1,334 @@
+"""The `Api` of a real cluster: each call a request, each answer a struct or a typed error.
+
+What a call may do when its answer is lost differs, and is decided here:
+
+- reading is repeated by the transport;
+- an event is created again under its name: that it exists already then is success;
+- a bind is followed up by reading the pod, so that it ends in success, in a Conflict or NotFound that says what became
+  of the pod, or in `OutcomeUnknown` if the pod is still on no node or cannot be read;
+- everything else raises `OutcomeUnknown`, as only the caller knows what it wanted to see.
+
+Only JSON is spoken, whatever content type the configuration names: structs read a part of each object, which needs
+no schema that way.
+
+Upstream: staging/src/k8s.io/client-go/rest, kubernetes/typed/core/v1/pod_expansion.go (Bind).
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from stowplan.api.api_errors import AlreadyExists, ApiError, Conflict, NotFound, conflict
+from stowplan.api.decode import DecodeError, namespace_of, to_dict
+from stowplan.api.field_errors import go_quote
+from stowplan.api.meta import ApiStruct, ObjectMeta
+from stowplan.api.types import Event, Pod
+from stowplan.client.answers import Answer, Subject
+from stowplan.client.api import Lane, Listing, PatchType, Unreachable, WatchEvent
+from stowplan.client.decoding import LineSplitter, WatchDecoder, decode_one, decode_page
+from stowplan.client.discovery import Discovery
+from stowplan.client.errors import OutcomeUnknown
+from stowplan.client.lanes import Lanes, Turns
+from stowplan.client.resources import ApiResource, resource_of
+from stowplan.client.times import REAL_TIMES, Times
+from stowplan.client.transport import Limits, Request, Transport
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+    from stowplan.client.connection import Connection
+    from stowplan.config import ClientConnection
+
+T = TypeVar("T", bound=ApiStruct)
+
+#: Servers send a bookmark about every minute; a watch without a byte for three of them may be dead. Of resources that
+#: the server does not cache (events) there are no bookmarks: for them, this is how often a quiet watch is renewed.
+WATCH_SILENCE = 180.0
+
+_PATCH_TYPES: dict[PatchType, str] = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+
+
+class HttpApi:
+    """Made within a running event loop; `close` it, or use `open`. `agent` is what `user_agent` makes."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        client_settings: ClientConnection,
+        agent: str,
+        times: Times = REAL_TIMES,
+        limits: Limits | None = None,
+        watch_silence: float = WATCH_SILENCE,
+    ) -> None:
+        lanes = Lanes(qps=client_settings.qps, burst=client_settings.burst, now=times.clock())
+        self.lanes = lanes
+        self._watch_silence = watch_silence
+        self._transport = Transport(
+            connection,
+            turns=Turns(lanes, clock=times.clock, sleep=times.sleep),
+            times=times,
+            agent=agent,
+            limits=limits,
+        )
+        self._discovery = Discovery(self._transport, clock=times.clock)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, connection: Connection, **options: Any) -> AsyncIterator[HttpApi]:
+        api = cls(connection, **options)
+        try:
+            yield api
+        finally:
+            await api.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def serves(self, kind: type[ApiStruct]) -> bool:
+        return await self._discovery.served_version(resource_of(kind)) is not None
+
+    # --- reading
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+    ) -> Listing[T]:
+        resource = resource_of(kind)
+        query = _query(
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            limit=str(limit or ""),
+            resourceVersion=resource_version,
+            **{"continue": continue_},
+        )
+        path = resource.collection(await self._discovery.version(resource), namespace)
+        answer = await self._send(Request(method="GET", path=path, query=query, subject=Subject("LIST", resource)))
+        return decode_page(answer.body, kind)
+
+    async def watch(
+        self,
+        kind: type[T],
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        resource = resource_of(kind)
+        query = _query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=str(timeout_seconds or ""),
+        )
+        path = resource.collection(await self._discovery.version(resource), namespace)
+        request = Request(method="GET", path=path, query=query, subject=Subject("WATCH", resource))
+        decoder, lines = WatchDecoder(kind), LineSplitter()
+        async with aclosing(self._transport.chunks(request, silence=self._watch_silence)) as chunks:
+            async for chunk in chunks:
+                for line in lines.feed(chunk):
+                    yield decoder.event(line)
+        rest = lines.end()
+        if rest.strip():
+            yield decoder.event(rest)
+
+    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
+        return await self._get(kind, name, namespace=namespace, lane="default")
+
+    async def _get(self, kind: type[T], name: str, *, namespace: str, lane: Lane) -> T:
+        resource = resource_of(kind)
+        path = resource.item(await self._discovery.version(resource), name, namespace=namespace)
+        answer = await self._send(Request(method="GET", path=path, subject=Subject("GET", resource, name), lane=lane))
+        return decode_one(answer.body, kind)
+
+    # --- writing
+
+    async def create(self, obj: T, *, lane: Lane = "default") -> T:
+        resource, version = await self._place_of(obj)
+        name = _metadata(obj).name
+        request = Request(
+            method="POST",
+            path=resource.collection(version, namespace_of(obj)),
+            body=_encoded(obj, resource.api_version(version)),
+            subject=Subject("POST", resource, name),
+            lane=lane,
+            # Nobody else uses an event's name; of other objects, one that exists may be somebody else's.
+            repeatable=isinstance(obj, Event) and bool(name),
+        )
+        answer = await self._transport.send(request)
+        if answer.ok:
+            return decode_one(self._json(answer, request), type(obj))
+        error = self._transport.error_of(answer, request.subject)
+        if isinstance(error, AlreadyExists) and request.repeatable and answer.tries > 1:
+            return obj
+        raise error
+
+    async def update(self, obj: T, *, lane: Lane = "default") -> T:
+        resource, version = await self._place_of(obj)
+        name = _metadata(obj).name
+        request = Request(
+            method="PUT",
+            path=resource.item(version, name, namespace=namespace_of(obj)),
+            body=_encoded(obj, resource.api_version(version)),
+            subject=Subject("PUT", resource, name),
+            lane=lane,
+        )
+        return decode_one((await self._send(request)).body, type(obj))
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        type_: PatchType,
+        namespace: str = "",
+        subresource: str = "",
+        lane: Lane = "default",
+    ) -> T:
+        resource = resource_of(kind)
+        version = await self._discovery.version(resource)
+        request = Request(
+            method="PATCH",
+            path=resource.item(version, name, namespace=namespace, subresource=subresource),
+            body=msgspec.json.encode(patch),
+            content_type=_PATCH_TYPES[type_],
+            subject=Subject("PATCH", resource, name),
+            lane=lane,
+        )
+        return decode_one((await self._send(request)).body, kind)
+
+    async def delete(
+        self,
+        kind: type[ApiStruct],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        resource = resource_of(kind)
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if grace_period_seconds is not None:
+            options["gracePeriodSeconds"] = grace_period_seconds
+        preconditions = _query(uid=uid, resourceVersion=resource_version)
+        if preconditions:
+            options["preconditions"] = preconditions
+        request = Request(
+            method="DELETE",
+            path=resource.item(await self._discovery.version(resource), name, namespace=namespace),
+            body=msgspec.json.encode(options),
+            subject=Subject("DELETE", resource, name),
+        )
+        await self._send(request)
+
+    async def bind(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace, **_query(uid=uid)}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"kind": "Node", "name": node},
+        }
+        pods = resource_of(Pod)
+        request = Request(
+            method="POST",
+            path=pods.item("v1", name, namespace=namespace, subresource="binding"),
+            body=msgspec.json.encode(binding),
+            subject=Subject("POST", pods, name),
+            lane="bind",
+        )
+        try:
+            answer = await self._transport.send(request)
+            if answer.ok:
+                self._json(answer, request)
+                return
+        except OutcomeUnknown as error:
+            return await self._settle_bind(error, namespace=namespace, name=name, uid=uid, node=node)
+        refusal = self._transport.error_of(answer, request.subject)
+        if answer.code < 500 and not (isinstance(refusal, Conflict) and answer.tries > 1):
+            raise refusal
+        await self._settle_bind(refusal, namespace=namespace, name=name, uid=uid, node=node)
+
+    async def _settle_bind(
+        self, doubt: ApiError | OutcomeUnknown, *, namespace: str, name: str, uid: str, node: str
+    ) -> None:
+        """Return if the pod is on the node after all; raise what became of it otherwise."""
+        try:
+            pod = await self._get(Pod, name, namespace=namespace, lane="bind")
+        except NotFound as error:
+            raise error from doubt
+        except (ApiError, Unreachable, DecodeError) as error:
+            raise OutcomeUnknown(f"binding pod {namespace}/{name} to {node}: {doubt}; reading it: {error}") from doubt
+        if uid and pod.metadata.uid != uid:
+            raise conflict("pods/binding", "", name, f"the pod with uid {uid} is gone, another has its name") from doubt
+        assigned = pod.spec.node_name
+        if assigned == node:
+            return
+        if assigned:
+            why = f"pod {name} is already assigned to node {go_quote(assigned)}"
+            raise conflict("pods/binding", "", name, why) from doubt
+        if isinstance(doubt, ApiError):
+            raise doubt
+        raise OutcomeUnknown(f"binding pod {namespace}/{name} to {node}: {doubt}; it is on no node so far") from doubt
+
+    # --- common
+
+    async def _place_of(self, obj: ApiStruct) -> tuple[ApiResource, str]:
+        resource = resource_of(type(obj))
+        return resource, await self._discovery.version(resource)
+
+    async def _send(self, request: Request) -> Answer:
+        """Return an answer that is success and JSON; raise ApiError or Unreachable."""
+        answer = await self._transport.send(request)
+        if not answer.ok:
+            raise self._transport.error_of(answer, request.subject)
+        self._json(answer, request)
+        return answer
+
+    def _json(self, answer: Answer, request: Request) -> bytes:
+        if answer.is_json:
+            return answer.body
+        why = f"{self._transport.server}: {answer.not_json()}"
+        raise Unreachable(why) if request.method == "GET" else OutcomeUnknown(why)
+
+
+def _query(**parameters: str) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value}
+
+
+def _metadata(obj: ApiStruct) -> ObjectMeta:
+    return cast("ObjectMeta", cast("Any", obj).metadata)
+
+
+def _encoded(obj: ApiStruct, api_version: str) -> bytes:
+    return msgspec.json.encode({**to_dict(obj), "apiVersion": api_version})

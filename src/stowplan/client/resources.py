@@ -1,0 +1,83 @@
+"""Where each kind lives: struct to group, version, resource name and scope, and from there to URL paths.
+
+The struct says its group, kind and preferred version by its defaults; the resource name follows from the kind as
+upstream guesses it. Kinds whose older versions have the shape of our structs, too, list those as well: which one a
+cluster serves is `discovery`'s to find out.
+
+Upstream: staging/src/k8s.io/apimachinery/pkg/api/meta/restmapper.go, client-go/rest/request.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+from stowplan.api.api_errors import qualified
+from stowplan.api.decode import is_namespaced
+
+if TYPE_CHECKING:
+    from stowplan.api.meta import ApiStruct
+
+#: Group to versions that `stowplan.api` reads besides the preferred one.
+_OLDER_VERSIONS = {"resource.k8s.io": ("v1beta2",)}
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResource:
+    group: str
+    kind: str
+    #: In URLs and messages: `pods`.
+    plural: str
+    namespaced: bool
+    #: Those we read, the preferred one first.
+    versions: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return qualified(self.plural, self.group)
+
+    def api_version(self, version: str) -> str:
+        return f"{self.group}/{version}" if self.group else version
+
+    def root(self, version: str) -> str:
+        """The path of the group and version, which is also where it is discovered."""
+        return f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
+
+    def collection(self, version: str, namespace: str = "") -> str:
+        """The path of all objects, in one namespace if one is given."""
+        if namespace and self.namespaced:
+            return f"{self.root(version)}/namespaces/{_segment(namespace)}/{self.plural}"
+        return f"{self.root(version)}/{self.plural}"
+
+    def item(self, version: str, name: str, *, namespace: str = "", subresource: str = "") -> str:
+        if not name:
+            raise ValueError(f"{self}: a name is needed, it is empty")
+        if self.namespaced and not namespace:
+            raise ValueError(f"{self} {name!r}: a namespace is needed, it is empty")
+        path = f"{self.collection(version, namespace)}/{_segment(name)}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+@cache
+def resource_of(struct: type[ApiStruct]) -> ApiResource:
+    example = cast("Any", struct())
+    group, _, version = example.api_version.rpartition("/")
+    return ApiResource(
+        group=group,
+        kind=example.kind,
+        plural=_plural(example.kind),
+        namespaced=is_namespaced(example),
+        versions=(version, *_OLDER_VERSIONS.get(group, ())),
+    )
+
+
+def _plural(kind: str) -> str:
+    name = kind.lower()
+    if name.endswith("s"):
+        return f"{name}es"
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="")

@@ -1,0 +1,290 @@
+"""One request from its lane to its answer: credentials, TLS, time limits, and trying again where that is safe.
+
+A request is repeated if nobody can have acted on it (no connection was made, 429, 503 with Retry-After) or if acting
+twice does no harm (reading; what the caller marks as `repeatable`). Waits grow with each try and keep what the
+server asked for by Retry-After, as far as the limits go. A lost answer to anything else is `OutcomeUnknown`: the
+caller knows how to find out. Redirects are answers, not followed: credentials are for one server only.
+
+A 401 renews the credentials, and the request is sent once more. Connections are kept per SSL context, so new
+certificates apply to the next request, while what is under way ends on its old connection.
+
+Parity: client-go repeats writes also after a 5xx with Retry-After, which can carry them out twice.
+
+Upstream: staging/src/k8s.io/client-go/rest/with_retry.go, request.go; transport/cache.go (time limits, keep-alive).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from stowplan.client.answers import Answer, Subject, api_error, retry_after_seconds
+from stowplan.client.api import Lane, Unreachable
+from stowplan.client.backoff import REQUESTING, Backoff, BackoffPolicy
+from stowplan.client.config_error import ClientConfigError, CredentialsError
+from stowplan.client.errors import OutcomeUnknown, StreamSilent
+from stowplan.client.failures import FAILURES, Failure, failure_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from typing import Any
+
+    from multidict import MultiMapping
+
+    from stowplan.api.api_errors import ApiError
+    from stowplan.client.connection import Connection
+    from stowplan.client.lanes import Turns
+    from stowplan.client.times import Times
+
+_JSON = "application/json"
+_SECONDS_BETWEEN_PROBES = 30
+_PROBES = 3
+#: Large enough that a burst of watch events is read in few pieces.
+_READ_BUFFER = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Seconds, tries, and how far a server's Retry-After is obeyed."""
+
+    connect: float = 10.0
+    #: Without a byte of the answer.
+    silence: float = 60.0
+    #: Until the answer is complete. Streams have no such limit.
+    total: float = 120.0
+    tries: int = 8
+    #: For failures to connect, which tend to last longer than a request should.
+    connection_tries: int = 4
+    #: From the first try to the beginning of the last.
+    trying: float = 60.0
+    retry_after: float = 30.0
+    backoff: BackoffPolicy = REQUESTING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    method: str
+    path: str
+    subject: Subject
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = _JSON
+    lane: Lane = "default"
+    #: Whether to send it again after an answer was lost, though it may have been carried out. GET always is.
+    repeatable: bool = False
+
+    @property
+    def may_repeat(self) -> bool:
+        return self.repeatable or self.method == "GET"
+
+
+class Transport:
+    """Made within a running event loop; `close` it. Requests after that are a RuntimeError."""
+
+    def __init__(
+        self, connection: Connection, *, turns: Turns, times: Times, agent: str, limits: Limits | None = None
+    ) -> None:
+        self._connection = connection
+        self._turns = turns
+        self._times = times
+        self._limits = limits or Limits()
+        encoding = "identity" if connection.disable_compression else "gzip"
+        self._session = aiohttp.ClientSession(
+            # `Turns` bounds the requests in flight; watches come on top.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=90.0, socket_factory=_socket),
+            timeout=aiohttp.ClientTimeout(
+                total=self._limits.total, sock_connect=self._limits.connect, sock_read=self._limits.silence
+            ),
+            headers={"User-Agent": agent, "Accept": _JSON, "Accept-Encoding": encoding},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_READ_BUFFER,
+            middlewares=(_without_hidden_repetition,),
+        )
+
+    @property
+    def server(self) -> str:
+        return self._connection.server
+
+    async def close(self) -> None:
+        await self._turns.close()
+        await self._session.close()
+        # What was aborted is closed in the next round of the event loop.
+        await asyncio.sleep(0)
+
+    def error_of(self, answer: Answer, subject: Subject) -> ApiError:
+        return api_error(answer, subject, now=self._times.wall_clock())
+
+    async def send(self, request: Request) -> Answer:
+        """Return the answer, be it success or not; raise Unreachable if there is none."""
+        times, limits = self._times, self._limits
+        backoff = Backoff(limits.backoff, clock=times.clock, random=times.random)
+        started, tries, renewed = times.clock(), 0, False
+        while True:
+            tries += 1
+            outcome, used = await self._try(request)
+            if isinstance(outcome, Answer) and outcome.code == 401 and not renewed:
+                renewed = True
+                if await self._renew(used):
+                    continue
+            wait = self._wait(request, outcome, tries, backoff)
+            if wait is None or times.clock() + wait - started > limits.trying:
+                return self._final(request, outcome, tries)
+            await times.sleep(wait)
+
+    async def chunks(self, request: Request, *, silence: float) -> AsyncGenerator[bytes, None]:
+        """Yield the answer's body as it comes; raise ApiError or Unreachable. Takes no turn, is not repeated."""
+        opened = False
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect, sock_read=silence)
+        try:
+            async with self._opened(request, limits) as response:
+                opened = True
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except FAILURES as error:
+            if opened and isinstance(error, TimeoutError):
+                raise StreamSilent(f"{self.server}: nothing came for {silence:g} seconds") from error
+            raise self._unreachable(failure_of(error)) from error
+        except RuntimeError as error:
+            # So aiohttp calls reading from what has just been closed.
+            if not (opened and self._session.closed):
+                raise
+            raise Unreachable(f"{self.server}: this client has been closed") from error
+
+    @asynccontextmanager
+    async def _opened(self, request: Request, limits: aiohttp.ClientTimeout) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open a stream, with other credentials if the first ones are refused."""
+        renewed = False
+        while True:
+            headers = await self._credentials()
+            async with self._exchange(request, headers, timeout=limits) as response:
+                head = Answer(response.status, response.headers, b"")
+                if head.ok and head.is_json:
+                    yield response
+                    return
+                if head.ok:
+                    head = replace(head, body=await response.content.read(_READ_BUFFER))
+                    raise Unreachable(f"{self.server}: {head.not_json()}")
+                answer = await _read(response)
+            if answer.code != 401 or renewed or not await self._renew(headers):
+                raise self.error_of(answer, request.subject)
+            renewed = True
+
+    async def _try(self, request: Request) -> tuple[Answer | Failure, MultiMapping[str]]:
+        headers = await self._credentials()
+        try:
+            async with self._turns.turn(request.lane), self._exchange(request, headers) as response:
+                return await _read(response), headers
+        except FAILURES as error:
+            return failure_of(error), headers
+
+    @asynccontextmanager
+    async def _exchange(
+        self, request: Request, credentials: MultiMapping[str], **options: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        async with self._request(request, credentials, **options) as response:
+            try:
+                yield response
+            except BaseException:
+                # Closed politely, TLS would wait for the other side to agree, for longer than we may live.
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()
+                raise
+
+    def _request(
+        self, request: Request, credentials: MultiMapping[str], **options: Any
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        headers = CIMultiDict(credentials)
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        tls = self._connection.tls
+        if tls is not None:
+            options |= {"ssl": tls.context(), "server_hostname": tls.server_name}
+        return self._session.request(
+            request.method,
+            URL(self._connection.server + request.path, encoded=True),
+            params=request.query or None,
+            data=request.body,
+            headers=headers,
+            proxy=self._connection.proxy_url,
+            allow_redirects=False,
+            **options,
+        )
+
+    async def _credentials(self) -> MultiMapping[str]:
+        try:
+            return await self._connection.credentials.headers()
+        except (CredentialsError, ClientConfigError) as error:
+            raise Unreachable(f"{self.server}: no credentials: {error}") from error
+
+    async def _renew(self, used: MultiMapping[str]) -> bool:
+        try:
+            return await self._connection.credentials.refused(used)
+        except (CredentialsError, ClientConfigError) as error:
+            raise Unreachable(
+                f"{self.server}: the credentials were refused, and there are no others: {error}"
+            ) from error
+
+    def _wait(self, request: Request, outcome: Answer | Failure, tries: int, backoff: Backoff) -> float | None:
+        """How long to wait before the next try; None if this outcome is final."""
+        if isinstance(outcome, Failure):
+            again = not outcome.lasting and (request.may_repeat or not outcome.sent)
+            return backoff.next() if again and tries < self._limits.connection_tries else None
+        asked = retry_after_seconds(outcome.headers, now=self._times.wall_clock())
+        refused = outcome.code == 429 or (outcome.code == 503 and asked is not None)
+        failed = outcome.code >= 500 and outcome.code != 501 and request.may_repeat
+        if not (refused or failed) or tries >= self._limits.tries:
+            return None
+        return min(asked or 0.0, self._limits.retry_after) + backoff.next()
+
+    def _final(self, request: Request, outcome: Answer | Failure, tries: int) -> Answer:
+        if isinstance(outcome, Answer):
+            return replace(outcome, tries=tries)
+        raise self._unreachable(outcome, uncertain=outcome.sent and request.method != "GET")
+
+    def _unreachable(self, failure: Failure, *, uncertain: bool = False) -> Unreachable:
+        if uncertain:
+            return OutcomeUnknown(f"{self.server}: {failure.why}; the request may have been carried out")
+        return Unreachable(f"{self.server}: {failure.why}")
+
+
+async def _read(response: aiohttp.ClientResponse) -> Answer:
+    return Answer(response.status, response.headers, await response.read())
+
+
+async def _without_hidden_repetition(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating PUT and DELETE by itself if a kept connection breaks: whether to is decided here."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except aiohttp.ServerDisconnectedError as error:
+        raise aiohttp.ClientConnectionError("the server closed the connection without an answer") from error
+    except aiohttp.ClientOSError as error:
+        raise OSError(*error.args) from error
+
+
+def _socket(address: aiohttp.connector.AddrInfoType) -> socket.socket:
+    """Make a socket that notices within two minutes that the other side is gone."""
+    family, type_, protocol, _, _ = address
+    made = socket.socket(family=family, type=type_, proto=protocol)
+    made.setblocking(False)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", _SECONDS_BETWEEN_PROBES),
+        ("TCP_KEEPINTVL", _SECONDS_BETWEEN_PROBES),
+        ("TCP_KEEPCNT", _PROBES),
+    ):
+        # Not every system lets them be set.
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
