@@ -22,7 +22,7 @@ def test_an_event_goes_an_hour_after_its_last_change(cluster):
     assert cluster.names("Event") == ["old", "young"]
     cluster.advance(1)
     assert cluster.names("Event") == ["young"]
-    cluster.edit("Event", "young", lambda obj: obj.update(deprecatedCount=2))
+    cluster.edit("Event", "young", lambda obj: obj["metadata"].update(labels={"seen": "again"}))
     cluster.advance(3_599)
     assert cluster.names("Event") == ["young"]
     cluster.advance(1)

@@ -198,6 +198,7 @@ def test_waiting_costs_what_goes_and_not_its_square(monkeypatch, cluster):
     dependents = cluster.store.dependents
     monkeypatch.setattr(cluster.store, "dependents", lambda uid: calls.append(uid) or dependents(uid))
     for number in range(60):
+        cluster.edit("configmaps", "a", lambda obj, data=str(number): obj.update(data={"seen": data}))
         cluster.edit("configmaps", f"c-{number}", lambda obj: obj["metadata"].update(finalizers=[]))
         cluster.settle()
     assert left(cluster) == set()

@@ -404,3 +404,27 @@ def test_an_annotation_that_does_not_parse_is_told_and_ignored(cluster, annotati
     assert web["status"]["phase"] == "Running"
     (event,) = {message for _, reason, message in cluster.events("web") if reason == "InvalidAnnotation"}
     assert text in event
+
+
+def test_a_kubelet_that_comes_back_to_a_node_that_is_not_ready_ends_what_is_to_end():
+    cluster = Living(Kubelet)
+    cluster.create(node(ready="False", annotations={"stowplan.io/kubelet": "stopped"}))
+    cluster.run()
+    cluster.remove("Pod", "web")
+    cluster.advance(100)
+    assert cluster.pod("web") is not None
+    cluster.edit("Node", "node-1", lambda obj: obj["metadata"].update(annotations={}))
+    cluster.settle()
+    assert cluster.pod("web") is None
+
+
+def test_a_new_kubelet_goes_on_with_a_start(cluster):
+    cluster.run(annotations=annotated(start_after="10s"), requests={"cpu": "4"})
+    cluster.advance(4)
+    cluster.loop.close()
+    cluster.restart()
+    assert cluster.run("late", requests={"cpu": "1"})["status"]["reason"] == "OutOfcpu"
+    cluster.advance(5)
+    assert cluster.phase("web") == "Pending"
+    cluster.advance(1)
+    assert cluster.phase("web") == "Running"

@@ -138,6 +138,26 @@ def test_waiting_claims_get_volumes_in_their_order(cluster):
     assert volume_of(cluster, "large") == "three"
 
 
+def test_volumes_that_come_together_reach_all_who_wait(cluster):
+    add(cluster, claim("first", "5Gi"), claim("second", "5Gi"))
+    add(cluster, volume("large", "9Gi"), volume("small", "6Gi"))
+    assert {volume_of(cluster, "first"), volume_of(cluster, "second")} == {"large", "small"}
+
+
+@pytest.mark.parametrize("by_controller", [True, False], ids=["by the controller", "by a user"])
+def test_a_second_volume_for_a_bound_claim_is_given_up(cluster, by_controller):
+    add(cluster, volume(), claim())
+    reference = {**reserved_for("data")["claimRef"], "uid": cluster.find(PVC, "data")["metadata"]["uid"]}
+    spare = volume("spare", claimRef=reference)
+    spare["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"} if by_controller else {}
+    add(cluster, spare)
+    assert volume_of(cluster) == "pv"
+    found = cluster.find(PV, "spare")
+    assert found["status"]["phase"] == "Available"
+    del reference["uid"]
+    assert found["spec"].get("claimRef") == (None if by_controller else reference)
+
+
 # Classes
 
 

@@ -5,8 +5,7 @@ that is being deleted stays until the dependents that block it are gone. Orphane
 and forget their owner. An owner is told by its uid; another object of the same name is a
 stranger. Owners that are gone while others still live are struck from the list.
 
-The store knows the dependents of a uid, so each change costs what it concerns. Custom resources come and go
-while the loop's list of storages stands: their changes are noted as they happen and worked off within a second.
+The store knows the dependents of a uid, so each change costs what it concerns.
 
 Left out: a dependent whose owner is of a kind that is not served is kept, without a retry; a cluster-scoped
 object whose owner has a namespace is kept, without the event that tells of it.
@@ -19,9 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.api.api_errors import ApiError, NotFound
+from stowplan.api.api_errors import NotFound
 from stowplan.api.decode import decode_json
 from stowplan.apiserver.controllers.client import ControllerClient
+from stowplan.apiserver.controllers.loop import EVERYTHING
 from stowplan.apiserver.controllers.views import AnyObject
 from stowplan.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from stowplan.apiserver.registry import Registry
     from stowplan.apiserver.store import Event, Stored
 
-CUSTOM_SECONDS = 1.0
-_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 #: Without owners, and far too many.
 _IGNORED = ("events",)
 _MARKS = (f'"{ORPHAN}"'.encode(), f'"{FOREGROUND}"'.encode())
@@ -52,10 +50,6 @@ class ObjectKey(NamedTuple):
         return "/".join(part for part in self[:3] if part)
 
 
-class CustomKey(NamedTuple):
-    """All that has happened to custom resources."""
-
-
 @dataclass(slots=True)
 class _Waiting:
     key: ObjectKey
@@ -66,30 +60,17 @@ class _Waiting:
 class GarbageCollector:
     def __init__(self, registry: Registry) -> None:
         self.name = "garbage-collector-controller"
+        self.watches = (EVERYTHING,)
         self._registry = registry
         self._client = ControllerClient(registry, "garbage-collector")
-        built_in = [one for one in registry.catalogue if not one.custom]
-        self._built_in = frozenset(one.storage for one in built_in)
-        watched = (one.storage for one in built_in if "delete" in one.verbs and one.storage not in _IGNORED)
-        self.watches = tuple(dict.fromkeys(watched))
-        #: Keys of custom resources, in the order of what happened.
-        self._custom: dict[ObjectKey, None] = {}
         #: By uid: owners that wait for their dependents.
         self._waiting: dict[str, _Waiting] = {}
-        registry.store.on_change(self._note_custom)
-        for resource in registry.catalogue:
-            if resource.custom:
-                self._custom |= dict.fromkeys(_key_of(one) for one in registry.store.list(resource.storage))
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
-        keys: Sequence[Hashable] = self._concerned(event)
-        return [CustomKey(), *keys] if event.stored.resource == _DEFINITIONS else keys
+        return () if event.stored.resource in _IGNORED else self._concerned(event)
 
-    def reconcile(self, key: Any) -> float | None:
-        if isinstance(key, CustomKey):
-            return self._work_off_custom()
+    def reconcile(self, key: Any) -> None:
         self._look_at(key)
-        return None
 
     # What a change concerns
 
@@ -118,22 +99,6 @@ class GarbageCollector:
                 if not waiting.blocking:
                     keys.append(waiting.key)
         return keys
-
-    def _note_custom(self, event: Event) -> None:
-        if event.stored.resource not in self._built_in:
-            self._custom |= dict.fromkeys(self._concerned(event))
-
-    def _work_off_custom(self) -> float | None:
-        while self._custom:
-            key = next(iter(self._custom))
-            del self._custom[key]
-            try:
-                self._look_at(key)
-            except ApiError:
-                # Later again, after the others; the loop says when.
-                self._custom[key] = None
-                raise
-        return CUSTOM_SECONDS if any(resource.custom for resource in self._registry.catalogue) else None
 
     # What becomes of an object
 

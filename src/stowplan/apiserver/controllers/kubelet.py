@@ -28,63 +28,34 @@ Upstream: pkg/kubelet.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import NotFound
 from stowplan.api.decode import decode_json
 from stowplan.api.pod import Pod
 from stowplan.apiserver.controllers import kubelet_node, kubelet_status
-from stowplan.apiserver.controllers.addresses import AddressPool, is_network
 from stowplan.apiserver.controllers.events import NORMAL, WARNING, EventRecorder
-from stowplan.apiserver.controllers.kubelet_admission import (
-    Refusal,
-    Room,
-    affinity_refusal,
-    allocatable_of,
-    requests_of,
-)
-from stowplan.apiserver.controllers.kubelet_annotations import InvalidAnnotation, Wishes, is_stopped, wishes_of
+from stowplan.apiserver.controllers.kubelet_admission import Refusal, affinity_refusal, requests_of
+from stowplan.apiserver.controllers.kubelet_annotations import InvalidAnnotation, Wishes, wishes_of
+from stowplan.apiserver.controllers.kubelet_hosts import Host, Hosts
 from stowplan.apiserver.controllers.pods import FINISHED, PODS
-from stowplan.apiserver.controllers.pods_by_node import NODES, PodsByNode, field_of, key_of, node_of
+from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, node_of
 from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.apiserver.objects import micro_timestamp, parse_timestamp, timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Sequence
 
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.registry import Registry
     from stowplan.apiserver.store import Event, Stored
 
 LEASE_PERIOD_SECONDS = 10.0
-NODE_NETWORK = "10.0.0.0/12"
-POD_NETWORK = "10.128.0.0/9"
-
 BACK_OFF_SECONDS = 10
 BACK_OFF_LIMIT_SECONDS = 300
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-
-
-class NodeKey(NamedTuple):
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    ready: bool
-    stopped: bool
-    address: str
-    pod_network: str
-    allocatable: Mapping[str, int]
-    labels: Mapping[str, str]
-
-    @property
-    def at_work(self) -> bool:
-        """Whether it runs pods."""
-        return self.ready and not self.stopped and bool(self.address)
 
 
 class Kubelet:
@@ -96,89 +67,37 @@ class Kubelet:
         self._registry = registry
         self._store = registry.store
         self._events = EventRecorder(registry, "kubelet")
-        self._nodes: dict[str, _Node] = {}
-        self._pods = PodsByNode()
-        self._rooms: dict[str, Room] = {}
-        #: Addresses in use, and which of them pods have, by uid.
-        self._taken: set[str] = set()
-        self._addresses: dict[str, str] = {}
-        self._node_pool = AddressPool(NODE_NETWORK, self._taken)
-        self._pod_pools: dict[str, AddressPool] = {}
+        self._hosts = Hosts()
         #: When the containers of a pod came into the state they are in; to the second it also stands in the status.
         self._since: dict[str, float] = {}
         #: When each node's lease is to be renewed.
         self._renewals: dict[str, float] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
-        if event.stored.resource == NODES:
-            return self._follow_node(event)
-        return self._follow_pod(event)
+        return self._hosts.follow(event)
 
     def reconcile(self, key: Any) -> float | None:
         if isinstance(key, NodeKey):
             return self._sync_node(key.name)
         stored = self._store.get(PODS, key.namespace, key.name)
         if stored is None or stored.uid != key.uid:
+            self._since.pop(key.uid, None)
             return None
-        node = self._nodes.get(node_of(stored))
-        if node is None or node.stopped:
+        host = self._hosts.get(node_of(stored))
+        if host is None or host.stopped:
             return None
-        return self._sync_pod(stored, node)
-
-    # Following
-
-    def _follow_node(self, event: Event) -> Sequence[Hashable]:
-        name = event.stored.name
-        before = self._nodes.pop(name, None)
-        if event.type == "DELETED":
-            self._renewals.pop(name, None)
-            self._taken.discard(before.address if before is not None else "")
-            return ()
-        node = self._nodes[name] = _node_of(event.stored)
-        if node.address:
-            self._taken.add(node.address)
-        if node.stopped:
-            self._renewals.pop(name, None)
-        if before is not None and before.at_work == node.at_work:
-            return [NodeKey(name)]
-        return [NodeKey(name), *self._pods.on(name)]
-
-    def _follow_pod(self, event: Event) -> Sequence[Hashable]:
-        pod = event.stored
-        self._pods.follow(event)
-        node = node_of(pod)
-        if not node:
-            return ()
-        if event.type == "DELETED" or field_of(pod, "status.phase") in FINISHED:
-            self._let_go(pod)
-            # Deleted pods that have ended still wait for their kubelet.
-            return () if event.type == "DELETED" else [key_of(pod)]
-        address = field_of(pod, "status.podIP")
-        if address and pod.uid not in self._addresses and field_of(pod, "spec.hostNetwork") != "true":
-            self._taken.add(address)
-            self._addresses[pod.uid] = address
-        room = self._rooms.setdefault(node, Room())
-        if address and pod.uid not in room:
-            room.add(pod.uid, requests_of(decode_json(pod.data, Pod)))
-        return [key_of(pod)]
-
-    def _let_go(self, pod: Stored) -> None:
-        self._taken.discard(self._addresses.pop(pod.uid, ""))
-        self._since.pop(pod.uid, None)
-        room = self._rooms.get(node_of(pod))
-        if room is not None:
-            room.remove(pod.uid)
+        return self._sync_pod(stored, host)
 
     # Nodes
 
     def _sync_node(self, name: str) -> float | None:
-        stored = self._store.get(NODES, "", name)
-        if stored is None or self._nodes[name].stopped:
+        stored, host = self._store.get(NODES, "", name), self._hosts.get(name)
+        if stored is None or host is None or host.stopped:
+            self._renewals.pop(name, None)
             return None
         now = self._registry.clock()
         obj = stored.to_dict()
-        address = self._nodes[name].address or self._node_pool.take() or ""
-        if kubelet_node.complete(obj, address=address, now=now):
+        if kubelet_node.complete(obj, address=self._hosts.node_address(name), now=now):
             self._registry.replace(self._registry.of_storage(NODES), obj)
         due = self._renewals.get(name)
         if due is None or due <= now:
@@ -200,48 +119,47 @@ class Kubelet:
 
     # Pods
 
-    def _sync_pod(self, stored: Stored, node: _Node) -> float | None:
+    def _sync_pod(self, stored: Stored, host: Host) -> float | None:
         pod = stored.to_dict()
         pod.setdefault("status", {})
         wishes = self._wishes(pod)
         if "deletionTimestamp" in pod["metadata"]:
             return self._stop(pod, wishes)
-        if pod["status"].get("phase") in FINISHED or not node.at_work:
+        if pod["status"].get("phase") in FINISHED or not host.at_work:
             return None
-        state = kubelet_status.state_of(pod)
-        if not pod["status"].get("startTime") or not state:
-            self._accept(stored, pod, node, wishes)
+        if not kubelet_status.is_sound(pod):
+            self._accept(stored, pod, host, wishes)
             return None
         deadline = self._seconds_to_deadline(pod)
         if deadline is not None and deadline <= 0:
             self._exceed_deadline(pod)
             return None
-        after = self._progress(stored, pod, node, wishes)
+        after = self._progress(stored, pod, host, wishes)
         return min((seconds for seconds in (deadline, after) if seconds is not None), default=None)
 
-    def _accept(self, stored: Stored, pod: JsonObject, node: _Node, wishes: Wishes) -> None:
+    def _accept(self, stored: Stored, pod: JsonObject, host: Host, wishes: Wishes) -> None:
         now = self._now
         name = node_of(stored)
         typed = decode_json(stored.data, Pod)
-        room, requests = self._rooms.setdefault(name, Room()), requests_of(typed)
+        room, requests = self._hosts.room(name), requests_of(typed)
         room.remove(stored.uid)
-        refusal = room.refusal(requests, node.allocatable) or affinity_refusal(typed, node.labels, name)
+        refusal = room.refusal(requests, host.allocatable) or affinity_refusal(typed, host.labels, name)
         if refusal is not None:
             self._reject(pod, refusal)
             return
         room.add(stored.uid, requests)
-        kubelet_status.accept(pod, host_ip=node.address, now=now)
+        kubelet_status.accept(pod, host_ip=host.address, now=now)
         if wishes.start_after:
             self._write(pod)
         else:
-            self._run(pod, node)
+            self._run(pod, host)
 
     def _reject(self, pod: JsonObject, refusal: Refusal) -> None:
         kubelet_status.reject(pod, reason=refusal.reason, message=refusal.message, now=self._now)
         self._write(pod)
         self._events.record(pod, WARNING, refusal.reason, refusal.message)
 
-    def _progress(self, stored: Stored, pod: JsonObject, node: _Node, wishes: Wishes) -> float | None:
+    def _progress(self, stored: Stored, pod: JsonObject, host: Host, wishes: Wishes) -> float | None:
         """Do what is due for an accepted pod, or say in how many seconds something will be."""
         state = kubelet_status.state_of(pod)
         if "running" in state:
@@ -251,37 +169,30 @@ class Kubelet:
                 return left
             self._exit(pod, wishes)
         elif state.get("waiting", {}).get("reason") == kubelet_status.BACK_OFF:
-            ended = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["finishedAt"]
-            left = self._left(pod, float(_back_off_seconds(pod)), ended)
+            ended = pod["status"]["containerStatuses"][0]["lastState"].get("terminated") or {}
+            left = self._left(pod, float(_back_off_seconds(pod)), ended.get("finishedAt"))
             if left is not None and left > 0:
                 return left
             kubelet_status.restart(pod, exit_code=wishes.exit_code, now=self._now)
             self._write(pod)
         elif "waiting" in state:
+            room = self._hosts.room(node_of(stored))
+            if stored.uid not in room:
+                # An earlier process has accepted it.
+                room.add(stored.uid, requests_of(decode_json(stored.data, Pod)))
             left = self._left(pod, wishes.start_after, pod["status"]["startTime"])
             if left is not None and left > 0:
                 return left
-            self._run(pod, node)
+            self._run(pod, host)
         return None
 
-    def _run(self, pod: JsonObject, node: _Node) -> None:
-        uid = pod["metadata"]["uid"]
+    def _run(self, pod: JsonObject, host: Host) -> None:
         if pod["spec"].get("hostNetwork"):
-            address = node.address
+            address = host.address
         else:
-            address = self._addresses.get(uid) or self._take_address(node.pod_network)
-            self._addresses[uid] = address
+            address = self._hosts.pod_address(pod["metadata"]["uid"], host)
         kubelet_status.run(pod, pod_ip=address, now=self._now)
         self._write(pod)
-
-    def _take_address(self, network: str) -> str:
-        for place in (network, POD_NETWORK):
-            if place:
-                pool = self._pod_pools.setdefault(place, AddressPool(place, self._taken))
-                address = pool.take()
-                if address is not None:
-                    return address
-        raise RuntimeError(f"no address left in {POD_NETWORK}")
 
     def _refresh(self, stored: Stored, pod: JsonObject) -> None:
         kubelet_status.refresh(pod, now=self._now)
@@ -323,7 +234,7 @@ class Kubelet:
         left = end - grace + min(wishes.stop_after, grace) - self._registry.clock()
         if left > 0:
             return left
-        if status.get("phase") not in FINISHED and kubelet_status.state_of(pod):
+        if status.get("phase") not in FINISHED and kubelet_status.is_sound(pod):
             kubelet_status.end(pod, exit_code=_exit_code_of_stopping(pod, wishes, grace), now=self._now)
             self._write(pod)
         if grace:
@@ -361,20 +272,6 @@ class Kubelet:
         except InvalidAnnotation as error:
             self._events.record(pod, WARNING, "InvalidAnnotation", str(error))
             return Wishes()
-
-
-def _node_of(stored: Stored) -> _Node:
-    node = stored.to_dict()
-    status = node.get("status") or {}
-    network = (node.get("spec") or {}).get("podCIDR", "")
-    return _Node(
-        ready=kubelet_node.is_ready(node),
-        stopped=is_stopped(node),
-        address=kubelet_node.address_of(node),
-        pod_network=network if is_network(network) else "",
-        allocatable=allocatable_of(status.get("allocatable") or status.get("capacity") or {}),
-        labels=stored.labels,
-    )
 
 
 def _back_off_seconds(pod: JsonObject) -> int:

@@ -1,7 +1,7 @@
 """What a kubelet says about its node: the first status, and the lease that shows it is alive.
 
-A node that comes without a Ready condition is made Ready; what it says itself is left alone, but for
-conditions that the node lifecycle has set to Unknown because nobody renewed the lease.
+A node that comes without a Ready condition is made Ready. What it says itself is left alone, but for
+conditions that are Unknown, as the node lifecycle leaves them when nobody has renewed the lease.
 
 Upstream: pkg/kubelet/nodestatus/setters.go, k8s.io/component-helpers/apimachinery/lease.
 """

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     #: The state of an init container, by whether it is a sidecar.
     InitState = Callable[[bool], JsonObject]
 
+_PHASES = (PENDING, RUNNING, SUCCEEDED, FAILED)
+#: What one status of a container hands on to the next.
+_KEPT = {"lastState", "ready", "restartCount"}
+
 CREATING = "ContainerCreating"
 BACK_OFF = "CrashLoopBackOff"
 
@@ -35,6 +39,8 @@ EXIT_CODE_KILLED = 137
 def accept(pod: JsonObject, *, host_ip: str, now: str) -> None:
     """The pod is this node's; its containers are still to be made."""
     status = pod["status"]
+    for field in ("containerStatuses", "initContainerStatuses"):
+        status.pop(field, None)
     status.update(phase=PENDING, startTime=now, hostIP=host_ip, hostIPs=[{"ip": host_ip}])
     waiting = {"waiting": {"reason": CREATING}}
     if pod["spec"].get("initContainers"):
@@ -113,10 +119,25 @@ def refresh(pod: JsonObject, *, now: str) -> None:
     _observe(pod, now=now)
 
 
+def is_sound(pod: JsonObject) -> bool:
+    """Whether the status is one that this module can go on from; anybody may have written another."""
+    status, spec = pod["status"], pod["spec"]
+    if status.get("phase") not in _PHASES or not status.get("startTime"):
+        return False
+    return _are_sound(status.get("containerStatuses"), spec["containers"]) and _are_sound(
+        status.get("initContainerStatuses"), spec.get("initContainers")
+    )
+
+
+def _are_sound(statuses: Sequence[JsonObject] | None, containers: Sequence[JsonObject] | None) -> bool:
+    names = [container["name"] for container in containers or ()]
+    complete = all(one.get("state") and one.keys() >= _KEPT for one in statuses or ())
+    return complete and [one.get("name") for one in statuses or ()] == names
+
+
 def state_of(pod: JsonObject) -> JsonObject:
-    """The state that all containers are in; {} if there are none yet."""
-    statuses = pod["status"].get("containerStatuses")
-    state: JsonObject = statuses[0]["state"] if statuses else {}
+    """The state that all containers are in."""
+    state: JsonObject = pod["status"]["containerStatuses"][0]["state"]
     return state
 
 
@@ -236,7 +257,7 @@ def _why_containers_unready(pod: JsonObject) -> tuple[str, str]:
 def _why_gates_closed(pod: JsonObject) -> tuple[str, str]:
     messages = []
     for gate in pod["spec"].get("readinessGates") or ():
-        type_ = gate["conditionType"]
+        type_ = gate.get("conditionType", "")
         condition = condition_of(pod["status"], type_)
         if condition is None:
             messages.append(f'corresponding condition of pod readiness gate "{type_}" does not exist.')

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BACKOFF_BASE_SECONDS = 0.005
 BACKOFF_LIMIT_SECONDS = 60.0
+EVERYTHING = "*"
 #: `settle` gives up here: two controllers that undo each other's work never come to rest.
 SETTLE_LIMIT = 1_000_000
 
@@ -49,7 +50,7 @@ class Controller(Protocol):
 
     @property
     def watches(self) -> tuple[str, ...]:
-        """The storages whose changes it wants to see."""
+        """The storages whose changes it wants to see; EVERYTHING stands for all, custom ones too."""
         ...
 
     def keys_of(self, event: Event) -> Iterable[Hashable]:
@@ -123,12 +124,12 @@ class Loop:
         return self._timers[0][0] if self._timers else None
 
     def _observe_what_exists(self) -> None:
-        for storage in self._watchers:
+        for storage in self.store.storages():
             for stored in self.store.list(storage):
                 self._observe(Event("ADDED", stored, None))
 
     def _observe(self, event: Event) -> None:
-        for index in self._watchers.get(event.stored.resource, ()):
+        for index in (*self._watchers.get(event.stored.resource, ()), *self._watchers.get(EVERYTHING, ())):
             for key in self._controllers[index].keys_of(event):
                 self._enqueue((index, key))
 

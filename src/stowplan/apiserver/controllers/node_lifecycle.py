@@ -16,7 +16,7 @@ Upstream: pkg/controller/nodelifecycle.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE
 from stowplan.apiserver.conditions import condition_of, is_true
@@ -24,7 +24,7 @@ from stowplan.apiserver.controllers.client import ControllerClient
 from stowplan.apiserver.controllers.events import NORMAL, WARNING
 from stowplan.apiserver.controllers.kubelet_node import LEASE_NAMESPACE, LEASES
 from stowplan.apiserver.controllers.pods import PODS
-from stowplan.apiserver.controllers.pods_by_node import NODES, PodsByNode
+from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, PodsByNode
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -54,17 +54,12 @@ _OWN_NO_EXECUTE = frozenset({NOT_READY, UNREACHABLE})
 _MONITORED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-class NodeKey(NamedTuple):
-    name: str
-
-
 class _Health:
     """What was last seen of a node."""
 
-    __slots__ = ("heartbeat", "probed", "ready", "uid")
+    __slots__ = ("heartbeat", "probed", "ready")
 
-    def __init__(self, uid: str, now: float) -> None:
-        self.uid = uid
+    def __init__(self, now: float) -> None:
         #: When the node last showed that it is alive.
         self.probed = now
         self.heartbeat: object = None
@@ -90,9 +85,8 @@ class NodeLifecycleController:
         if event.type == "DELETED":
             self._health.pop(stored.name, None)
             return ()
-        known = self._health.get(stored.name)
-        if known is None or known.uid != stored.uid:
-            self._health[stored.name] = _Health(stored.uid, self._client.now)
+        if stored.name not in self._health:
+            self._health[stored.name] = _Health(self._client.now)
         return [NodeKey(stored.name)]
 
     def _follow_lease(self, event: Event) -> Sequence[Hashable]:

@@ -9,13 +9,13 @@ Upstream: pkg/controller/podgc.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import NotFound
 from stowplan.apiserver.conditions import set_condition
 from stowplan.apiserver.controllers.client import ControllerClient
 from stowplan.apiserver.controllers.pods import FAILED, FINISHED, PODS
-from stowplan.apiserver.controllers.pods_by_node import NODES, PodsByNode, field_of, key_of, node_of
+from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, PodsByNode, field_of, key_of, node_of
 from stowplan.apiserver.deletion import DeleteOptions
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ _ORPHANED = {
     "message": "PodGC: node no longer exists",
 }
 _BEING_DELETED = b'"deletionTimestamp":'
-
-
-class NodeKey(NamedTuple):
-    name: str
 
 
 class PodGCController:

@@ -5,17 +5,23 @@ Upstream: the `spec.nodeName` index of the pod informer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.apiserver.controllers.pods import PODS
 from stowplan.apiserver.controllers.workloads import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stowplan.apiserver.store import Event, Stored
 
 NODES = "nodes"
+
+
+class NodeKey(NamedTuple):
+    """Whichever node has this name."""
+
+    name: str
 
 
 def field_of(stored: Stored, name: str) -> str:
@@ -54,7 +60,3 @@ class PodsByNode:
     def on(self, node: str) -> Sequence[Key]:
         """In the order in which they came there."""
         return list(self._keys.get(node, ()))
-
-    def nodes(self) -> Iterator[str]:
-        """Names that pods are bound to, whether or not such nodes exist."""
-        return iter(self._keys)

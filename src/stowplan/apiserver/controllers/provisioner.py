@@ -113,7 +113,8 @@ class Provisioner:
                 "accessModes": spec["accessModes"],
                 "capacity": {"storage": spec["resources"]["requests"]["storage"]},
                 "claimRef": reference_to(stored),
-                "csi": {"driver": driver, "volumeHandle": name},
+                # The older style of provisioner has a slash in its name, which a driver's cannot have.
+                "csi": {"driver": driver.replace("/", "."), "volumeHandle": name},
                 "persistentVolumeReclaimPolicy": policy,
                 "storageClassName": class_["metadata"]["name"],
                 "volumeMode": spec.get("volumeMode", "Filesystem"),
