@@ -84,7 +84,8 @@ class Registry:
         self.store = store
         self.catalogue = catalogue
         self.clock = clock
-        self._admission = admission
+        #: Replaced when other plugins are to be on.
+        self.admission = admission
         self._custom = custom_resources
         self._names = names
 
@@ -118,7 +119,7 @@ class Registry:
         self._apply_defaults(resource, obj)
         # Before the server adds to it: a client owns what it has sent.
         record(None, obj, "")
-        self._admission.create(resource, obj)
+        self.admission.create(resource, obj)
         strategies.prepare_for_create(resource, obj, now=now)
         self._refuse(resource, obj, self._validate_create(resource, obj, options))
         metadata = metadata_of(obj)
@@ -157,7 +158,7 @@ class Registry:
         self._apply_defaults(resource, obj)
         record(old, obj, subresource)
         strategies.prepare_for_update(resource, obj, old, subresource)
-        self._admission.update(resource, obj, old)
+        self.admission.update(resource, obj, old, subresource)
         self._refuse(resource, obj, self._validate_update(resource, obj, old, subresource, options))
         managed_fields.keep_times(old=old, new=obj)
         if obj == old:
@@ -240,7 +241,7 @@ class Registry:
         deletion.check_options(options)
         live = self.get(resource, namespace, name)
         deletion.check_preconditions(resource, live, options)
-        self._admission.delete(resource, live)
+        self.admission.delete(resource, live)
         obj = live.to_dict()
         before = live.to_dict()
         stays = deletion.mark(resource, obj, options, now=self.clock())

@@ -48,7 +48,6 @@ class ApiServer:
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
         state: Path | None = None,
-        disabled_admission: frozenset[str] = frozenset(),
     ) -> None:
         self.clock = clock
         self.catalogue = Catalogue(BUILT_IN)
@@ -60,7 +59,7 @@ class ApiServer:
         self.registry = Registry(
             store=self.store,
             catalogue=self.catalogue,
-            admission=Admission(self.store.get, self.store.list, disabled=disabled_admission),
+            admission=Admission(self.store.get, self.store.list),
             custom_resources=self.custom_resources,
             names=RandomNames(random or SystemRandom()),
             clock=clock,
@@ -74,6 +73,10 @@ class ApiServer:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+
+    def set_admission(self, *, enabled: frozenset[str] = frozenset(), disabled: frozenset[str] = frozenset()) -> None:
+        """Say which admission plugins, by their upstream names, are on or off against the rule."""
+        self.registry.admission = Admission(self.store.get, self.store.list, enabled=enabled, disabled=disabled)
 
     def create_all(self, objects: Iterable[JsonObject]) -> None:
         """Create what is not there yet, as manifests name it; for filling a new cluster."""

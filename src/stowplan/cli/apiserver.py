@@ -88,21 +88,21 @@ def apiserver(
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     with reported(), ExitStack() as stack:
         _check_replaceable(kubeconfig_out)
-        server = stack.enter_context(closing(_server(state, disable_admission_plugins)))
+        server = stack.enter_context(closing(_server(state)))
+        loop = stack.enter_context(closing(_living(server, controllers, disable_admission_plugins)))
         _fill(server, filenames, nodes, node_template)
-        loop = stack.enter_context(closing(_living(server, controllers)))
         front = _front(server, bind_address, port, state)
         _run(_serve(front, loop, kubeconfig_out))
 
 
-def _server(state: Path | None, disabled: str) -> ApiServer:
+def _server(state: Path | None) -> ApiServer:
     # What talks HTTP takes a while to import; other commands do without.
     from stowplan.apiserver.journal import JournalError
     from stowplan.apiserver.server import ApiServer
 
     try:
-        return ApiServer(state=state, disabled_admission=frozenset(filter(None, disabled.split(","))))
-    except (JournalError, ValueError) as error:
+        return ApiServer(state=state)
+    except JournalError as error:
         raise InputError(str(error)) from error
 
 
@@ -141,15 +141,17 @@ def _nodes(count: int, file: str | None) -> Iterator[dict[str, Any]]:
     return nodes_of(template, count)
 
 
-def _living(server: ApiServer, selection: str) -> Loop:
-    from stowplan.apiserver.controllers.loop import Loop, select_controllers
-    from stowplan.apiserver.living import all_controllers
+def _living(server: ApiServer, controllers: str, disabled_admission: str) -> Loop:
+    from stowplan.apiserver.living import living_cluster
 
     try:
-        chosen = select_controllers(all_controllers(server), [name for name in selection.split(",") if name])
+        return living_cluster(server, controllers=_listed(controllers), disabled_admission=_listed(disabled_admission))
     except ValueError as error:
-        raise InputError(f"--controllers: {error}") from error
-    return Loop(server.registry, chosen, server.clock)
+        raise InputError(str(error)) from error
+
+
+def _listed(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
 
 
 def _front(server: ApiServer, host: str, port: int, state: Path | None) -> Front:
