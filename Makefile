@@ -10,10 +10,10 @@ STAMP := $(VENV)/.installed
 SOURCES := src tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check demo bench clean
+.PHONY: help test check demo bench bench-apiserver clean
 
 help: ## what can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
 test: check ## linters, types, layer order and the whole test suite
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -29,6 +29,9 @@ demo: $(STAMP) ## place and explain a bundled cluster and workload
 
 bench: $(STAMP) ## µs for each decision, at several cluster sizes
 	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)
+
+bench-apiserver: $(STAMP) ## creates, binds and watch lines a second of the embedded API
+	$(BIN)/python benchmarks/apiserver.py $(BENCH_ARGS)
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
