@@ -70,6 +70,67 @@ def test_what_changes(spec, expected):
     assert conformed(a_pod(**spec))["spec"] == expected
 
 
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        pytest.param({"image": "", "stdin": False, "command": [], "env": []}, {}, id="zeros of no pointers go"),
+        pytest.param({"restartPolicy": ""}, {"restartPolicy": ""}, id="an empty pointer stays"),
+        pytest.param({"securityContext": {}}, {"securityContext": {}}, id="an empty struct stays"),
+        pytest.param(
+            {"securityContext": {"runAsUser": 0, "privileged": False}},
+            {"securityContext": {"runAsUser": 0, "privileged": False}},
+            id="pointers to zero stay",
+        ),
+        pytest.param({"resources": {"limits": {}}}, {"resources": {}}, id="an empty map goes"),
+        pytest.param({"resources": None}, {"resources": {}}, id="null where a struct is always there"),
+        pytest.param({"env": [{}]}, {"env": [{"name": ""}]}, id="what is always there comes, as zero"),
+        pytest.param({"envFrom": [{"configMapRef": {"name": ""}}]}, {"envFrom": [{"configMapRef": {}}]}, id="nested"),
+    ],
+)
+def test_zeros_are_as_go_writes_them(container, expected):
+    found = conformed(a_pod(containers=[container]))["spec"]["containers"]
+
+    assert found == [{"name": "", "resources": {}, **expected}]
+
+
+def test_structs_that_are_always_there():
+    made = conformed({"apiVersion": "apps/v1", "kind": "StatefulSet"})
+
+    assert (made["metadata"], made["status"]) == ({}, {"replicas": 0, "availableReplicas": 0})
+    assert made["spec"] == {
+        "serviceName": "",
+        "template": {"metadata": {}, "spec": {}},
+        "updateStrategy": {},
+    }
+
+
+def test_times_that_go_writes_as_null_are_there():
+    pod = {
+        **a_pod(),
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "A", "status": "", "lastProbeTime": None}]
+        },
+    }
+    first, second = conformed(pod)["status"]["conditions"]
+
+    nulls = {"lastProbeTime": None, "lastTransitionTime": None}
+    assert (first, second) == ({"type": "Ready", "status": "True", **nulls}, {"type": "A", "status": "", **nulls})
+
+
+def test_zeros_of_custom_resources_stay():
+    obj = {"metadata": {"labels": {}}, "spec": {"size": 0, "parts": []}, "open": {"known": {"a": ""}}}
+    conform(WIDGET, obj)
+
+    assert obj == {"metadata": {}, "spec": {"size": 0, "parts": []}, "open": {"known": {"a": ""}}}
+
+
+def test_an_empty_list_of_managed_fields_is_a_wish():
+    pod = a_pod()
+    pod["metadata"]["managedFields"] = []
+
+    assert conformed(pod)["metadata"]["managedFields"] == []
+
+
 def test_times_are_canonical():
     pod = a_pod()
     pod["metadata"]["creationTimestamp"] = "2026-01-01T01:00:00.5+01:00"

@@ -7,7 +7,7 @@ import pytest
 from stowplan.apiserver.resources import BUILT_IN
 from stowplan.apiserver.schema import schema_of, struct_named
 from stowplan.apiserver.schema.parse import TypesError, built_in, parse
-from stowplan.apiserver.schema.types import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct
+from stowplan.apiserver.schema.types import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Zero
 
 PACKAGE = "package example.v1 serves example.com/v1\n"
 
@@ -195,3 +195,55 @@ def test_atomic_structs():
     assert not spec["claimRef"].atomic
     assert struct_named("io.k8s.api.apps.v1.DeploymentStrategy").retain_keys
     assert struct_named("io.k8s.api.policy.v1.PodDisruptionBudgetSpec").fields["selector"].replaced
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        pytest.param("a string", Zero.DROPPED, id="text"),
+        pytest.param("a [string]", Zero.DROPPED, id="list"),
+        pytest.param("a {string}", Zero.DROPPED, id="map"),
+        pytest.param("a! string", Zero.ALWAYS, id="required"),
+        pytest.param("a Thing", Zero.KEPT, id="struct"),
+        pytest.param("a! Thing", Zero.ALWAYS, id="required struct"),
+        pytest.param("a time", Zero.KEPT, id="a scalar that Go keeps in a struct"),
+        pytest.param("a? string", Zero.KEPT, id="marked as kept"),
+        pytest.param("a= Thing", Zero.ALWAYS, id="marked as always there"),
+        pytest.param("a!- string", Zero.DROPPED, id="required but left out"),
+        pytest.param("a!? Thing", Zero.KEPT, id="required and kept"),
+    ],
+)
+def test_what_becomes_of_zeros(field, expected):
+    thing = parse({"some.types": f"{PACKAGE}struct Thing\n  {field}\n"}).structs["example.v1.Thing"]
+
+    assert (thing.zeros, thing.required) == ({"a": expected}, {"a"} if "!" in field else set())
+
+
+def test_field_numbers():
+    part = "struct Part\n  x string\n"
+    text = f"{part}struct Thing\n  a string @-\n  b string\n  c [Part] @7 by x\n  ...Part\n  d string @2\n"
+    wire = parse({"some.types": PACKAGE + text}).structs["example.v1.Thing"].wire
+
+    assert {number: field.name for number, field in wire.items()} == {1: "b", 7: "c", 8: "", 2: "d"}
+    assert (wire[7].type.merge_key, wire[8].type.name) == ("x", "example.v1.Part")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("a string @1\n  b string @1", "some.types:4: field b has number 1, as a has", id="twice"),
+        pytest.param("a string @x", "some.types:3: expected one field number", id="no number"),
+        pytest.param("a string @1 @2", "some.types:3: expected one field number", id="two numbers"),
+        pytest.param("a?? string", "some.types:3: unknown marks '\\?\\?' after the name of field a", id="marks"),
+    ],
+)
+def test_bad_numbers_and_marks(text, why):
+    with pytest.raises(TypesError, match=why):
+        fields_of(f"struct Thing\n  {text}\n")
+
+
+def test_every_message_of_a_kind_can_be_reached():
+    for (_, kind), struct in built_in().kinds.items():
+        names = {field.name for field in struct.wire.values()}
+        assert names == set(struct.fields) - {"apiVersion", "kind"}, kind
+        assert struct.wire[1].name == "metadata" or kind in ("Status", "DeleteOptions")

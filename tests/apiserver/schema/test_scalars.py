@@ -137,6 +137,8 @@ def test_no_base64(text, place):
 @given(st.text(alphabet="AZaz09+/=\n*é"))
 def test_base64_is_refused_where_python_refuses_it(text):
     plain = text.replace("\n", "")
+    # Python alone takes padding that nothing needs.
+    assume(len(plain) % 4 == 0 or not plain.endswith("="))
     try:
         canonical_base64(text)
     except ValueError as error:

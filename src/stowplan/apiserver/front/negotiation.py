@@ -18,6 +18,8 @@ import msgspec
 from stowplan.api.api_errors import BadRequest, NotAcceptable, UnsupportedMediaType
 from stowplan.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSIONS
 from stowplan.apiserver.front.yaml_body import UnreadableError, read_yaml
+from stowplan.apiserver.schema.parse import built_in
+from stowplan.apiserver.schema.protobuf import decode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 YAML = "application/yaml"
+#: Read only, never written, and not for custom resources.
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 MEDIA_TYPES = (JSON, YAML)
 
 PatchKind = Literal["json", "merge", "strategic", "apply"]
@@ -132,20 +136,22 @@ def _media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def read_body(body: bytes, content_type: str) -> Any:
+def read_body(body: bytes, content_type: str, *, custom: bool = False) -> Any:
     """What the body of a request says; UnsupportedMediaType, BadRequest or UnreadableError."""
     media_type = _media_type_of(content_type)
     if media_type in ("", JSON):
         return read_json(body)
     if media_type == YAML:
         return read_yaml(body)
-    raise _unsupported(MEDIA_TYPES)
+    if media_type == PROTOBUF and not custom:
+        return decode(body, built_in())
+    raise _unsupported(MEDIA_TYPES if custom else (*MEDIA_TYPES, PROTOBUF))
 
 
-def read_object(body: bytes, content_type: str, *, kind: str) -> JsonObject:
+def read_object(body: bytes, content_type: str, *, kind: str, custom: bool = False) -> JsonObject:
     """The object of this kind in the body; what is wrong is told together with how the body begins."""
     try:
-        obj = read_body(body, content_type)
+        obj = read_body(body, content_type, custom=custom)
         if not isinstance(obj, dict):
             raise UnreadableError(f"{_NO_KIND}json: cannot unmarshal {_json_type(obj)} into an object")
     except UnreadableError as error:

@@ -1,20 +1,23 @@
 """Make an object fit its type, as decoding it into the type would.
 
 In place: fields the type does not have go (and are reported), nulls go, quantities and times take
-their canonical form. A value of the wrong JSON type is refused, in the words in which Go's decoder
-does so, as that is what users see. Values that custom resources got wrong stay: their validation
-tells more about them.
+their canonical form. Zero values go or come as in an object that Go has read and written again:
+`hostNetwork: false` goes, a container's `resources: {}` comes (see `Zero`). Lists and maps alone
+are never made up, although Go writes null for some: they would be null here for everyone to trip
+over. A value of the wrong JSON type is refused, in the words in which Go's decoder does so, as that
+is what users see. Values that custom resources got wrong stay: their validation tells more about
+them.
 
 Every object that is written comes by here. So each struct gets one function with a table: field
-name to (the Python type that needs no second look, function for everything else). Where a value
-stands is a chain of tuples, read only to complain.
+name to (the Python type that needs no second look, function for everything else, whether a zero
+goes). Where a value stands is a chain of tuples, read only to complain.
 
-Upstream: sigs.k8s.io/json, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
+Upstream: sigs.k8s.io/json, encoding/json, staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stowplan.api.api_errors import BadRequest
@@ -26,7 +29,7 @@ from stowplan.apiserver.schema.scalars import (
     canonical_quantity,
     canonical_time,
 )
-from stowplan.apiserver.schema.types import ListType, MapType, Scalar, Struct, Type
+from stowplan.apiserver.schema.types import ListType, MapType, Scalar, Struct, Type, Zero
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -36,7 +39,7 @@ MAX_DEPTH = 256
 #: Upstream reports no more.
 MAX_COMPLAINTS = 100
 
-_JSON_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+JSON_SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 
 #: Where a value stands: around it, the struct whose field it is (None in lists and maps), its name or index, depth.
 At = tuple[Any, Struct | None, str | int, int]
@@ -47,7 +50,7 @@ _ROOT: At = (None, None, "", 0)
 _NUMERIC = (Scalar.INT32, Scalar.INT64, Scalar.NUMBER)
 _WORDS = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 _PLAIN: dict[Type, type] = {Scalar.STRING: str, Scalar.DURATION: str, Scalar.BOOL: bool, Scalar.NUMBER: float}
-#: What null in a list or map stands for.
+#: What null in a list or map stands for, and what is always there when nobody sets it.
 _ZERO: dict[Type, Any] = {
     Scalar.STRING: "",
     Scalar.BYTES: "",
@@ -104,13 +107,18 @@ def _check_of(type: Type, *, lenient: bool = False) -> Check:
 
 def _struct_check(struct: Struct) -> Check:
     lenient = not struct.name
-    table: dict[str, tuple[type | None, Check]] = {}
+    table: dict[str, tuple[type | None, Check, bool]] = {}
+    always: list[tuple[str, Any, Check | None]] = []
+    nulls: set[str] = set()
 
     def check(value: Any, at: At, complaints: list[str]) -> Any:
         if type(value) is not dict:
             return value if lenient else _refuse(value, struct, at)
         if not table:
-            _fill(table, struct)
+            # Not before the first use: types refer to themselves.
+            table.update(_table(struct))
+            always.extend(_always(struct))
+            nulls.update(name for name, zero, empty in always if zero is None and empty is None)
         depth = _deeper(at)
         gone = []
         for name, item in value.items():
@@ -123,26 +131,38 @@ def _struct_check(struct: Struct) -> Check:
                 if len(complaints) < MAX_COMPLAINTS:
                     complaints.append(f"unknown field {go_quote(_path((at, None, name, depth)))}")
             elif type(item) is known[0]:
-                continue
+                if not item and known[2]:
+                    gone.append(name)
             elif item is not None:
                 left = known[1](item, (at, struct, name, depth), complaints)
-                if left is None:
+                if left is None or (not left and known[2]):
                     gone.append(name)
                 elif left is not item:
                     value[name] = left
-            elif not lenient:
+            elif not lenient and name not in nulls:
                 gone.append(name)
         for name in gone:
             del value[name]
+        for name, zero, empty in always:
+            if name not in value:
+                value[name] = zero if empty is None else empty({}, (at, struct, name, depth), complaints)
         return value
 
     return check
 
 
-def _fill(table: dict[str, tuple[type | None, Check]], struct: Struct) -> None:
-    # Not before the first use: types refer to themselves.
+def _table(struct: Struct) -> Iterator[tuple[str, tuple[type | None, Check, bool]]]:
+    lenient = not struct.name
     for name, each in struct.fields.items():
-        table[name] = (_PLAIN.get(each), _check_of(each, lenient=not struct.name))
+        goes = struct.zeros.get(name) is Zero.DROPPED
+        yield name, (_PLAIN.get(each), _check_of(each, lenient=lenient), goes)
+
+
+def _always(struct: Struct) -> Iterator[tuple[str, Any, Check | None]]:
+    """Fields that are added if they are missing: their zero, or for structs what makes an empty one."""
+    for name, each in struct.fields.items():
+        if struct.zeros.get(name) is Zero.ALWAYS and not isinstance(each, ListType | MapType):
+            yield name, _ZERO.get(each), _check_of(each) if isinstance(each, Struct) else None
 
 
 def _list_check(of: ListType, *, lenient: bool) -> Check:
@@ -160,7 +180,7 @@ def _list_check(of: ListType, *, lenient: bool) -> Check:
                 if left is not item:
                     value[index] = left
             elif not lenient:
-                value[index] = _zero(of.element)
+                value[index] = _zero(of.element, check, (at, None, index, depth))
         return value
 
     return check_list
@@ -181,15 +201,15 @@ def _map_check(of: MapType, *, lenient: bool) -> Check:
                 if left is not item:
                     value[key] = left
             elif not lenient:
-                value[key] = _zero(of.value)
+                value[key] = _zero(of.value, check, (at, None, key, depth))
         return value
 
     return check_map
 
 
-def _zero(type: Type) -> Any:
+def _zero(type: Type, check: Check, at: At) -> Any:
     """What null in a list or map decodes to."""
-    return {} if isinstance(type, Struct) else _ZERO.get(type)
+    return check({}, at, []) if isinstance(type, Struct) else _ZERO.get(type)
 
 
 def _deeper(at: At) -> int:
@@ -292,7 +312,7 @@ def _schema_or_names(value: Any, at: At, complaints: list[str]) -> Any:
 
 def _json_schema(value: Any, at: At) -> Any:
     # Parity: what is unknown in here goes without a word.
-    return _check_of(built_in().structs[_JSON_SCHEMA])(value, (None, None, "", at[3]), [])
+    return _check_of(built_in().structs[JSON_SCHEMA])(value, (None, None, "", at[3]), [])
 
 
 _int32 = _integer(Scalar.INT32, 32)

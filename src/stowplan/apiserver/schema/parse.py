@@ -4,6 +4,7 @@
     kind Pod -- Containers that run together.  a struct that has apiVersion, kind, metadata; PodList comes with it
     kind Binding unlisted                      a kind of which no list is ever given
       spec!  PodSpec -- What is wanted.        a field, required; text after the dashes describes it
+      size?  int32 @7                          a field for which unset and 0 differ; its field number in protobuf
     struct Volume                              a struct; options: atomic, retainKeys
       ...VolumeSource                          the fields of another struct, in this one
       ports  [Port] by port, protocol=TCP      a list, its options below; elements without protocol are TCP's
@@ -21,7 +22,14 @@ says otherwise; strategic merge replaces them likewise:
 
 Fields of a struct type take: `granular` (not atomic here), `replace` (strategic merge replaces it).
 
-Upstream: the markers in staging/src/k8s.io/api/*/types.go.
+Field numbers go up by one from field to field, unless `@` says otherwise; a field with `@-` is no
+part of the message. The fields of another struct are one message, which counts as one field.
+
+After its name (and `!`) a field tells what becomes of its zero value, if that is not what it is for
+most: `?` stays, `=` is always there, `-` is left out. Without a mark, required fields are always
+there and others are left out, but of a struct, or of what Go keeps in one, every value stays.
+
+Upstream: the markers and tags in staging/src/k8s.io/api/*/types.go.
 """
 
 from __future__ import annotations
@@ -31,7 +39,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from stowplan.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct
+from stowplan.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct, WireField, Zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -42,7 +50,13 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 CORE = "io.k8s.api.core.v1"
 
 _SCALARS: Mapping[str, Scalar] = {scalar.value: scalar for scalar in Scalar}
-_TYPE_META = ("  apiVersion string -- Group and version of the object.", "  kind string -- Kind of the object.")
+_NOT_ON_WIRE = "@-"
+_TYPE_META = (
+    f"  apiVersion string {_NOT_ON_WIRE} -- Group and version of the object.",
+    f"  kind string {_NOT_ON_WIRE} -- Kind of the object.",
+)
+#: Of these the zero value is one that can be left out.
+_PLAIN = (Scalar.STRING, Scalar.BOOL, Scalar.INT32, Scalar.INT64, Scalar.NUMBER, Scalar.BYTES)
 _OPTIONS = {"struct": {"atomic", "retainKeys"}, "kind": {"unlisted"}}
 
 
@@ -67,6 +81,10 @@ class _Field:
     package: str
     name: str
     required: bool = False
+    #: A value of `Zero`, or "".
+    zero: str = ""
+    #: `@7`, `@-` or "".
+    number: str = ""
     type: str = ""
     options: list[str] = field(default_factory=list)
     description: str = ""
@@ -160,13 +178,13 @@ def _read_header(where: str, package: str, serves: str, line: str) -> _Declared:
         declared.serves = serves
         declared.fields = [_read_field(where, package, text) for text in _TYPE_META]
         declared.fields.append(
-            _read_field(where, package, "  metadata ObjectMeta -- What identifies the object, and its bookkeeping.")
+            _read_field(where, package, "  metadata= ObjectMeta -- What identifies the object, and its bookkeeping.")
         )
     return declared
 
 
 def _list_of(kind: _Declared) -> _Declared:
-    texts = (*_TYPE_META, "  metadata ListMeta", f"  items! [{kind.name}] -- The objects.")
+    texts = (*_TYPE_META, "  metadata= ListMeta", f"  items! [{kind.name}] -- The objects.")
     return _Declared(
         where=kind.where,
         package=kind.package,
@@ -180,21 +198,38 @@ def _list_of(kind: _Declared) -> _Declared:
 def _read_field(where: str, package: str, line: str) -> _Field:
     text, _, description = line.partition(" -- ")
     name, *words = text.split()
+    number = _read_number(where, [word for word in words if word.startswith("@")])
+    words = [word for word in words if not word.startswith("@")]
     if name.startswith("..."):
         if words:
             raise TypesError(where, f"{name} takes nothing more")
-        return _Field(where=where, package=package, name=name, type=name[3:], included=True)
+        return _Field(where=where, package=package, name=name, number=number, type=name[3:], included=True)
     if not words:
         raise TypesError(where, f"field {name} has no type")
+    plain = name.rstrip("!?=-")
+    marks = name.removeprefix(plain)
+    zero = marks.removeprefix("!")
+    if zero not in ("", *Zero):
+        raise TypesError(where, f"unknown marks {marks!r} after the name of field {plain}")
     return _Field(
         where=where,
         package=package,
-        name=name.removesuffix("!"),
-        required=name.endswith("!"),
+        name=plain,
+        required=marks.startswith("!"),
+        zero=zero,
+        number=number,
         type=words[0],
         options=words[1:],
         description=description.strip(),
     )
+
+
+def _read_number(where: str, words: list[str]) -> str:
+    if not words:
+        return ""
+    if len(words) > 1 or (words[0] != _NOT_ON_WIRE and not words[0][1:].isdecimal()):
+        raise TypesError(where, f"expected one field number such as @7, or @-, got {' '.join(words)!r}")
+    return words[0]
 
 
 def _add(declared: _Declared, new: _Field) -> None:
@@ -220,9 +255,26 @@ class _Linker:
         for name, fields in self._fields.items():
             struct = self._structs[name]
             for each in fields:
-                struct.fields[each.name] = self._field_type(each)
+                type = struct.fields[each.name] = self._field_type(each)
+                struct.zeros[each.name] = _zero_of(each, type)
+            struct.wire.update(self._wire(self._declared[name], struct))
         kinds = {(each.serves, each.name): self._structs[name] for name, each in self._declared.items() if each.serves}
         return Schemas(self._structs, kinds)
+
+    def _wire(self, declared: _Declared, struct: Struct) -> Iterator[tuple[int, WireField]]:
+        number = 0
+        taken: dict[int, str] = {}
+        for each in declared.fields:
+            if each.number == _NOT_ON_WIRE:
+                continue
+            number = int(each.number[1:]) if each.number else number + 1
+            if number in taken:
+                raise TypesError(each.where, f"field {each.name} has number {number}, as {taken[number]} has")
+            taken[number] = each.name
+            if each.included:
+                yield number, WireField("", self._structs[self._find(each, each.type).full_name])
+            else:
+                yield number, WireField(each.name, struct.fields[each.name])
 
     def _expanded(self, declared: _Declared, within: tuple[str, ...]) -> Iterator[_Field]:
         """The fields with `...Other` replaced by what Other has."""
@@ -279,6 +331,14 @@ class _Linker:
         if text.startswith("{") and text.endswith("}"):
             return MapType(self._type(at, text[1:-1]))
         return self._structs[self._find(at, text).full_name]
+
+
+def _zero_of(at: _Field, type: Type) -> Zero:
+    if at.zero:
+        return Zero(at.zero)
+    if at.required:
+        return Zero.ALWAYS
+    return Zero.DROPPED if isinstance(type, ListType | MapType) or type in _PLAIN else Zero.KEPT
 
 
 def _list_with_options(at: _Field, found: ListType) -> ListType:

@@ -1,6 +1,7 @@
 """The types of API objects: what fields they have, and how lists and maps in them merge.
 
-One description serves unknown-field detection, strategic merge, server-side apply and OpenAPI.
+One description serves unknown-field detection, zero values, protobuf, strategic merge, server-side
+apply and OpenAPI.
 Built-in kinds are written down in `*.types` files, custom ones come from their definition.
 """
 
@@ -40,7 +41,27 @@ class Scalar(StrEnum):
     SCHEMA_OR_NAMES = "schemaOrNames"
 
 
-@dataclass(slots=True, eq=False)
+class Zero(StrEnum):
+    """What becomes of a field's zero value ("", 0, false, an empty list or map) in a stored object."""
+
+    #: Unset and zero differ: it stays as it was (in Go a pointer).
+    KEPT = "?"
+    #: Always there, zero if unset.
+    ALWAYS = "="
+    #: The same as unset: left out.
+    DROPPED = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class WireField:
+    """A field of a protobuf message."""
+
+    #: "" if the message's fields are those of the struct around it.
+    name: str
+    type: Type
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Struct:
     #: As OpenAPI names it: `io.k8s.api.core.v1.Pod`. Custom kinds have none.
     name: str
@@ -50,6 +71,10 @@ class Struct:
     #: Fields that are not listed are kept, as custom resources may ask.
     preserve_unknown: bool = False
     required: frozenset[str] = frozenset()
+    #: By field. Custom kinds have none: their zero values stay.
+    zeros: dict[str, Zero] = field(default_factory=dict)
+    #: By field number. Custom kinds have none.
+    wire: dict[int, WireField] = field(default_factory=dict)
     #: By field; the struct's own is at "".
     descriptions: dict[str, str] = field(default_factory=dict)
     #: Field to strategic-merge "retainKeys": what the patch does not list is dropped (`deployment.spec.strategy`).
@@ -57,7 +82,11 @@ class Struct:
     #: Strategic merge replaces it as one piece (the selector of a disruption budget).
     replaced: bool = False
     #: What `conform` checks objects with: made once, when first needed.
-    check: Callable[..., Any] | None = field(default=None, init=False, repr=False)
+    check: Callable[..., Any] | None = field(default=None, init=False)
+
+    def __repr__(self) -> str:
+        # Types refer to each other without end.
+        return f"Struct({self.name!r})"
 
 
 @dataclass(slots=True, eq=False)
