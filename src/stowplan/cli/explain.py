@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.api.load import load_files
+from stowplan.api.pod import FINISHED
 from stowplan.api.types import Pod
 from stowplan.cli.admission import admit
 from stowplan.cli.errors import InputError, reported
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from stowplan.explain.tables import Block
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.interface import Plugin
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 @click.command(short_help="Why a pod goes where it goes, or nowhere.")
@@ -84,7 +83,7 @@ class _Question:
         for note in (*loaded.notes, *admitted.notes):
             click.echo(f"note: {note}", err=True)
         cluster = Cluster(admitted.objects, config, plugins=_plugins(plugins))
-        done = (obj for obj in admitted.objects if isinstance(obj, Pod) and obj.status.phase in _FINISHED)
+        done = (obj for obj in admitted.objects if isinstance(obj, Pod) and obj.status.phase in FINISHED)
         return cls(cluster, {f"{obj.metadata.namespace}/{obj.metadata.name}": obj.status.phase for obj in done})
 
     def find(self, name: str) -> PodInfo:

@@ -169,7 +169,7 @@ class Raw:
 
 @asynccontextmanager
 async def _serving(**settings: Any) -> AsyncIterator[Client]:
-    sleeper = Sleeper()
+    sleeper, tasks = Sleeper(), asyncio.all_tasks()
     server = ApiServer(clock=lambda: NOW, random=Random(1))
     front = Front(
         server,
@@ -185,6 +185,13 @@ async def _serving(**settings: Any) -> AsyncIterator[Client]:
     finally:
         await front.stop()
         server.close()
+    await sleeper.settle()
+    # Whatever the test did to it, nothing of it goes on, waits or follows the store.
+    assert asyncio.all_tasks() - {asyncio.current_task()} <= tasks
+    assert sleeper.sleeping == 0
+    assert not any(table.history.asleep for table in server.store._tables.values())
+    assert not any(front.metrics.inflight.values())
+    assert front.metrics.watches == 0
 
 
 @pytest.fixture

@@ -100,6 +100,14 @@ def test_a_key_of_another_certificate_is_noticed(tmp_path):
     assert certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW)).certificate != first.certificate
 
 
+def test_an_authority_that_stands_for_its_own_server_is_replaced(tmp_path):
+    """It has signed itself, but names no host."""
+    certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW))
+    for kind in ("crt", "key"):
+        (tmp_path / f"tls.{kind}").write_bytes((tmp_path / f"ca.{kind}").read_bytes())
+    assert names_in(certificates_for("127.0.0.1", directory=tmp_path, clock=at(NOW))) == {"127.0.0.1", "localhost"}
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "file"
     write_private(path, b"old")

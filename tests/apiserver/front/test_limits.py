@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
+from contextlib import suppress
 
 import pytest
 
+from stowplan.apiserver import store
 from stowplan.apiserver.front.connection import within
 
 AUTHORIZATION = b"Authorization: Bearer the-administrators-token\r\n"
@@ -166,15 +169,75 @@ async def test_a_malformed_chunk_ends_the_connection(client):
         while not client.sleeper.sleeping:
             await client.sleeper.settle()
         raw.send(b"zz\r\n")
-        await client.sleeper.advance(60)
-        assert (await raw.reply()).status == 504
+        reply = await raw.reply()
+        assert (reply.status, reply.json["message"].partition(":")[0]) == (400, "the body of the request is malformed")
+        assert await raw.rest() == b""
+    assert client.sleeper.sleeping == 0
+
+
+async def test_a_malformed_chunk_behind_a_refused_request(client):
+    async with client.raw() as raw:
+        raw.send(head(b"POST", b"/api/v1/namespaces/default/nothing", b"Transfer-Encoding: chunked\r\n"))
+        raw.send(b"2\r\n{}\r\nzz\r\n")
+        assert (await raw.reply()).status in (400, 404)
         await raw.rest()
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+async def test_answers_that_nobody_reads(serving, size):
+    """Small ones in great number, or one that is large: the connection is cut off all the same."""
+    async with serving(max_body_bytes=200_000) as client:
+        made = {"metadata": {"name": "c"}, "data": {"a": "x" * size}}
+        await client.create(CONFIGMAPS.decode(), made)
+        with socket.socket() as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            peer.connect(("127.0.0.1", int(client.front.url.rpartition(":")[2])))
+            peer.setblocking(False)
+            request = head(path=CONFIGMAPS + b"/c")
+            while not client.sleeper.sleeping:
+                with suppress(BlockingIOError):
+                    peer.send(request)
+                await client.sleeper.settle()
+            connections = client.front._runner.server.connections
+            stuck = next(one for one in connections if one.writing_paused)
+            assert stuck.transport.get_write_buffer_size() < 1024 * 1024
+            await client.sleeper.advance(60)
+            assert stuck.cut_off
+            while stuck in client.front._runner.server.connections:
+                await client.sleeper.settle()
+        assert client.front.metrics.slow_watchers == 0
+
+
+async def test_a_head_that_does_not_come(serving):
+    async with serving(idle_timeout=0.05) as client, client.raw() as raw:
+        raw.send(b"GET /livez HTTP/1.1\r\nX: ")
+        assert await raw.rest() == b""
+
+
+async def test_a_watcher_that_leaves_before_it_is_answered(client):
+    for _ in range(20):
+        async with client.raw() as raw:
+            raw.send(head(path=CONFIGMAPS + b"?watch=1"))
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "x"])
 async def test_compressed_bodies_are_not_taken(client, encoding):
     reply = await client.post(CONFIGMAPS.decode(), b"xxxx", Content_Encoding=encoding)
     assert (reply.status, reply.json["reason"]) == (415, "UnsupportedMediaType")
+
+
+def test_only_labels_and_fields_that_are_short_are_shared():
+    def stored(count: int, node: str) -> store.Stored:
+        labels = {f"label-{number}": node for number in range(count)}
+        table = store.Store()
+        table.select_fields("pods", ("spec.nodeName",))
+        return table.put("pods", {"metadata": {"name": "p", "labels": labels}, "spec": {"nodeName": node}})
+
+    for count, node, shared in [(3, "some-node", True), (1000, "n" * 10_000, False)]:
+        first, second = stored(count, node), stored(count, node)
+        assert (first.labels, first.values) == (second.labels, second.values)
+        assert (first.labels is second.labels, first.values is second.values) == (shared, shared)
 
 
 async def test_too_many_writes_at_once(serving):
@@ -233,7 +296,9 @@ async def test_old_http_is_answered(client):
         ("application/json", b'{"data":' * 800 + b"{}" + b"}" * 800, 400),
         ("application/yaml", b"[" * 100_000, 400),
         ("application/yaml", b"a: [", 400),
-        ("application/vnd.kubernetes.protobuf", b"k8s\x00", 415),
+        ("application/vnd.kubernetes.protobuf", b"k8s\x00", 400),
+        ("application/vnd.kubernetes.protobuf", b"{}", 400),
+        ("application/cbor", b"{}", 415),
         ("text/plain", b"{}", 415),
         ("application/json", b'{"kind":"Pod"}', 400),
     ],

@@ -100,9 +100,9 @@ def _serves(kept: Certificates, names: tuple[str, ...], *, now: datetime.datetim
         ca, certificate = (x509.load_pem_x509_certificate(pem) for pem in (kept.ca_certificate, kept.certificate))
         key = load_pem_private_key(kept.key, password=None)
         certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
+        alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     covered = all(_general_name(name) in alternatives for name in names)
     fresh = all(
         now + _RENEWAL < one.not_valid_after_utc and one.not_valid_before_utc <= now for one in (ca, certificate)

@@ -1,7 +1,7 @@
 """Reading from and writing to one client, never without bounds.
 
-A body that is too large is not read to its end; a client that does not read what it asked for is cut off
-once the connection's buffer has been full for too long.
+A body that is too large, or too long under way, is not read to its end. How long a client may leave an
+answer unread is the protocol's business (`protocol.py`).
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go (limitedReadBody), server/filters/timeout.go.
 """
@@ -9,32 +9,36 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go (limitedRe
 from __future__ import annotations
 
 import asyncio
-import gzip
+import zlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 
 from stowplan.api.api_errors import BadRequest, RequestEntityTooLarge, Timeout, UnsupportedMediaType
+from stowplan.apiserver.front.protocol import FrontConnection
 from stowplan.apiserver.front.responses import ALWAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from aiohttp.web_request import BaseRequest
 
+    from stowplan.apiserver.front.protocol import Sleep
     from stowplan.apiserver.front.responses import Answer
     from stowplan.apiserver.front.settings import FrontSettings
-
-    Sleep = Callable[[float], Awaitable[Any]]
 
 T = TypeVar("T")
 
 #: Answers larger than this are compressed for those who ask.
 _GZIP_THRESHOLD = 128 * 1024
 _GZIP_LEVEL = 1
+#: How zlib is told to write gzip, with its largest window.
+_GZIP_FORMAT = 31
 #: Answers up to this size fit into the connection's buffer.
 _SMALL = 32 * 1024
+#: Bytes of an answer that are joined and sent at a time.
+_PORTION = 256 * 1024
 
 
 async def within(sleep: Sleep, seconds: float, work: Coroutine[Any, Any, T]) -> T:
@@ -52,6 +56,22 @@ async def within(sleep: Sleep, seconds: float, work: Coroutine[Any, Any, T]) -> 
         await asyncio.gather(timer, task, return_exceptions=True)
 
 
+def _portions(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    portion, size = [], 0
+    for piece in pieces:
+        portion.append(piece)
+        size += len(piece)
+        if size > _PORTION:
+            yield b"".join(portion)
+            portion, size = [], 0
+    yield b"".join(portion)
+
+
+def _gzipped(pieces: Sequence[bytes]) -> bytes:
+    compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_FORMAT)
+    return b"".join([*map(compressor.compress, _portions(pieces)), compressor.flush()])
+
+
 class Connection:
     """One request's way in and out."""
 
@@ -61,12 +81,18 @@ class Connection:
         self._sleep = sleep
         #: Set when what the client sends next cannot be understood.
         self.must_close = False
-        #: Set when the client left too much unread for too long.
-        self.cut_off = False
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the client left too much unread for too long."""
+        protocol = self._request.protocol
+        return isinstance(protocol, FrontConnection) and protocol.cut_off
 
     async def read_body(self) -> bytes:
         request, limit = self._request, self._settings.max_body_bytes
         content = request.content
+        if content.exception() is not None:
+            raise self._malformed()
         if content.at_eof():
             return b""
         encoding = request.headers.get("Content-Encoding", "identity")
@@ -88,8 +114,7 @@ class Connection:
                 f"Timeout: the body of the request did not arrive within {self._settings.read_timeout:g} s"
             ) from None
         except RequestPayloadError:
-            self.must_close = True
-            raise BadRequest("the body of the request is malformed: no valid transfer coding") from None
+            raise self._malformed() from None
 
     async def _read_slowly(self, limit: int) -> bytes:
         chunks, size = [], 0
@@ -99,6 +124,10 @@ class Connection:
                 raise self._too_large()
             chunks.append(chunk)
         return b"".join(chunks)
+
+    def _malformed(self) -> BadRequest:
+        self.must_close = True
+        return BadRequest("the body of the request is malformed: no valid transfer coding")
 
     def _too_large(self) -> RequestEntityTooLarge:
         self.must_close = True
@@ -113,11 +142,11 @@ class Connection:
     async def send(self, answer: Answer) -> web.StreamResponse:
         """The response, sent already if it is large."""
         headers = {**ALWAYS, "Content-Type": answer.content_type}
-        pieces = answer.pieces
-        if answer.size > _GZIP_THRESHOLD and self._takes_gzip():
-            pieces = (await asyncio.to_thread(gzip.compress, b"".join(pieces), _GZIP_LEVEL),)
+        pieces, size = answer.pieces, answer.size
+        if size > _GZIP_THRESHOLD and self._takes_gzip():
+            pieces = (await asyncio.to_thread(_gzipped, pieces),)
+            size = len(pieces[0])
             headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        size = sum(map(len, pieces))
         response: web.StreamResponse
         if size <= _SMALL:
             response = web.Response(status=answer.status, body=b"".join(pieces), headers=headers)
@@ -132,8 +161,8 @@ class Connection:
             response.force_close()
         if size > _SMALL:
             await response.prepare(self._request)
-            for piece in pieces:
-                await self.write(piece)
+            for portion in _portions(pieces):
+                await self.write(portion)
             await response.write_eof()
         return response
 
@@ -150,17 +179,5 @@ class Connection:
     async def write(self, data: bytes) -> None:
         """ConnectionError if the client is gone, or has not read for too long."""
         writer = self._request.writer
-        # Waiting for the buffer to drain is done below, with a bound.
-        await writer.write(data, drain=False)  # type: ignore[call-arg]
-        if self._request.protocol.writing_paused:
-            try:
-                await within(self._sleep, self._settings.write_timeout, writer.drain())
-            except TimeoutError:
-                self._cut_off()
-                raise ConnectionResetError("the client does not read") from None
-
-    def _cut_off(self) -> None:
-        self.cut_off = True
-        transport = self._request.transport
-        if transport is not None:
-            transport.abort()
+        await writer.write(data)
+        await writer.drain()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from stowplan.apiserver.authorization import User
     from stowplan.apiserver.front.access import Access
-    from stowplan.apiserver.front.connection import Sleep
     from stowplan.apiserver.front.pages import Pages
+    from stowplan.apiserver.front.protocol import Sleep
     from stowplan.apiserver.front.responses import Headers
     from stowplan.apiserver.front.routes import Query
     from stowplan.apiserver.front.settings import FrontSettings
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _READING = ("get", "list", "watch")
 _TOO_MANY = "Too many requests, please try again later."
-_UNKNOWN = RequestLabels("", "", "", "", "", "")
 
 
 class Handler:
@@ -78,7 +77,7 @@ class Handler:
     async def __call__(self, request: BaseRequest) -> web.StreamResponse:
         since = self._monotonic()
         connection = Connection(request, self._settings, self._sleep)
-        exchange = _Exchange(request, connection, _UNKNOWN._replace(verb=request.method))
+        exchange = _Exchange(request, connection, _unknown(request.method))
         try:
             response = await self._answer(exchange)
         except ApiError as error:
@@ -217,6 +216,10 @@ def _selected_name(query: Query) -> str:
         if field == "metadata.name":
             return value
     return ""
+
+
+def _unknown(method: str) -> RequestLabels:
+    return RequestLabels(method, "", "", "", "", "")
 
 
 def _labels(request: BaseRequest, route: Route, query: Query) -> RequestLabels:

@@ -9,6 +9,7 @@ Upstream: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/validation, meta/inte
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import (
@@ -89,6 +90,7 @@ def _options(query: Query, user_agent: str) -> Options:
     )
 
 
+@lru_cache(maxsize=128)
 def manager_of(user_agent: str) -> str:
     """The field manager of a client that names none: the program in its User-Agent."""
     program = "".join(char for char in user_agent.partition("/")[0] if char.isprintable())
@@ -174,6 +176,7 @@ def list_options(query: Query, route: Route) -> ListOptions:
     if not query and not route.name:
         return _EVERYTHING
     if route.verb == "list":
+        _integer(query, "timeoutSeconds")
         _refuse("ListOptions", _list_errors(query))
     return ListOptions(
         label_selector=first(query, "labelSelector"),

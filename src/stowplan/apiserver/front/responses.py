@@ -1,8 +1,8 @@
 """Answers: what goes over the wire for an object, a list, a Status.
 
 Stored objects are JSON already, so in the common case an answer is made of those very bytes, a
-list of them joined by commas. Only who asks for a Table, for metadata alone, for YAML or for
-another version of an object has it decoded.
+list of them with commas between: it takes no memory of its own. Only who asks for a Table, for
+metadata alone, for YAML or for another version of an object has it decoded.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/response.go, responsewriters/writers.go.
 """
@@ -22,7 +22,7 @@ from stowplan.apiserver.front.negotiation import JSON, YAML, Accepted
 from stowplan.apiserver.tables import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stowplan.api.api_errors import ApiError
     from stowplan.api.status import Status
@@ -37,8 +37,6 @@ Headers = tuple[tuple[str, str], ...]
 #: Headers of every response.
 ALWAYS = {"Cache-Control": "no-cache, private", "Server": "stowplan"}
 
-#: Bytes of a list that are joined and sent at a time.
-PIECE = 256 * 1024
 #: Warning headers: characters in all, and of each once there are more than that.
 _MAX_WARNINGS = 4096
 _MAX_WARNING = 256
@@ -50,7 +48,7 @@ _dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    #: In pieces, so that a large list is never held twice.
+    #: Of a list the stored objects themselves: it is never copied in whole.
     pieces: Sequence[bytes]
     status: int = 200
     content_type: str = JSON
@@ -113,7 +111,9 @@ class Renderer:
         key = (resource.api_version, resource.plural)
         kept = self._kept_as_is.get(key)
         if kept is None:
-            kept = self._kept_as_is[key] = catalogue.of_storage(resource.storage) == resource
+            # Events are kept without some fields that their readers always find.
+            own = resource.storage != "events" and catalogue.of_storage(resource.storage) == resource
+            kept = self._kept_as_is[key] = own
         return kept
 
     def one(
@@ -138,7 +138,7 @@ class Renderer:
 
     def page(self, resource: Resource, page: Page, form: Form) -> Answer:
         if form.plain:
-            return Answer(list(self._page_pieces(resource, page)))
+            return Answer(self._page_pieces(resource, page))
         objects = [self._registry.to_dict(resource, stored) for stored in page.items]
         kind, version = form.accepted.kind, form.accepted.version
         if kind == "Table":
@@ -159,14 +159,18 @@ class Renderer:
             objects = [_partial(obj, version) for obj in objects]
         return document({**head, "items": objects}, form)
 
-    def _page_pieces(self, resource: Resource, page: Page) -> Iterator[bytes]:
+    def _page_pieces(self, resource: Resource, page: Page) -> list[bytes]:
         head = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": _list_metadata(page)}
-        opening = encode(head)[:-1] + b',"items":['
         if self._is_kept_as_is(resource):
-            data: Iterator[bytes] = (stored.data for stored in page.items)
+            items = [stored.data for stored in page.items]
         else:
-            data = (self.data(resource, stored) for stored in page.items)
-        yield from _joined(opening, data, b"]}\n")
+            items = [self.data(resource, stored) for stored in page.items]
+        pieces = [encode(head)[:-1] + b',"items":[']
+        for item in items:
+            pieces += (item, b",")
+        if items:
+            pieces.pop()
+        return [*pieces, b"]}\n"]
 
     def _table(
         self,
@@ -189,21 +193,6 @@ class Renderer:
         )
         table["apiVersion"] = f"meta.k8s.io/{form.accepted.version}"
         return table
-
-
-def _joined(opening: bytes, items: Iterator[bytes], closing: bytes) -> Iterator[bytes]:
-    """The items with commas between them, in pieces of a good size."""
-    piece, size = [opening], 0
-    separator = b""
-    for item in items:
-        piece += (separator, item)
-        separator = b","
-        size += len(item)
-        if size > PIECE:
-            yield b"".join(piece)
-            piece, size = [], 0
-    piece.append(closing)
-    yield b"".join(piece)
 
 
 def _list_metadata(page: Page) -> JsonObject:

@@ -9,9 +9,10 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
+
+import msgspec
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
@@ -28,8 +29,7 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DE
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(msgspec.Struct, frozen=True, kw_only=True):
     """One request as authorization and metrics see it."""
 
     path: str

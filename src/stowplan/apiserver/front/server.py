@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan.apiserver.front.certificates import Certificates
-    from stowplan.apiserver.front.connection import Sleep
+    from stowplan.apiserver.front.protocol import Sleep
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.server import ApiServer
 
@@ -60,6 +60,7 @@ class Front:
         """`checks` are further ones of /readyz, by name."""
         self._settings = settings or FrontSettings()
         self._clock = server.clock
+        self._sleep = sleep
         self.token = self._settings.token or secrets.token_urlsafe(32)
         self.metrics = Metrics(clock=server.clock)
         registry = server.registry
@@ -97,7 +98,7 @@ class Front:
         if settings.tls:
             self._certificates = certificates_for(settings.host, directory=settings.certificates, clock=self._clock)
             context = self._certificates.server_context()
-        runner = _Runner(self._handler, settings)
+        runner = _Runner(self._handler, settings, self._sleep)
         await runner.setup()
         self._runner = runner
         try:
@@ -121,12 +122,13 @@ class Front:
 class _Runner(web.BaseRunner):
     """Makes aiohttp's server ours."""
 
-    __slots__ = ("_handler", "_settings")
+    __slots__ = ("_handler", "_settings", "_sleep")
 
-    def __init__(self, handler: Handler, settings: FrontSettings) -> None:
+    def __init__(self, handler: Handler, settings: FrontSettings, sleep: Sleep) -> None:
         super().__init__(shutdown_timeout=_SHUTDOWN)
         self._handler = handler
         self._settings = settings
+        self._sleep = sleep
 
     async def shutdown(self) -> None:
         self._handler.stop()
@@ -135,6 +137,8 @@ class _Runner(web.BaseRunner):
         settings = self._settings
         return FrontServer(
             self._handler,
+            sleep=self._sleep,
+            write_timeout=settings.write_timeout,
             handler_cancellation=True,
             access_log=None,
             auto_decompress=False,

@@ -8,11 +8,14 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from stowplan.api.api_errors import ApiError, BadRequest, MethodNotAllowed, NotAcceptable, NotFound
 from stowplan.api.status import StatusDetails
+from stowplan.apiserver.authorization import User
 from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.apiserver.discovery import subresource_of
 from stowplan.apiserver.eviction import evict
@@ -25,6 +28,7 @@ from stowplan.apiserver.front.responses import (
     success,
     warning_headers,
 )
+from stowplan.apiserver.front.routes import Query, Route
 from stowplan.apiserver.front.watching import WatchSource
 from stowplan.apiserver.listing import Page, parse_version
 from stowplan.apiserver.patches import apply_json_patch, apply_merge_patch
@@ -35,11 +39,9 @@ from stowplan.apiserver.selection import selection_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stowplan.apiserver.authorization import User
     from stowplan.apiserver.deletion import Deletion
     from stowplan.apiserver.front.access import Access
     from stowplan.apiserver.front.responses import Headers, Renderer
-    from stowplan.apiserver.front.routes import Query, Route
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.registry import Options, Registry
     from stowplan.apiserver.resources import Resource
@@ -72,8 +74,7 @@ _METHODS = {
 _COLLECTION_VERBS = ("list", "watch", "create", "deletecollection")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request for a resource, complete."""
 
     route: Route
@@ -164,7 +165,8 @@ class Verbs:
     def _body(self, resource: Resource, request: Request) -> JsonObject:
         """The object that a request carries."""
         kind = subresource_of(request.route.subresource).kind or resource.kind
-        obj = negotiation.read_object(request.body, request.content_type, kind=kind)
+        custom = resource.custom and kind == resource.kind
+        obj = negotiation.read_object(request.body, request.content_type, kind=kind, custom=custom)
         for field in _OBJECT_FIELDS:
             if not isinstance(obj.get(field), dict | None):
                 raise BadRequest(
@@ -240,8 +242,12 @@ class Verbs:
         asked = options.write_options(request.query, request.user_agent, "UpdateOptions")
         name, subresource = request.route.name, request.route.subresource
         obj = self._body(resource, request)
+        creates = resource.created_by_update and not self._registry.has(resource, request.namespace, name)
+        if creates:
+            self._access.authorize(request.user, request.route, verb="create")
         stored = self._registry.update(resource, request.namespace, name, obj, subresource=subresource, options=asked)
-        return self._renderer.one(resource, stored, form, headers=warning_headers(asked.warnings))
+        status = 201 if creates else 200
+        return self._renderer.one(resource, stored, form, status=status, headers=warning_headers(asked.warnings))
 
     def _patch(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
@@ -251,7 +257,7 @@ class Verbs:
         asked = options.patch_options(request.query, request.user_agent, kind)
         patch = negotiation.read_patch(request.body, kind)
         route = request.route
-        if kind == "apply" and self._registry.store.get(resource.storage, request.namespace, route.name) is None:
+        if kind == "apply" and not self._registry.has(resource, request.namespace, route.name):
             self._access.authorize(request.user, route, verb="create")
         stored, created = self._registry.patch(
             resource, request.namespace, route.name, patch, kind=kind, subresource=route.subresource, options=asked

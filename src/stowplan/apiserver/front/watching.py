@@ -17,10 +17,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import Expired
+from stowplan.apiserver.changes import visible
 from stowplan.apiserver.front.responses import PLAIN, encode, status_object
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
 
     from stowplan.apiserver.front.options import WatchOptions
     from stowplan.apiserver.front.responses import Form, Renderer
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     from stowplan.apiserver.registry import Registry
     from stowplan.apiserver.resources import Resource
     from stowplan.apiserver.selection import Selection
-    from stowplan.apiserver.store import Cursor, Event, Stored
+    from stowplan.apiserver.store import Cursor, Stored
 
-#: Events that are looked at, and bytes that are written, before others get their turn.
-_BATCH = 256
-_CHUNK = 256 * 1024
+#: Bytes that are written before others get their turn, give or take a few of the largest objects.
+_CHUNK = 64 * 1024
+_FEW = 4
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -109,38 +110,26 @@ class WatchSource:
 
     def _changes(self) -> list[bytes]:
         lines: list[bytes] = []
-        while not lines and not self.ended and self._cursor is not None:
+        size = 0
+        while size < _CHUNK and not self.ended and self._cursor is not None:
             try:
-                events = self._cursor.take(_BATCH)
+                events = self._cursor.take(_FEW)
             except Expired as error:
-                return [self._fail(error)]
+                lines.append(self._fail(error))
+                break
             if not events:
                 break
-            lines = [line for event in events for line in self._seen(event)]
+            for event in events:
+                change = visible(event, self._selection)
+                if change is not None:
+                    lines.append(self._told(*change))
+                    size += len(lines[-1])
         return lines
-
-    def _seen(self, event: Event) -> Iterator[bytes]:
-        """The event as these selectors see it: what stops matching is deleted, what begins to is added."""
-        selection, stored, previous = self._selection, event.stored, event.previous
-        was = previous is not None and selection.matches(previous)
-        if event.type == "DELETED":
-            if was:
-                yield self._told("DELETED", stored)
-        elif selection.matches(stored):
-            yield self._told("MODIFIED" if was else "ADDED", stored)
-        elif was and previous is not None:
-            # Told as it last matched, at the version at which it stopped.
-            obj = self._registry.to_dict(self._resource, previous)
-            obj["metadata"]["resourceVersion"] = str(stored.version)
-            yield self._line("DELETED", obj)
 
     def _told(self, type_: str, stored: Stored) -> bytes:
         if self._form.plain:
             return _event(type_, self._renderer.data(self._resource, stored))
-        return self._line(type_, self._registry.to_dict(self._resource, stored))
-
-    def _line(self, type_: str, obj: JsonObject) -> bytes:
-        obj = self._renderer.in_form(self._resource, obj, self._form)
+        obj = self._renderer.in_form(self._resource, self._registry.to_dict(self._resource, stored), self._form)
         if self._form.accepted.kind == "Table":
             # Columns are named once.
             if self._columns_told:
