@@ -12,6 +12,7 @@ import msgspec
 
 from stowplan.api import types as t
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
+from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED, key_of
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from stowplan.framework.registry import Registry
 
 PodLike = "Mapping[str, Any] | str | t.Pod"
-
-_TERMINAL = ("Succeeded", "Failed")
 
 
 class ClusterError(ValueError):
@@ -110,7 +109,7 @@ class Cluster:
             # The same name, another pod: the old one is gone.
             self.state.remove_pod(known)
             self.state.nominator.delete(known)
-        if pod.status.phase in _TERMINAL:
+        if pod.status.phase in FINISHED:
             self._remove_pod(info)
             return
         self._uid_of[info.key] = info.uid

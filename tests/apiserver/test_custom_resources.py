@@ -96,7 +96,6 @@ def test_a_definition_is_established_and_served(custom, catalogue):
     }
     assert status["conditions"][0]["lastTransitionTime"] == "1970-01-12T13:46:40Z"
     assert status["acceptedNames"] == definition["spec"]["names"]
-    assert status["storedVersions"] == ["v1"]
     (resource,) = served(catalogue)
     assert resource is catalogue.find("stable.example.com", "v1", "crontabs")
     assert (resource.kind, resource.list_kind, resource.singular) == ("CronTab", "CronTabList", "crontab")
@@ -133,13 +132,6 @@ def test_versions_share_a_storage_and_the_storage_version_comes_first(custom, ca
     custom.register(a_definition(versions=(old, V1, hidden)))
     assert [resource.version for resource in served(catalogue)] == ["v1", "v1beta1"]
     assert catalogue.of_storage("crontabs.stable.example.com").version == "v1"
-
-
-def test_stored_versions_are_remembered(custom):
-    definition = a_definition()
-    definition["status"] = custom.register(definition)
-    definition["spec"]["versions"] = [{**V1, "storage": False}, {**V1, "name": "v2"}]
-    assert custom.register(definition)["storedVersions"] == ["v1", "v2"]
 
 
 @pytest.mark.parametrize(
@@ -328,14 +320,3 @@ def test_replicas_of_the_wrong_type(custom, resource):
     assert str(errors[-1]) == (
         ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: a is of the type string, expected int64"
     )
-
-
-def test_definitions_are_judged_and_warned_about(custom):
-    definition = a_definition()
-    assert custom.validate_definition(definition, None) == []
-    assert custom.warnings(definition) == []
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema["x-kubernetes-validations"] = [{"rule": "self.spec.size > 0"}]
-    assert len(custom.warnings(definition)) == 1
-    schema["properties"]["more"] = {}
-    assert len(custom.validate_definition(definition, None)) == 1

@@ -65,7 +65,7 @@ def carry_out(api, step, name, count):
         api.patch("pods", "default", name, {"metadata": {"labels": {"n": str(count)}}})
     elif step == "delete" and live is not None:
         api.store.remove(live)
-    elif step == "bind" and live is not None and not live.fields["spec.nodeName"]:
+    elif step == "bind" and live is not None and not live.field("spec.nodeName"):
         api.registry.bind("default", name, {"metadata": {"name": name}, "target": {"name": "n1"}})
     elif step == "burst":
         for number in range(12):
@@ -96,7 +96,7 @@ async def follow(steps, field_selector):
     wanted = {
         stored.name: stored.version
         for stored in api.store.list("pods", "default")
-        if not field_selector or not stored.fields["spec.nodeName"]
+        if not field_selector or not stored.field("spec.nodeName")
     }
     for _ in range(200):
         await asyncio.sleep(0)

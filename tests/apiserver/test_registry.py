@@ -4,6 +4,7 @@ import pytest
 
 from apis import Api, pod
 from stowplan.api.api_errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
+from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.apiserver.registry import Options
 
 
@@ -17,6 +18,23 @@ def config_map(name="c", **data):
 
 
 class TestCreate:
+    @pytest.mark.parametrize("empty", ["", None], ids=["empty", "null"])
+    def test_what_is_not_said_of_the_kind_is_the_paths(self, api, empty):
+        obj = {**config_map(), "apiVersion": empty, "kind": empty}
+        stored = api.registry.create(api.resource("configmaps"), "default", obj)
+        assert (stored.to_dict()["apiVersion"], stored.to_dict()["kind"]) == ("v1", "ConfigMap")
+
+    def test_no_metadata_is_no_name(self, api):
+        with pytest.raises(Invalid, match="Required value: name or generateName is required"):
+            api.registry.create(api.resource("configmaps"), "default", {"metadata": None})
+
+    def test_doubtful_objects_come_with_a_warning(self, api):
+        options = Options()
+        environment = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+        api.create("pods", pod(containers=[{"name": "c", "image": "i", "env": environment}]), options=options)
+        hidden = 'spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply'
+        assert options.warnings == [hidden]
+
     def test_the_server_gives_uid_time_and_version(self, api):
         stored = api.create("configmaps", config_map())
         metadata = stored.to_dict()["metadata"]
@@ -66,6 +84,24 @@ class TestCreate:
         api.create("configmaps", config_map())
         with pytest.raises(AlreadyExists, match='configmaps "c" already exists'):
             api.create("configmaps", config_map())
+
+    def test_what_is_going_is_still_there(self, api):
+        obj = config_map()
+        obj["metadata"]["finalizers"] = ["example.com/hold"]
+        api.create("configmaps", obj)
+        api.delete("configmaps", "default", "c")
+        with pytest.raises(AlreadyExists, match=r'^object is being deleted: configmaps "c" already exists'):
+            api.create("configmaps", config_map())
+
+    def test_custom_objects_say_what_they_are(self, api):
+        api.create("customresourcedefinitions.apiextensions.k8s.io", DEFINITION)
+        resource = api.resource("queues.example.com")
+        with pytest.raises(BadRequest, match="cannot be handled as a Queue: Object 'Kind' is missing in"):
+            api.registry.create(resource, "default", {"apiVersion": "example.com/v1", "metadata": {"name": "q"}})
+
+    def test_events_of_both_groups_are_called_the_same(self, api):
+        with pytest.raises(Invalid, match=r'^Event "e" is invalid: '):
+            api.create("events", {"metadata": {"name": "e", "namespace": "default"}, "type": "Loud"})
 
     def test_a_namespace_must_be_there(self, api):
         obj = config_map()
@@ -161,6 +197,83 @@ class TestUpdate:
         obj = api.update("pods", obj, subresource="status").to_dict()
         assert (obj["status"]["phase"], obj["spec"]["containers"][0]["image"]) == ("Running", "i")
 
+    def test_some_kinds_are_created_by_it(self, api):
+        lease = {"metadata": {"name": "l", "namespace": "default", "resourceVersion": "7"}, "spec": {}}
+        obj = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease}
+        stored = api.update("leases.coordination.k8s.io", obj)
+        assert stored.to_dict()["metadata"]["creationTimestamp"] == "2027-01-15T08:00:00Z"
+        with pytest.raises(NotFound, match='configmaps "c" not found'):
+            api.update("configmaps", {"apiVersion": "v1", "kind": "ConfigMap", **config_map()})
+
+    @pytest.mark.parametrize(
+        ("storage", "spec"),
+        [
+            ("leases.coordination.k8s.io", {}),
+            ("poddisruptionbudgets.policy", {"minAvailable": 1}),
+            ("csinodes.storage.k8s.io", {"drivers": []}),
+        ],
+    )
+    def test_some_kinds_want_to_know_the_version(self, api, storage, spec):
+        namespace = {"namespace": "default"} if api.resource(storage).namespaced else {}
+        obj = api.create(storage, {"metadata": {"name": "x", **namespace}, "spec": spec}).to_dict()
+        del obj["metadata"]["resourceVersion"]
+        with pytest.raises(
+            Invalid, match=r"metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+        ):
+            api.update(storage, obj)
+
+    def test_it_names_its_object(self, api):
+        api.create("configmaps", config_map())
+        unnamed = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
+        why = r"the name of the object \(c based on URL\) was undeterminable: name must be provided"
+        with pytest.raises(BadRequest, match=why):
+            api.registry.update(api.resource("configmaps"), "default", "c", unnamed)
+        with pytest.raises(BadRequest, match=r"the name of the object \(d\) does not match the name on the URL \(c\)"):
+            api.registry.update(api.resource("configmaps"), "default", "c", config_map("d"))
+
+    def test_what_admission_puts_back_has_not_changed(self, api):
+        obj = api.create("pods", pod()).to_dict()
+        del obj["spec"]["priority"]
+        metadata = api.update("pods", obj).to_dict()["metadata"]
+        assert metadata["generation"] == 1
+
+    @pytest.mark.parametrize("field", ["deletionTimestamp", "deletionGracePeriodSeconds"])
+    def test_deletions_are_not_begun_by_it(self, api, field):
+        obj = api.create("pods", pod()).to_dict()
+        obj["metadata"][field] = {"deletionTimestamp": "2027-01-15T09:00:00Z"}.get(field, 1)
+        with pytest.raises(Invalid, match=f"metadata.{field}: Invalid value: .*: field is immutable"):
+            api.update("pods", obj)
+
+    def test_true_is_not_one(self, api):
+        revision = {"metadata": {"name": "r", "namespace": "default"}, "data": {"a": 1}, "revision": 1}
+        api.create("customresourcedefinitions.apiextensions.k8s.io", DEFINITION)
+        api.create("queues.example.com", {"metadata": {"name": "q", "namespace": "default"}, "spec": {"a": 1}})
+        obj = api.get("queues.example.com", "default", "q")
+        obj["spec"]["a"] = True
+        assert api.update("queues.example.com", obj).to_dict()["spec"]["a"] is True
+        assert api.get("queues.example.com", "default", "q")["metadata"]["generation"] == 2
+        obj = api.create("controllerrevisions.apps", revision).to_dict()
+        with pytest.raises(Invalid, match=r"data: Invalid value: .*: field is immutable"):
+            api.update("controllerrevisions.apps", {**obj, "data": {"a": True}})
+
+
+DEFINITION = {
+    "metadata": {"name": "queues.example.com"},
+    "spec": {
+        "group": "example.com",
+        "names": {"plural": "queues", "kind": "Queue"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
 
 class TestPatch:
     def test_merge(self, api):
@@ -198,6 +311,41 @@ class TestPatch:
         with pytest.raises(Invalid, match="pod updates may not change fields other than"):
             api.patch("pods", "default", "p", {"spec": {"nodeName": "n1"}})
         assert "nodeName" not in api.get("pods", "default", "p")["spec"]
+
+    @pytest.mark.parametrize(
+        ("kind", "patch", "complaint"),
+        [
+            pytest.param(
+                "strategic",
+                {"spec": {"priority": "high"}},
+                r'^ "" is invalid: patch: Invalid value: "map\[spec:map\[priority:high\]\]": json: cannot unmarshal',
+                id="wrong type",
+            ),
+            pytest.param(
+                "strategic",
+                {"spec": {"color": "red"}},
+                r'Invalid value: "map\[spec:map\[color:red\]\]": strict decoding error: unknown field "spec.color"',
+                id="unknown field",
+            ),
+            pytest.param(
+                "merge",
+                {"kind": "Node"},
+                r'patch: Invalid value: "\{\\"apiVersion\\":\\"v1\\",\\"kind\\":\\"Node\\",',
+                id="other kind",
+            ),
+        ],
+    )
+    def test_what_is_no_such_object_is_the_patchs_fault(self, api, kind, patch, complaint):
+        api.create("pods", pod())
+        with pytest.raises(Invalid, match=complaint) as caught:
+            api.patch("pods", "default", "p", patch, kind=kind, options=Options(field_validation="Strict"))
+        assert [cause.field for cause in caught.value.status.details.causes] == ["patch"]
+
+    def test_a_strategic_one_does_not_say_the_kind(self, api):
+        api.create("pods", pod())
+        patch = {"kind": "Other", "metadata": {"labels": {"a": "b"}}}
+        obj = api.patch("pods", "default", "p", patch, kind="strategic").to_dict()
+        assert (obj["kind"], obj["metadata"]["labels"]) == ("Pod", {"a": "b"})
 
 
 class TestApply:
@@ -256,6 +404,15 @@ class TestDelete:
         obj["metadata"]["finalizers"] = []
         api.update("configmaps", obj)
         assert api.names("configmaps", "default") == []
+
+    @pytest.mark.parametrize("spec", [{}, {"nodeName": "n1"}], ids=["unbound", "bound"])
+    def test_watchers_see_that_a_pod_has_no_time_left(self, api, spec):
+        api.create("pods", pod(**spec))
+        seen = []
+        api.store.on_change(lambda event: seen.append((event.type, event.stored.to_dict()["metadata"])))
+        api.delete("pods", "default", "p", options=DeleteOptions(grace_period_seconds=0))
+        told = [(kind, metadata["deletionGracePeriodSeconds"]) for kind, metadata in seen]
+        assert told == [("MODIFIED", 0), ("DELETED", 0)]
 
     def test_a_collection_by_selector(self, api):
         from stowplan.apiserver.listing import ListOptions

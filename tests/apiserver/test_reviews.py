@@ -205,3 +205,9 @@ def test_token(authorizer, spec, status):
 def test_no_token(authorizer):
     with pytest.raises(BadRequest, match="token is required for TokenReview in authentication"):
         review(authorizer, "TokenReview", {}, authenticate=whose)
+
+
+def test_answers_have_metadata(authorizer):
+    asked = {"kind": "SelfSubjectAccessReview", "spec": {"nonResourceAttributes": {"verb": "get", "path": "/version"}}}
+    resource = next(one for one in BUILT_IN if one.kind == asked["kind"])
+    assert answer_review(resource, asked, user=ANN, authorizer=authorizer)["metadata"] == {}

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.apiserver.resources import BUILT_IN, Catalogue
-from stowplan.apiserver.scale import format_selector
 from stowplan.apiserver.selection import kept_fields, parse_field_selector, parse_label_selector, selection_of
 from stowplan.apiserver.store import Store
 
@@ -38,7 +37,6 @@ def test_label_selectors(text, matching, other):
     selector = parse_label_selector(text)
     assert selector.matches(matching)
     assert not selector.matches(other)
-    assert parse_label_selector(format_selector(selector)) == selector or ">" in text or "<" in text
 
 
 @pytest.mark.parametrize(
@@ -98,7 +96,7 @@ def test_field_selectors(text, matches):
     ("text", "complaint"),
     [
         ("spec.color=red", "field label not supported: spec.color"),
-        ("nonsense", 'invalid selector: "nonsense"; can\'t understand "nonsense"'),
+        ("nonsense", "invalid selector: 'nonsense'; can't understand 'nonsense'"),
         (r"metadata.name=a\b", "invalid field selector"),
     ],
 )

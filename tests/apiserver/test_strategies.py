@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from stowplan.api.api_errors import BadRequest
 from stowplan.apiserver import strategies
 from stowplan.apiserver.defaults import apply_defaults
 from stowplan.apiserver.resources import BUILT_IN, Catalogue, Resource
@@ -34,6 +35,7 @@ def updated(old, subresource="", **changes):
     new = copy.deepcopy(old)
     new.update(copy.deepcopy(changes))
     strategies.prepare_for_update(resource_of(old), new, old, subresource)
+    strategies.count_generation(resource_of(old), new, old, subresource)
     return new
 
 
@@ -105,6 +107,19 @@ class TestPods:
         assert updated(old, spec=old["spec"] | {"activeDeadlineSeconds": 3})["metadata"]["generation"] == 2
         assert updated(old, "status", status={"phase": "Failed"})["metadata"]["generation"] == 1
 
+    @pytest.mark.parametrize(
+        ("status", "addresses"),
+        [
+            ({"podIP": "1.1.1.1"}, ("1.1.1.1", ["1.1.1.1"])),
+            ({"podIPs": [{"ip": "1.1.1.1"}, {"ip": "::1"}]}, ("1.1.1.1", ["1.1.1.1", "::1"])),
+            ({"podIP": "2.2.2.2", "podIPs": [{"ip": "1.1.1.1"}]}, ("2.2.2.2", ["2.2.2.2"])),
+        ],
+        ids=["one", "all", "both"],
+    )
+    def test_addresses_are_told_both_ways(self, status, addresses):
+        new = updated(created(a_pod().obj()), "status", status=status)["status"]
+        assert (new["podIP"], [entry["ip"] for entry in new["podIPs"]]) == addresses
+
     def test_observed_generations_are_not_lost(self):
         old = created(a_pod().obj())
         old["status"] |= {"observedGeneration": 3, "conditions": [{"type": "Ready", "observedGeneration": 2}]}
@@ -171,6 +186,31 @@ def test_jobs_select_by_uid():
     }
 
 
+def test_jobs_without_labels_have_those_of_their_template():
+    labels = {"app": "web"}
+    job = created(named("batch/v1", "Job", spec={"template": {"metadata": {"labels": labels}}}))
+    assert job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"]
+    assert job["metadata"]["labels"].keys() > {"app", "job-name", "controller-uid"}
+
+
+def test_daemon_sets_count_the_changes_of_their_template():
+    def count(obj):
+        return obj["metadata"]["annotations"]["deprecated.daemonset.template.generation"]
+
+    old = created(named("apps/v1", "DaemonSet", spec={}))
+    assert count(old) == "1"
+    assert count(updated(old, spec=old["spec"] | {"minReadySeconds": 3})) == "1"
+    new = updated(old, spec=old["spec"] | {"template": {"spec": {"hostNetwork": True}}})
+    assert count(new) == "2"
+    assert count(updated(new, metadata={"name": "x", "annotations": {"a": "b"}})) == "2"
+
+
+def test_counts_of_daemon_sets_are_numbers():
+    annotations = {"deprecated.daemonset.template.generation": "many"}
+    with pytest.raises(BadRequest, match=r'strconv.ParseInt: parsing "many": invalid syntax'):
+        created(named("apps/v1", "DaemonSet", spec={}, metadata={"name": "x", "annotations": annotations}))
+
+
 def test_jobs_may_select_by_hand():
     spec = created(named("batch/v1", "Job", spec={"template": {}, "manualSelector": True}))["spec"]
     assert "selector" not in spec
@@ -231,6 +271,7 @@ class TestCustomResources:
         old = {"metadata": {"generation": 1}, "spec": {"a": 1}, "status": {"b": 1}}
         new = {"metadata": {}, "spec": {"a": 1}, "status": {"b": 2}}
         strategies.prepare_for_update(QUEUES, new, old, "")
+        strategies.count_generation(QUEUES, new, old, "")
         assert new == {"metadata": {"generation": 2}, "spec": {"a": 1}, "status": {"b": 2}}
 
     def test_with_one_the_status_is_apart(self):
@@ -241,3 +282,18 @@ class TestCustomResources:
         new["spec"], new["status"], new["metadata"]["labels"] = {"a": 2}, {"b": 3}, {"l": "x"}
         strategies.prepare_for_update(QUEUES_WITH_STATUS, new, old, "status")
         assert new == old | {"status": {"b": 3}}
+
+
+def test_versions_in_which_objects_were_stored_are_remembered():
+    def versions(stored):
+        return [{"name": name, "served": True, "storage": name == stored} for name in ("v1", "v2")]
+
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "queues.example.com"},
+        "spec": {"versions": versions("v1")},
+    }
+    old = created(definition)
+    assert old["status"]["storedVersions"] == ["v1"]
+    assert updated(old, spec={"versions": versions("v2")})["status"]["storedVersions"] == ["v1", "v2"]

@@ -2,6 +2,10 @@
 
 from stowplan.api.meta import ApiStruct, Int32, Int64, LabelSelector
 
+#: The fields of an affinity, as objects spell them.
+REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
+
 
 class NodeSelectorRequirement(ApiStruct, frozen=True, kw_only=True):
     key: str = ""

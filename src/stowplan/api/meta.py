@@ -14,7 +14,8 @@ from typing import Annotated
 import msgspec
 
 # Integers of the sizes that Kubernetes gives them; larger ones are refused on decoding.
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+MAX_INT32 = 2**31 - 1
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=MAX_INT32)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 # A quantity as it stands in JSON; `quantity.parse_quantity` gives it a meaning.
@@ -50,6 +51,11 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+
+
+def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """The owner that manages the object; there is one at most."""
+    return next((owner for owner in metadata.owner_references if owner.controller), None)
 
 
 class ListMeta(ApiStruct, frozen=True, kw_only=True):

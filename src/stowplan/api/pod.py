@@ -8,6 +8,9 @@ from stowplan.api.affinity import Affinity, Toleration, TopologySpreadConstraint
 from stowplan.api.meta import ApiStruct, Int32, Int64, ObjectMeta, ResourceList
 from stowplan.api.volumes import Volume
 
+#: Phases that no container comes back from.
+FINISHED = ("Succeeded", "Failed")
+
 
 class ContainerPort(ApiStruct, frozen=True, kw_only=True):
     name: str = ""

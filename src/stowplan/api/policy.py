@@ -29,6 +29,10 @@ class PodDisruptionBudget(ApiStruct, frozen=True, kw_only=True):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
+#: The classes that every cluster has, and their values.
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
 class PriorityClass(ApiStruct, frozen=True, kw_only=True):
     api_version: str = "scheduling.k8s.io/v1"
     kind: str = "PriorityClass"

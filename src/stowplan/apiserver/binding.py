@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import NOT_SUPPORTED, REQUIRED, BadRequest, FieldError, conflict, invalid
 from stowplan.apiserver.conditions import set_condition
+from stowplan.apiserver.metadata import check_namespace
 from stowplan.apiserver.objects import metadata_of, timestamp
 from stowplan.apiserver.schema import conform, struct_named
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
-def check_binding(name: str, binding: JsonObject) -> None:
+def check_binding(namespace: str, name: str, binding: JsonObject) -> None:
     conform(struct_named("io.k8s.api.core.v1.Binding"), binding)
+    check_namespace(metadata_of(binding), namespace)
     target = binding.get("target") or {}
     if metadata_of(binding).get("name") != name:
         raise BadRequest("name in URL does not match name in Binding object")

@@ -23,7 +23,7 @@ _CORE_EVENT = "v1"
 _STORED_EVENT = "events.k8s.io/v1"
 
 #: Name in the core kind to the name in events.k8s.io, in which events are kept.
-_EVENT_FIELDS = {
+EVENT_FIELDS = {
     "involvedObject": "regarding",
     "message": "note",
     "source": "deprecatedSource",
@@ -32,7 +32,7 @@ _EVENT_FIELDS = {
     "count": "deprecatedCount",
     "reportingComponent": "reportingController",
 }
-_CORE_FIELDS = {stored: core for core, stored in _EVENT_FIELDS.items()}
+_CORE_FIELDS = {stored: core for core, stored in EVENT_FIELDS.items()}
 #: What a reader of each kind always finds.
 _ALWAYS_WRITTEN: dict[str, JsonObject] = {
     _CORE_EVENT: {
@@ -53,7 +53,7 @@ _ALWAYS_WRITTEN: dict[str, JsonObject] = {
     },
 }
 #: Of both kinds, by their name in the store.
-_DROPPED_WHEN_EMPTY = {_EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITTEN.values() for name in written}
+_DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITTEN.values() for name in written}
 
 
 def to_storage(resource: Resource, obj: JsonObject, *, stored_as: Resource | None = None) -> JsonObject:
@@ -76,7 +76,7 @@ def core_event(event: JsonObject) -> JsonObject:
 
 
 def _stored_event(event: JsonObject) -> JsonObject:
-    renamed = _renamed(event, _EVENT_FIELDS, _STORED_EVENT)
+    renamed = _renamed(event, EVENT_FIELDS, _STORED_EVENT)
     return {key: value for key, value in renamed.items() if value or key not in _DROPPED_WHEN_EMPTY}
 
 

@@ -11,21 +11,15 @@ Upstream: k8s.io/apiextensions-apiserver.
 
 from __future__ import annotations
 
-import copy
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.apiserver.custom.defaulting import apply_schema_defaults
-from stowplan.apiserver.custom.definitions import (
-    definition_warnings,
-    schema_of_version,
-    validate_definition,
-    versions_of,
-)
-from stowplan.apiserver.custom.naming import ESTABLISHED, accepted_names, is_true, judged_status, names_of
+from stowplan.apiserver.custom.definitions import schema_of_version, versions_of
+from stowplan.apiserver.custom.naming import accepted_names, is_established, judged_status, names_of
 from stowplan.apiserver.custom.objects import object_errors
 from stowplan.apiserver.custom.structural import struct_of
+from stowplan.apiserver.json_values import copy_of
 from stowplan.apiserver.resources import Resource
 
 if TYPE_CHECKING:
@@ -37,6 +31,10 @@ if TYPE_CHECKING:
     from stowplan.apiserver.schema.types import Struct
 
 
+#: Where definitions are kept.
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
 @dataclass(frozen=True, slots=True)
 class _Version:
     schema: JsonObject
@@ -46,7 +44,7 @@ class _Version:
 class CustomResources:
     """Follows the definitions in the store, and answers for the objects they define."""
 
-    def __init__(self, catalogue: Catalogue, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, catalogue: Catalogue, *, clock: Callable[[], float]) -> None:
         self._catalogue = catalogue
         self._clock = clock
         #: By name, with the status they got.
@@ -66,7 +64,7 @@ class CustomResources:
         """Serve what it defines, or what it has become; returns its new status, None if that stays."""
         name = _name_of(definition)
         status = judged_status(definition, self._others(definition), self._clock())
-        judged = {**copy.deepcopy(definition), "status": status}
+        judged = {**copy_of(definition), "status": status}
         self._definitions[name] = judged
         self._serve(judged)
         return status if status != (definition.get("status") or {}) else None
@@ -75,15 +73,7 @@ class CustomResources:
         """Serve it no longer; returns the definitions that should be registered again, as names are free now."""
         gone = self._definitions.pop(_name_of(definition), definition)
         self._replace(self._served(gone), {})
-        return [_name_of(other) for other in self._others(gone) if not is_true(other, ESTABLISHED)]
-
-    def validate_definition(self, definition: JsonObject, old: JsonObject | None) -> list[FieldError]:
-        """What is wrong with its schemas; all else is checked as for any built-in kind."""
-        return validate_definition(definition, old)
-
-    def warnings(self, definition: JsonObject, old: JsonObject | None = None) -> list[str]:
-        """What is accepted but not honoured, such as CEL rules."""
-        return definition_warnings(definition, old)
+        return [_name_of(other) for other in self._others(gone) if not is_established(other)]
 
     # Objects
 
@@ -113,7 +103,7 @@ class CustomResources:
 
     def _serve(self, definition: JsonObject) -> None:
         wanted: dict[Resource, JsonObject] = {}
-        if is_true(definition, ESTABLISHED):
+        if is_established(definition):
             # The storage version comes first, see `Catalogue.of_storage`.
             versions = sorted(versions_of(definition), key=lambda version: not version.get("storage"))
             for version in versions:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import INVALID, BadRequest, FieldError, conflict, invalid
 from stowplan.api.field_errors import go_quote
+from stowplan.api.pod import FINISHED
 from stowplan.apiserver.objects import metadata_of, parse_timestamp, timestamp
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ FOREGROUND = "foregroundDeletion"
 #: propagationPolicy to the finalizer that carries it out.
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
 PROPAGATIONS = ("", "Background", *_FINALIZERS)
-_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +45,6 @@ class Deletion:
     stored: Stored
     #: Whether the object is gone.
     finished: bool
-    #: Whether it stays because a grace period runs.
-    graceful: bool = False
 
 
 def check_options(options: DeleteOptions) -> None:
@@ -129,7 +127,7 @@ def _mark_graceful(pod: JsonObject, options: DeleteOptions, *, now: float) -> bo
 
 def _grace_period(pod: JsonObject, asked: int | None) -> int:
     spec = pod.get("spec") or {}
-    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in FINISHED:
         return 0
     period: int = spec.get("terminationGracePeriodSeconds", 0) if asked is None else asked
     return period if period >= 0 else 1

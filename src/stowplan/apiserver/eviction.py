@@ -8,15 +8,15 @@ Upstream: pkg/registry/core/pod/storage/eviction.go.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, BadRequest, InternalError, TooManyRequests, conflict, forbidden
-from stowplan.api.decode import convert
-from stowplan.api.label_selectors import SelectorError, compile_label_selector
-from stowplan.api.meta import LabelSelector
+from stowplan.api.pod import FINISHED
 from stowplan.api.status import StatusCause, StatusDetails
 from stowplan.apiserver.conditions import condition_of, is_true, set_condition
 from stowplan.apiserver.deletion import Deletion, options_of
+from stowplan.apiserver.label_selectors import compiled
 from stowplan.apiserver.objects import metadata_of, timestamp
 from stowplan.apiserver.schema import conform, struct_named
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _CAUSE = "DisruptionBudget"
-_UNGUARDED_PHASES = ("Succeeded", "Failed", "Pending")
+_UNGUARDED_PHASES = (*FINISHED, "Pending")
 #: So many evictions may wait for the disruption controller to see them.
 _MAX_DISRUPTED_PODS = 2000
 #: Seconds after which a budget that is behind may have caught up.
@@ -39,7 +39,7 @@ _RETRY_AFTER = 10
 
 def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, options: DeleteOptions) -> Deletion:
     conform(struct_named("io.k8s.api.policy.v1.Eviction"), eviction)
-    if metadata_of(eviction).setdefault("name", name) != name:
+    if metadata_of(eviction).get("name") != name:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions") or {}, options)
     pods = registry.of_storage("pods")
@@ -66,12 +66,7 @@ def _check_preconditions(live: Stored, options: DeleteOptions) -> None:
 
 def _without_version(options: DeleteOptions) -> DeleteOptions:
     # Checked before; writing the condition has moved the version since.
-    return type(options)(
-        grace_period_seconds=options.grace_period_seconds,
-        propagation=options.propagation,
-        uid=options.uid,
-        dry_run=options.dry_run,
-    )
+    return replace(options, resource_version="")
 
 
 def _mark(registry: Registry, pod: JsonObject) -> None:
@@ -100,13 +95,8 @@ def _charge_budget(registry: Registry, pod: Stored, status: JsonObject, options:
 
 
 def _guards(budget: Stored, pod: Stored) -> bool:
-    selector = (budget.to_dict().get("spec") or {}).get("selector")
-    if selector is None:
-        return False
-    try:
-        return compile_label_selector(convert(selector, LabelSelector)).matches(pod.labels)
-    except (SelectorError, ValueError):
-        return False
+    selector = compiled((budget.to_dict().get("spec") or {}).get("selector"))
+    return selector is not None and selector.matches(pod.labels)
 
 
 def _lets_unhealthy_go(budget: JsonObject) -> bool:

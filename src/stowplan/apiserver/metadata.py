@@ -5,10 +5,10 @@ Upstream: k8s.io/apiserver/pkg/registry/rest/create.go, update.go, meta.go; pkg/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.api_errors import REQUIRED, BadRequest, FieldError, conflict, invalid
-from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.objects import keep, metadata_of, timestamp
 
 if TYPE_CHECKING:
     from random import Random
@@ -23,7 +23,9 @@ _SUFFIX_LENGTH = 5
 _MAX_BASE_LENGTH = 63 - _SUFFIX_LENGTH
 
 #: What an update cannot change: it is silently kept.
-_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName", "selfLink")
+_KEPT = ("uid", "creationTimestamp", "generateName", "selfLink")
+#: What an update may leave out, but not change.
+_FIXED = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 class Names(Protocol):
@@ -65,37 +67,42 @@ def prepare_metadata(resource: Resource, obj: JsonObject, namespace: str, *, nam
 
 
 def _set_namespace(resource: Resource, metadata: JsonObject, namespace: str) -> None:
-    if not resource.namespaced:
+    if resource.namespaced:
+        check_namespace(metadata, namespace)
+    else:
         metadata.pop("namespace", None)
-    elif metadata.setdefault("namespace", namespace) != namespace:
+
+
+def check_namespace(metadata: JsonObject, namespace: str) -> None:
+    """What an object that names no namespace gets; BadRequest for another one than the request's."""
+    if (metadata.get("namespace") or namespace) != namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["namespace"] = namespace
 
 
-def check_names(resource: Resource, obj: JsonObject, live: Stored) -> None:
+def check_name(obj: JsonObject, name: str) -> None:
     """The object of an update is the one at its URL."""
+    found = metadata_of(obj).get("name")
+    if not found:
+        raise BadRequest(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if found != name:
+        raise BadRequest(f"the name of the object ({found}) does not match the name on the URL ({name})")
+
+
+def check_identity(resource: Resource, obj: JsonObject, live: Stored) -> None:
+    """Nor is it one that has gone and come back under the same name."""
     metadata = metadata_of(obj)
-    name = metadata.setdefault("name", live.name)
-    if name != live.name:
-        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({live.name})")
     _set_namespace(resource, metadata, live.namespace)
     uid = metadata.get("uid")
     if uid and uid != live.uid:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live.uid}"
-        raise conflict(resource.plural, resource.group, name, why)
+        raise conflict(resource.plural, resource.group, live.name, why)
 
 
 def carry_over(obj: JsonObject, old: JsonObject) -> None:
     """What of the old metadata stays, whatever the new object says."""
     metadata, before = metadata_of(obj), metadata_of(old)
-    for field in (*_KEPT, "resourceVersion", "generation"):
-        _copy(field, before, metadata)
+    keep(metadata, before, *_KEPT, "resourceVersion", "generation")
+    keep(metadata, before, *(name for name in _FIXED if metadata.get(name) is None))
     if "managedFields" not in metadata:
-        _copy("managedFields", before, metadata)
-
-
-def _copy(field: str, source: JsonObject, target: JsonObject) -> None:
-    value: Any = source.get(field)
-    if value is None:
-        target.pop(field, None)
-    else:
-        target[field] = value
+        keep(metadata, before, "managedFields")

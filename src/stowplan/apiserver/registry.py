@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stowplan.api.api_errors import (
     INVALID,
+    AlreadyExists,
     BadRequest,
     FieldError,
     MethodNotAllowed,
@@ -25,16 +26,21 @@ from stowplan.api.api_errors import (
     invalid,
     not_found,
 )
+from stowplan.api.field_errors import go_quote
 from stowplan.apiserver import conversion, deletion, managed_fields, patches, strategies, validation
 from stowplan.apiserver.binding import bind_pod, check_binding
+from stowplan.apiserver.custom.definitions import definition_warnings, validate_definition
+from stowplan.apiserver.custom_resources import DEFINITIONS
 from stowplan.apiserver.defaults import apply_defaults
 from stowplan.apiserver.deletion import DeleteOptions, Deletion
+from stowplan.apiserver.json_values import go_text, same, sorted_json
 from stowplan.apiserver.listing import ListOptions, Page, list_page
-from stowplan.apiserver.metadata import Names, carry_over, check_names, prepare_metadata
+from stowplan.apiserver.metadata import Names, carry_over, check_identity, check_name, prepare_metadata
 from stowplan.apiserver.objects import metadata_of, timestamp
 from stowplan.apiserver.schema import conform, schema_of
 from stowplan.apiserver.selection import selection_of
 from stowplan.apiserver.store import stored_of
+from stowplan.apiserver.warnings import warnings_of_create, warnings_of_update
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,7 +57,6 @@ if TYPE_CHECKING:
 
 PatchKind = Literal["json", "merge", "strategic", "apply"]
 
-_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
@@ -97,6 +102,9 @@ class Registry:
             raise not_found(resource.plural, resource.group, name)
         return stored
 
+    def has(self, resource: Resource, namespace: str, name: str) -> bool:
+        return self.store.get(resource.storage, namespace, name) is not None
+
     def list(self, resource: Resource, namespace: str = "", options: ListOptions | None = None) -> Page:
         options = options or ListOptions()
         selection = selection_of(resource, namespace, options.label_selector, options.field_selector)
@@ -122,9 +130,11 @@ class Registry:
         self.admission.create(resource, obj)
         strategies.prepare_for_create(resource, obj, now=now)
         self._refuse(resource, obj, self._validate_create(resource, obj, options))
+        options.warnings += warnings_of_create(resource, obj)
         metadata = metadata_of(obj)
-        if self.store.get(resource.storage, metadata.get("namespace", ""), metadata["name"]) is not None:
-            raise already_exists(resource.plural, resource.group, metadata["name"])
+        there = self.store.get(resource.storage, metadata.get("namespace", ""), metadata["name"])
+        if there is not None:
+            raise _already_exists(resource, there)
         return self._write(resource, obj, options)
 
     def update(
@@ -137,10 +147,15 @@ class Registry:
         subresource: str = "",
         options: Options | None = None,
     ) -> Stored:
+        """The object as stored; of some kinds, what is not there is created."""
         options = options or Options()
-        live = self.get(resource, namespace, name)
         obj = self._conforming(resource, obj, options)
-        return self._update(resource, live, obj, subresource, options, self._record_update(resource, options))
+        check_name(obj, name)
+        record = self._record_update(resource, options)
+        if resource.created_by_update and not subresource and not self.has(resource, namespace, name):
+            metadata_of(obj).pop("resourceVersion", None)
+            return self._create(resource, namespace, obj, options, record)
+        return self._update(resource, self.get(resource, namespace, name), obj, subresource, options, record)
 
     def _update(
         self,
@@ -152,16 +167,18 @@ class Registry:
         record: _Record,
     ) -> Stored:
         old = self.to_dict(resource, live)
-        check_names(resource, obj, live)
+        check_identity(resource, obj, live)
         self._check_version(resource, obj, live)
         carry_over(obj, old)
         self._apply_defaults(resource, obj)
         record(old, obj, subresource)
         strategies.prepare_for_update(resource, obj, old, subresource)
         self.admission.update(resource, obj, old, subresource)
+        strategies.count_generation(resource, obj, old, subresource)
         self._refuse(resource, obj, self._validate_update(resource, obj, old, subresource, options))
+        options.warnings += warnings_of_update(resource, obj, old, subresource)
         managed_fields.keep_times(old=old, new=obj)
-        if obj == old:
+        if obj == old and same(obj, old):
             return live
         if _is_finished(resource, obj):
             return live if options.dry_run else self.store.remove(live, self._as_kept(resource, obj))
@@ -183,17 +200,29 @@ class Registry:
         if kind == "apply":
             return self._server_side_apply(resource, namespace, name, patch, subresource, options)
         live = self.get(resource, namespace, name)
-        obj = self._patched(resource, self.to_dict(resource, live), patch, kind)
-        obj = self._conforming(resource, obj, options)
+        obj = self._patched(resource, self.to_dict(resource, live), patch, kind, options)
+        check_name(obj, name)
         record = self._record_update(resource, options)
         return self._update(resource, live, obj, subresource, options, record), False
 
-    def _patched(self, resource: Resource, obj: JsonObject, patch: object, kind: PatchKind) -> JsonObject:
+    def _patched(
+        self, resource: Resource, obj: JsonObject, patch: object, kind: PatchKind, options: Options
+    ) -> JsonObject:
         if kind == "json":
-            return patches.apply_json_patch(obj, patch)
-        if kind == "merge":
-            return patches.apply_merge_patch(obj, patch)
-        return patches.apply_strategic_merge_patch(obj, patch, self.schema_of(resource))
+            patched = patches.apply_json_patch(obj, patch)
+        elif kind == "merge":
+            patched = patches.apply_merge_patch(obj, patch)
+        else:
+            patched = patches.apply_strategic_merge_patch(obj, patch, self.schema_of(resource))
+            # Parity: the kind is not the patch's to say.
+            patched |= {"apiVersion": resource.api_version, "kind": resource.kind}
+        try:
+            return self._conforming(resource, patched, options)
+        except BadRequest as error:
+            text = go_text(patch) if kind == "strategic" else sorted_json(patched)
+            why = str(error).removeprefix(_cannot_be_handled(resource))
+            refusal = FieldError(INVALID, "patch", f"Invalid value: {go_quote(text)}: {why}")
+            raise invalid("", "", "", [refusal]) from None
 
     def _server_side_apply(
         self, resource: Resource, namespace: str, name: str, patch: object, subresource: str, options: Options
@@ -245,12 +274,17 @@ class Registry:
         obj = live.to_dict()
         before = live.to_dict()
         stays = deletion.mark(resource, obj, options, now=self.clock())
+        if not stays and options.dry_run:
+            return Deletion(live, finished=True)
         if not stays:
-            return Deletion(live if options.dry_run else self.store.remove(live, obj), finished=True)
-        graceful = bool(metadata_of(obj).get("deletionGracePeriodSeconds"))
+            if resource.storage == "pods" and obj != before:
+                # Parity: watchers see that no time is left before they see it gone.
+                live = self.store.put(resource.storage, obj)
+                obj = live.to_dict()
+            return Deletion(self.store.remove(live, obj), finished=True)
         if obj == before or options.dry_run:
-            return Deletion(live, finished=False, graceful=graceful)
-        return Deletion(self.store.put(resource.storage, obj), finished=False, graceful=graceful)
+            return Deletion(live, finished=False)
+        return Deletion(self.store.put(resource.storage, obj), finished=False)
 
     def delete_collection(
         self,
@@ -266,7 +300,7 @@ class Registry:
     # Pods
 
     def bind(self, namespace: str, name: str, binding: JsonObject, *, options: Options | None = None) -> Stored:
-        check_binding(name, binding)
+        check_binding(namespace, name, binding)
         pods = self.of_storage("pods")
         live = self.get(pods, namespace, name)
         node = self.store.get("nodes", "", binding["target"]["name"])
@@ -306,9 +340,9 @@ class Registry:
     ) -> Sequence[FieldError]:
         if resource.custom:
             return self._custom.validate(resource, obj, old)
-        if resource.storage == _DEFINITIONS:
-            options.warnings += self._custom.warnings(obj, old)
-            return self._custom.validate_definition(obj, old)
+        if resource.storage == DEFINITIONS:
+            options.warnings += definition_warnings(obj, old)
+            return validate_definition(obj, old)
         return ()
 
     # The rooms a write goes through
@@ -319,10 +353,7 @@ class Registry:
         complaints = conform(self.schema_of(resource), obj)
         if complaints and options.field_validation == "Strict":
             listed = ", ".join(complaints)
-            raise BadRequest(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"strict decoding error: {listed}"
-            )
+            raise BadRequest(f"{_cannot_be_handled(resource)}strict decoding error: {listed}")
         if options.field_validation == "Warn":
             options.warnings += complaints
         return obj
@@ -332,13 +363,16 @@ class Registry:
         asked = metadata.get("resourceVersion")
         if asked and asked != str(live.version):
             raise conflict(resource.plural, resource.group, live.name, MODIFIED)
-        if not asked and resource.custom:
+        if not asked and (resource.custom or resource.versioned_updates):
             error = FieldError(INVALID, "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
-            raise invalid(resource.kind, resource.group, live.name, [error])
+            # Parity: the message names the resource, not the kind.
+            raise invalid(resource.plural, resource.group, live.name, [error])
 
     def _refuse(self, resource: Resource, obj: JsonObject, errors: Sequence[FieldError]) -> None:
         if errors:
-            raise invalid(resource.kind, resource.group, metadata_of(obj).get("name", ""), errors)
+            # Parity: events of both groups are judged as those of the core.
+            group = "" if resource.storage == "events" else resource.group
+            raise invalid(resource.kind, group, metadata_of(obj).get("name", ""), errors)
 
     def _record_update(self, resource: Resource, options: Options) -> _Record:
         def record(old: JsonObject | None, new: JsonObject, subresource: str) -> None:
@@ -366,14 +400,31 @@ class Registry:
         return self.store.put(resource.storage, kept)
 
 
+def _cannot_be_handled(resource: Resource) -> str:
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+
+
+def _already_exists(resource: Resource, there: Stored) -> AlreadyExists:
+    error = already_exists(resource.plural, resource.group, there.name)
+    if not metadata_of(there.to_dict()).get("deletionTimestamp"):
+        return error
+    return AlreadyExists(f"object is being deleted: {error}", details=error.status.details)
+
+
 def _recorded_already(_old: JsonObject | None, _new: JsonObject, _subresource: str) -> None:
     """Server-side apply has written down who manages what."""
 
 
 def _check_kind(resource: Resource, obj: JsonObject) -> None:
-    if not isinstance(obj.get("metadata", {}), dict):
+    if not isinstance(obj.get("metadata"), dict | None):
         raise BadRequest(f"{resource.kind}: metadata must be an object")
-    version, kind = obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind)
+    metadata_of(obj)
+    if resource.custom and not obj.get("kind"):
+        # Parity: what has a schema of its own is not guessed at.
+        raise BadRequest(f"{_cannot_be_handled(resource)}Object 'Kind' is missing in '{sorted_json(obj)}'")
+    for name, own in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        obj[name] = obj.get(name) or own
+    version, kind = obj["apiVersion"], obj["kind"]
     if kind != resource.kind:
         raise BadRequest(
             f'{kind} in version "{version}" cannot be handled as a {resource.kind}: this path takes '

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY = ("create",)
+#: Namespaces go one by one.
+NO_COLLECTIONS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class Resource:
     storage: str = ""
     #: Whether metadata.generation counts the changes of spec.
     generation: bool = False
+    #: Whether an update of what is not there creates it.
+    created_by_update: bool = False
+    #: Whether an update has to say of which version it is; custom resources always ask for it.
+    versioned_updates: bool = False
     #: What fieldSelector may name, besides metadata.name and metadata.namespace; each is a path into the object.
     selectable_fields: tuple[str, ...] = ()
     #: Of custom resources: where scale finds (spec replicas, status replicas, label selector).
@@ -123,6 +129,7 @@ _CORE = (
         "Event",
         "ev",
         storage="events",
+        created_by_update=True,
         selectable_fields=(
             "involvedObject.kind",
             "involvedObject.namespace",
@@ -136,7 +143,14 @@ _CORE = (
             *_EVENT_FIELDS,
         ),
     ),
-    _cluster("namespaces", "Namespace", "ns", subresources=("finalize", "status"), selectable_fields=("status.phase",)),
+    _cluster(
+        "namespaces",
+        "Namespace",
+        "ns",
+        verbs=NO_COLLECTIONS,
+        subresources=("finalize", "status"),
+        selectable_fields=("status.phase",),
+    ),
     _cluster("nodes", "Node", "no", subresources=("status",), selectable_fields=("spec.unschedulable",)),
     _resource("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", subresources=("status",)),
     _cluster("persistentvolumes", "PersistentVolume", "pv", subresources=("status",)),
@@ -186,6 +200,7 @@ _CORE = (
         "svc",
         categories=("all",),
         subresources=("status",),
+        created_by_update=True,
         selectable_fields=("spec.clusterIP", "spec.type"),
     ),
 )
@@ -213,11 +228,17 @@ _WORKLOADS = (
     ),
 )
 _STORAGE = (
-    _cluster("csidrivers", "CSIDriver", group="storage.k8s.io"),
-    _cluster("csinodes", "CSINode", group="storage.k8s.io"),
-    _resource("csistoragecapacities", "CSIStorageCapacity", group="storage.k8s.io"),
+    _cluster("csidrivers", "CSIDriver", versioned_updates=True, group="storage.k8s.io"),
+    _cluster("csinodes", "CSINode", versioned_updates=True, group="storage.k8s.io"),
+    _resource("csistoragecapacities", "CSIStorageCapacity", versioned_updates=True, group="storage.k8s.io"),
     _cluster("storageclasses", "StorageClass", "sc", group="storage.k8s.io"),
-    _cluster("volumeattachments", "VolumeAttachment", group="storage.k8s.io", subresources=("status",)),
+    _cluster(
+        "volumeattachments",
+        "VolumeAttachment",
+        group="storage.k8s.io",
+        versioned_updates=True,
+        subresources=("status",),
+    ),
 )
 _SCHEDULING = (
     _resource(
@@ -226,19 +247,19 @@ _SCHEDULING = (
         "pdb",
         group="policy",
         generation=True,
+        versioned_updates=True,
         subresources=("status",),
     ),
     _cluster("priorityclasses", "PriorityClass", "pc", group="scheduling.k8s.io", generation=True),
-    _resource("workloads", "Workload", group="scheduling.k8s.io", version="v1alpha2", generation=True),
+    _resource("workloads", "Workload", group="scheduling.k8s.io", version="v1alpha2"),
     _resource(
         "podgroups",
         "PodGroup",
         group="scheduling.k8s.io",
         version="v1alpha2",
-        generation=True,
         subresources=("status",),
     ),
-    _resource("leases", "Lease", group="coordination.k8s.io"),
+    _resource("leases", "Lease", group="coordination.k8s.io", created_by_update=True, versioned_updates=True),
 )
 _DEVICES = (
     _cluster("deviceclasses", "DeviceClass", group="resource.k8s.io", generation=True),
@@ -252,11 +273,12 @@ _DEVICES = (
         selectable_fields=("spec.nodeName", "spec.driver"),
     ),
 )
+_RBAC: dict[str, object] = {"group": "rbac.authorization.k8s.io", "created_by_update": True}
 _ACCESS = (
-    _cluster("clusterrolebindings", "ClusterRoleBinding", group="rbac.authorization.k8s.io"),
-    _cluster("clusterroles", "ClusterRole", group="rbac.authorization.k8s.io"),
-    _resource("rolebindings", "RoleBinding", group="rbac.authorization.k8s.io"),
-    _resource("roles", "Role", group="rbac.authorization.k8s.io"),
+    _cluster("clusterrolebindings", "ClusterRoleBinding", **_RBAC),
+    _cluster("clusterroles", "ClusterRole", **_RBAC),
+    _resource("rolebindings", "RoleBinding", **_RBAC),
+    _resource("roles", "Role", **_RBAC),
     _cluster("selfsubjectreviews", "SelfSubjectReview", group="authentication.k8s.io", verbs=CREATE_ONLY),
     _cluster("tokenreviews", "TokenReview", group="authentication.k8s.io", verbs=CREATE_ONLY),
     _resource("localsubjectaccessreviews", "LocalSubjectAccessReview", group="authorization.k8s.io", verbs=CREATE_ONLY),
@@ -273,6 +295,7 @@ _EXTENSIONS = (
         group="apiextensions.k8s.io",
         categories=("api-extensions",),
         generation=True,
+        versioned_updates=True,
         subresources=("status",),
     ),
 )
@@ -284,6 +307,7 @@ _EVENTS = (
         "ev",
         group="events.k8s.io",
         storage="events",
+        created_by_update=True,
         selectable_fields=(
             "regarding.kind",
             "regarding.namespace",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.api_errors import invalid as invalid_object
 from stowplan.apiserver.authorization import Attributes, User
-from stowplan.apiserver.objects import timestamp
+from stowplan.apiserver.objects import metadata_of, timestamp
 from stowplan.apiserver.selection import parse_label_selector
 from stowplan.apiserver.validation.fields import Errors, invalid, required
 
@@ -45,6 +45,7 @@ def answer_review(
     now: float | None = None,
 ) -> JsonObject:
     """The review with its status. `namespace` is the request's; `authenticate` tells whose a bearer token is."""
+    metadata_of(obj)
     match resource.kind:
         case "TokenReview":
             return _token_review(obj, authenticate)

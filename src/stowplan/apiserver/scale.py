@@ -5,13 +5,11 @@ Upstream: pkg/registry/apps/deployment/storage (ScaleREST), apiextensions-apiser
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import INVALID, BadRequest, FieldError, NotFound, invalid
-from stowplan.api.decode import convert
-from stowplan.api.label_selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Selector, compile_label_selector
-from stowplan.api.meta import LabelSelector
-from stowplan.apiserver.objects import metadata_of
+from stowplan.apiserver.label_selectors import format_selector
+from stowplan.apiserver.objects import metadata_of, value_at
 from stowplan.apiserver.schema import conform, struct_named
 
 if TYPE_CHECKING:
@@ -31,15 +29,15 @@ def scale_of(registry: Registry, resource: Resource, stored: Stored) -> JsonObje
     spec_path, status_path, selector_path = _paths(resource)
     metadata = metadata_of(obj)
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status = {"replicas": _at(obj, status_path) or 0}
-    selector = _at(obj, selector_path) if selector_path else "" if resource.custom else _selector_text(obj)
+    status = {"replicas": value_at(obj, status_path) or 0}
+    selector = value_at(obj, selector_path) if selector_path else "" if resource.custom else _selector_text(obj)
     if selector:
         status["selector"] = selector
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {field: metadata[field] for field in kept if field in metadata},
-        "spec": {"replicas": _at(obj, spec_path) or 0},
+        "spec": {"replicas": value_at(obj, spec_path) or 0},
         "status": status,
     }
 
@@ -70,13 +68,6 @@ def _paths(resource: Resource) -> tuple[str, str, str]:
     return resource.scale_paths or _BUILT_IN_PATHS
 
 
-def _at(obj: JsonObject, path: str) -> Any:
-    value: Any = obj
-    for name in path.split(".")[1:]:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
 def _put(obj: JsonObject, path: str, value: object) -> None:
     *parents, last = path.split(".")[1:]
     for name in parents:
@@ -91,20 +82,4 @@ def _selector_text(obj: JsonObject) -> str:
     if "matchLabels" not in selector and "matchExpressions" not in selector:
         # A ReplicationController selects by a plain map.
         selector = {"matchLabels": selector}
-    return format_selector(compile_label_selector(convert(selector, LabelSelector)))
-
-
-def format_selector(selector: Selector) -> str:
-    """As requests spell it."""
-    texts = []
-    for requirement in selector.requirements:
-        key, values = requirement.key, requirement.values
-        if requirement.operator == IN:
-            texts.append(f"{key}={values[0]}" if len(values) == 1 else f"{key} in ({','.join(values)})")
-        elif requirement.operator == NOT_IN:
-            texts.append(f"{key}!={values[0]}" if len(values) == 1 else f"{key} notin ({','.join(values)})")
-        elif requirement.operator == EXISTS:
-            texts.append(key)
-        elif requirement.operator == DOES_NOT_EXIST:
-            texts.append(f"!{key}")
-    return ",".join(texts)
+    return format_selector(selector)

@@ -37,6 +37,8 @@ _TOKEN_RE = re.compile(r"\s*(?:(?P<sign>==|!=|=|!|<|>|,|\(|\))|(?P<word>[^\s=!<>
 _SIGNS = {"=": IN, "==": IN, "!=": NOT_IN, ">": GT, "<": LT}
 _SETS = {"in": IN, "notin": NOT_IN}
 
+#: Selectors up to this length are parsed once; thousands of longer ones would be too much to remember.
+_SHORT = 1024
 #: Fields that every resource lets one select by.
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 #: Where a selectable field is kept under another name.
@@ -47,15 +49,21 @@ _KEPT_AS = {
 }
 
 
-@lru_cache(maxsize=4096)
 def parse_label_selector(text: str) -> Selector:
     """The selector, or BadRequest."""
+    return _known_labels(text) if len(text) <= _SHORT else _parsed_labels(text)
+
+
+def _parsed_labels(text: str) -> Selector:
     if not text.strip():
         return EVERYTHING
     try:
         return selector_of(_Parser(text).requirements())
     except _SyntaxError as error:
         raise BadRequest(f"unable to parse requirement: {error}") from None
+
+
+_known_labels = lru_cache(maxsize=4096)(_parsed_labels)
 
 
 class _SyntaxError(ValueError):
@@ -152,9 +160,12 @@ class FieldTerm:
     equal: bool
 
 
-@lru_cache(maxsize=4096)
 def parse_field_selector(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
     """The terms, all of which must hold; BadRequest for what does not parse or cannot be selected by."""
+    return _known_fields(text, resource) if len(text) <= _SHORT else _parsed_fields(text, resource)
+
+
+def _parsed_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
     terms = []
     for part in _split(text, ","):
         if not part:
@@ -164,12 +175,22 @@ def parse_field_selector(text: str, resource: Resource) -> tuple[FieldTerm, ...]
             if len(pieces) > 1:
                 break
         else:
-            raise BadRequest(f"invalid selector: {go_quote(text)}; can't understand {go_quote(part)}")
+            raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
         name, value = _unescape(pieces[0]), _unescape(sign.join(pieces[1:]))
         if name not in COMMON_FIELDS and name not in resource.selectable_fields:
-            raise BadRequest(f"field label not supported: {name}")
+            raise BadRequest(_not_supported(name, resource))
         terms.append(FieldTerm(_kept_name(name), value, sign != "!="))
     return tuple(terms)
+
+
+def _not_supported(name: str, resource: Resource) -> str:
+    if resource.selectable_fields or resource.custom:
+        return f"field label not supported: {name}"
+    listed = ", ".join(map(go_quote, COMMON_FIELDS))
+    return f"{go_quote(name)} is not a known field selector: only {listed}"
+
+
+_known_fields = lru_cache(maxsize=4096)(_parsed_fields)
 
 
 def _kept_name(name: str) -> str:
@@ -219,7 +240,7 @@ def _holds(term: FieldTerm, stored: Stored) -> bool:
     elif term.field == "metadata.namespace":
         value = stored.namespace
     else:
-        value = stored.values[stored.field_names.index(term.field)] if term.field in stored.field_names else ""
+        value = stored.field(term.field)
     return (value == term.value) == term.equal
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stowplan.api.api_errors import AlreadyExists
+from stowplan.api.policy import SYSTEM_PRIORITIES
 from stowplan.apiserver.admission import Admission
-from stowplan.apiserver.custom_resources import CustomResources
+from stowplan.apiserver.custom_resources import DEFINITIONS, CustomResources
 from stowplan.apiserver.journal import Journal
 from stowplan.apiserver.metadata import RandomNames
 from stowplan.apiserver.registry import Options, Registry
@@ -31,11 +32,10 @@ if TYPE_CHECKING:
     from stowplan.apiserver.store import Event
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-_PRIORITY_CLASSES = {
-    "system-cluster-critical": (2_000_000_000, "Pods that the cluster needs, on whichever node."),
-    "system-node-critical": (2_000_001_000, "Pods that their node needs."),
+_DESCRIPTIONS = {
+    "system-cluster-critical": "Pods that the cluster needs, on whichever node.",
+    "system-node-critical": "Pods that their node needs.",
 }
-_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 _SYSTEM = Options(field_manager="kube-apiserver")
 
 
@@ -87,14 +87,14 @@ class ApiServer:
     def _create_system_objects(self) -> None:
         for name in NAMESPACES:
             self._create_unless_there({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for name, (value, description) in _PRIORITY_CLASSES.items():
+        for name, value in SYSTEM_PRIORITIES.items():
             self._create_unless_there(
                 {
                     "apiVersion": "scheduling.k8s.io/v1",
                     "kind": "PriorityClass",
                     "metadata": {"name": name},
                     "value": value,
-                    "description": description,
+                    "description": _DESCRIPTIONS[name],
                 }
             )
 
@@ -111,11 +111,11 @@ class ApiServer:
     # Custom resources are served as soon as their definition is stored, and go with it.
 
     def _register_loaded(self) -> None:
-        self.custom_resources.restore(stored.to_dict() for stored in self.store.list(_DEFINITIONS))
+        self.custom_resources.restore(stored.to_dict() for stored in self.store.list(DEFINITIONS))
         self._select_custom_fields()
 
     def _follow_definitions(self, event: Event) -> None:
-        if event.stored.resource != _DEFINITIONS:
+        if event.stored.resource != DEFINITIONS:
             return
         definition = event.stored.to_dict()
         if event.type != "DELETED":
@@ -124,7 +124,7 @@ class ApiServer:
         for instance in self.store.list(f"{definition['spec']['names']['plural']}.{definition['spec']['group']}"):
             self.store.remove(instance)
         for name in self.custom_resources.unregister(definition):
-            freed = self.store.get(_DEFINITIONS, "", name)
+            freed = self.store.get(DEFINITIONS, "", name)
             if freed is not None:
                 self._register(freed.to_dict())
 
@@ -133,7 +133,7 @@ class ApiServer:
         self._select_custom_fields()
         if status is not None:
             definition["status"] = status
-            self.registry.replace(self.registry.of_storage(_DEFINITIONS), definition)
+            self.registry.replace(self.registry.of_storage(DEFINITIONS), definition)
 
     def _select_custom_fields(self) -> None:
         for resource in self.catalogue:

@@ -14,7 +14,7 @@ Upstream: k8s.io/apiserver/pkg/storage (etcd3 and the watch cache in one).
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from stowplan.api.api_errors import Expired
+from stowplan.apiserver.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,9 +57,9 @@ class Stored:
     values: tuple[str, ...]
     field_names: tuple[str, ...]
 
-    @property
-    def fields(self) -> dict[str, str]:
-        return dict(zip(self.field_names, self.values, strict=True))
+    def field(self, name: str) -> str:
+        """The value of a selectable field; "" if it is none."""
+        return self.values[self.field_names.index(name)] if name in self.field_names else ""
 
     @property
     def key(self) -> str:
@@ -85,7 +86,7 @@ def key_of(namespace: str, name: str) -> str:
 class Cursor:
     """One reader's place in the history of a storage."""
 
-    def __init__(self, history: _History, position: int) -> None:
+    def __init__(self, history: History, position: int) -> None:
         self._history = history
         self._position = position
         #: Called once when there is something to take again; set by the reader.
@@ -108,57 +109,10 @@ class Cursor:
         self._history.asleep.pop(self, None)
 
 
-class _History:
-    """The last changes of one storage."""
-
-    def __init__(self, forgotten: int, *, max_changes: int, max_bytes: int) -> None:
-        self.events: list[Event] = []
-        #: Position of the first remembered change, counted from the storage's first.
-        self.start = 0
-        #: Version of the last change that is forgotten.
-        self.forgotten = forgotten
-        self.asleep: dict[Cursor, None] = {}
-        self._bytes = 0
-        self._max_changes = max_changes
-        self._max_bytes = max_bytes
-
-    def append(self, event: Event) -> None:
-        self.events.append(event)
-        self._bytes += len(event.stored.data)
-        # An eighth at a time, as dropping from the front moves all that stay.
-        if len(self.events) > self._max_changes * 9 // 8 or self._bytes > self._max_bytes * 9 // 8:
-            self._trim()
-        if self.asleep:
-            self._wake()
-
-    def _trim(self) -> None:
-        count = max(len(self.events) - self._max_changes, 0)
-        size = self._bytes - sum(len(event.stored.data) for event in self.events[:count])
-        while size > self._max_bytes and count < len(self.events) - 1:
-            size -= len(self.events[count].stored.data)
-            count += 1
-        self.forgotten = self.events[count - 1].stored.version
-        del self.events[:count]
-        self.start += count
-        self._bytes = size
-
-    def _wake(self) -> None:
-        asleep, self.asleep = self.asleep, {}
-        for cursor in asleep:
-            if cursor.wake is not None:
-                cursor.wake()
-
-    def after(self, version: int) -> int:
-        """Index of the first remembered change later than `version`; Expired if some of those are forgotten."""
-        if version < self.forgotten:
-            raise Expired(f"too old resource version: {version} ({self.forgotten})")
-        return bisect_right(self.events, version, key=lambda event: event.stored.version)
-
-
 class _Table:
     """One storage: its objects, their keys in order, their history."""
 
-    def __init__(self, field_names: tuple[str, ...], history: _History) -> None:
+    def __init__(self, field_names: tuple[str, ...], history: History) -> None:
         self.objects: dict[str, Stored] = {}
         self.keys: list[str] = []
         self.field_names = field_names
@@ -270,13 +224,6 @@ class Store:
             table.history.forgotten = version
         self.version = self._loaded = version
 
-    def forget(self, storage: str) -> None:
-        """Drop a storage without objects, as when a custom resource ends; open watches stay silent."""
-        table = self._tables.get(storage)
-        if table is not None and not table.keys:
-            del self._tables[storage]
-            self._field_names.pop(storage, None)
-
     # Following
 
     def on_change(self, callback: Callable[[Event], None]) -> Callable[[], None]:
@@ -299,7 +246,7 @@ class Store:
     def _table(self, storage: str) -> _Table:
         table = self._tables.get(storage)
         if table is None:
-            history = _History(self._loaded, max_changes=self._history_changes, max_bytes=self._history_bytes)
+            history = History(self._loaded, max_changes=self._history_changes, max_bytes=self._history_bytes)
             table = self._tables[storage] = _Table(self._field_names.get(storage, ()), history)
         return table
 
@@ -355,9 +302,9 @@ def _stored(storage: str, obj: JsonObject, version: int, field_names: tuple[str,
         uid=metadata.get("uid", ""),
         version=version,
         data=data,
-        labels=_shared_labels(tuple(labels.items())) if labels else _NO_LABELS,
+        labels=_labels_of(labels),
         owners=tuple(reference.get("uid", "") for reference in owners) if owners else (),
-        values=_shared_values(tuple(_text_at(obj, _path(name)) for name in field_names)),
+        values=_values_of(tuple(_text_at(obj, _path(name)) for name in field_names)),
         field_names=field_names,
     )
 
@@ -374,7 +321,22 @@ _ABSENT: dict[tuple[str, ...], str] = {
 }
 
 
-# Pods of one workload say the same things; one copy of them all is kept.
+# Pods of one workload say the same things; one copy of them all is kept. But not of what is large:
+# nobody says that twice, and the copy would outlive its object.
+_MOST_SHARED_LABELS = 64
+_MOST_SHARED_TEXT = 1024
+
+
+def _labels_of(labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    if not labels:
+        return _NO_LABELS
+    return _shared_labels(tuple(labels.items())) if len(labels) <= _MOST_SHARED_LABELS else dict(labels)
+
+
+def _values_of(values: tuple[str, ...]) -> tuple[str, ...]:
+    return _shared_values(values) if sum(map(len, values)) <= _MOST_SHARED_TEXT else values
+
+
 @lru_cache(maxsize=4096)
 def _shared_labels(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(items)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from stowplan.api.decode import is_namespaced
+from stowplan.api.policy import SYSTEM_PRIORITIES
 from stowplan.api.types import Pod, PriorityClass
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from stowplan.api.types import Container, PodSpec
 
 replace = msgspec.structs.replace
-
-#: Classes that every cluster has.
-_SYSTEM = (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Admitted:
 def admit(objects: Iterable[ApiStruct]) -> Admitted:
     """Fill in what is absent."""
     given = [_with_namespace(obj) for obj in objects]
-    classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in _SYSTEM}
+    classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in SYSTEM_PRIORITIES.items()}
     classes |= {obj.metadata.name: obj for obj in given if isinstance(obj, PriorityClass)}
     found = Admitted()
     unknown: dict[str, list[str]] = {}

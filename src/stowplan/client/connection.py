@@ -220,11 +220,7 @@ def _not_in_cluster(around: Surroundings) -> str | None:
 def _in_cluster(around: Surroundings, *, disable_compression: bool = False) -> Connection:
     host, port = around.environ["KUBERNETES_SERVICE_HOST"], around.environ["KUBERNETES_SERVICE_PORT"]
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    token = TokenFile(str(around.service_account / "token"), where="service account", clock=around.clock)
-    try:
-        token.token()
-    except CredentialsError as error:
-        raise ClientConfigError(str(error)) from None
+    token = TokenFile(str(around.service_account / "token"), where="service account", clock=around.clock).check()
     return Connection(
         server=server_url(server, where="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"),
         namespace=_pod_namespace(around),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from stowplan.client.config_error import CredentialsError
+from stowplan.client.config_error import ClientConfigError, CredentialsError
 from stowplan.client.tls import NoCertificate
 from stowplan.config.errors import os_error_text
 
@@ -106,6 +106,14 @@ class TokenFile:
         self._token = fallback
         self._read_again: float | None = None
         self._failing = False
+
+    def check(self) -> TokenFile:
+        """Read the token now: at the start, one that cannot be had is an error of the configuration."""
+        try:
+            self.token()
+        except CredentialsError as error:
+            raise ClientConfigError(str(error)) from None
+        return self
 
     async def authorization(self) -> str:
         return bearer(self.token())

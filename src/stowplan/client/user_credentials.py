@@ -16,7 +16,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from stowplan.client.config_error import ClientConfigError, CredentialsError
+from stowplan.client.config_error import ClientConfigError
 from stowplan.client.credentials import FixedAuthorization, TokenFile, UserCredentials, basic, bearer, is_sendable
 from stowplan.client.exec_credentials import ExecCredentials, ExecPlugin
 from stowplan.client.exec_protocol import GROUP, ExecCluster
@@ -112,14 +112,8 @@ def _authorization(entry: Entry[User], readers: Readers) -> AuthorizationSource:
 
 def _token_file(entry: Entry[User], readers: Readers) -> TokenFile:
     user = entry.value
-    source = TokenFile(
-        entry.path(user.token_file), where=f"{entry.where}: tokenFile", clock=readers.clock, fallback=user.token
-    )
-    try:
-        source.token()
-    except CredentialsError as error:
-        raise ClientConfigError(str(error)) from None
-    return source
+    where = f"{entry.where}: tokenFile"
+    return TokenFile(entry.path(user.token_file), where=where, clock=readers.clock, fallback=user.token).check()
 
 
 def _certificate(entry: Entry[User], readers: Readers) -> CertificatePair | None:

@@ -19,6 +19,7 @@ import msgspec
 
 from stowplan.api.host_ports import host_ports
 from stowplan.api.images import normalized_image_name
+from stowplan.api.meta import controller_of
 from stowplan.api.pod_requests import non_zero_requests, pod_requests, to_vector
 from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
 from stowplan.cluster.memos import Memos
@@ -230,7 +231,7 @@ class PodShape(Memos):
 
     @cached_property
     def controller(self) -> OwnerReference | None:
-        return controller_of(self.pod)
+        return controller_of(self.pod.metadata)
 
 
 def _affinity_term(term: PodAffinityTerm, namespace: str, weight: int) -> AffinityTerm:
@@ -261,10 +262,6 @@ def _disks(volume: Volume) -> list[Disk]:
     if (rbd := volume.rbd) is not None:
         found.append(Disk("rbd", frozenset(rbd.monitors), (rbd.pool, rbd.image), rbd.read_only))
     return found
-
-
-def controller_of(pod: Pod) -> OwnerReference | None:
-    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
 
 
 def _has_source(volume: Volume) -> bool:
@@ -328,7 +325,7 @@ def _resize(status: PodStatus) -> tuple[Any, ...]:
 
 def shape_key(pod: Pod, template: bytes) -> bytes:
     """The bytes in which two pods agree when no in-tree plugin can tell them apart."""
-    owner = controller_of(pod) if pod.metadata.owner_references else None
+    owner = controller_of(pod.metadata)
     controller = (owner.api_version, owner.kind, owner.name) if owner is not None else None
     return template + _encode((pod.metadata.labels, controller))
 

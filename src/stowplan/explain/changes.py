@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from stowplan.api.taints import UNSCHEDULABLE
 from stowplan.api.types import Pod, Taint, Toleration
 from stowplan.explain.words import count, joined, listed, taint_text
 from stowplan.scheduler.evaluation import Evaluation
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Taints that stand for a node's condition: they go when the node is well again, nobody should tolerate them away.
 CONDITION_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-CORDON_KEY = "node.kubernetes.io/unschedulable"
 
 replace = msgspec.structs.replace
 
@@ -260,7 +260,7 @@ def recover(nodes: Sequence[Node], taints: Sequence[Taint]) -> Change:
 
 
 def _opened(node: Node) -> Node:
-    kept = tuple(taint for taint in node.spec.taints if taint.key != CORDON_KEY)
+    kept = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE)
     return replace(node, spec=replace(node.spec, taints=kept, unschedulable=False))
 
 

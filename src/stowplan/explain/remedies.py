@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from stowplan.api.taints import UNSCHEDULABLE
 from stowplan.explain import changes as c
-from stowplan.explain.changes import CONDITION_PREFIXES, CORDON_KEY, Change, Dial
+from stowplan.explain.changes import CONDITION_PREFIXES, Change, Dial
 from stowplan.explain.grouping import classes, split
 from stowplan.explain.shrinking import shrink
 from stowplan.explain.words import port_text, requirement_text, term_text
@@ -85,7 +86,7 @@ class Taints(_Classified):
             taints = details.untolerated(int(part[0]))
             if at.table.unschedulable[part[0]]:
                 # The cordon's own taint goes with the cordon.
-                taints = tuple(taint for taint in taints if taint.key != CORDON_KEY)
+                taints = tuple(taint for taint in taints if taint.key != UNSCHEDULABLE)
             if taints:
                 self._found[self._class(part)] = taints
             else:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.api.field_errors import aggregate
 from stowplan.api.node_selectors import (
     NODE_NAME_FIELD,
@@ -59,9 +60,6 @@ ENFORCED_AFFINITY = Reason("EnforcedNodeAffinityMismatch", "node(s) didn't match
 CONFLICT = Reason("NodeAffinityConflict", "pod affinity terms conflict")
 PRE_FILTER_STATE = "PreFilterNodeAffinity"
 PRE_SCORE_STATE = "PreScoreNodeAffinity"
-
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
@@ -146,7 +144,7 @@ def _added_required(added: NodeAffinitySpec | None) -> NodeSelectorMatcher | Non
     if selector is None:
         return None
     if errors := node_selector_errors(selector):
-        raise SelectorError(f"parsing addedAffinity.{_REQUIRED}: {aggregate(errors)}")
+        raise SelectorError(f"parsing addedAffinity.{REQUIRED_TERMS}: {aggregate(errors)}")
     return compile_node_selector(selector)
 
 
@@ -157,7 +155,7 @@ def _added_preferred(added: NodeAffinitySpec | None) -> WeightedTerms | None:
     try:
         return compile_preferred_terms(terms)
     except SelectorError as e:
-        raise SelectorError(f"parsing addedAffinity.{_PREFERRED}: {e}") from None
+        raise SelectorError(f"parsing addedAffinity.{PREFERRED_TERMS}: {e}") from None
 
 
 def _affinity_of(pod: Pod) -> NodeAffinitySpec | None:

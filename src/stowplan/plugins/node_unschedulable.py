@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.taints import NO_SCHEDULE, tolerates
+from stowplan.api.taints import UNSCHEDULABLE as CORDON_KEY
 from stowplan.api.types import Taint
 from stowplan.framework.events import NODE, POD, Action, Hint, on, queue_if
 from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, TemplateSigned
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
 
 #: What a cordoned node is taken to carry. No value, so comparing tolerations never tolerate it.
-CORDON = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+CORDON = Taint(key=CORDON_KEY, effect=NO_SCHEDULE)
 
 
 class NodeUnschedulable(FilterPlugin, TemplateSigned, EnqueueExtensions):

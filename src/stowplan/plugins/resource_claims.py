@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.meta import controller_of
 from stowplan.api.types import ResourceClaim
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _usable(pod: PodInfo, name: str, objects: ObjectStore) -> ResourceClaim:
 
 
 def _check_owner(pod: PodInfo, claim: ResourceClaim) -> None:
-    owner = next((o for o in claim.metadata.owner_references if o.controller), None)
+    owner = controller_of(claim.metadata)
     if owner is None or owner.uid != pod.pod.metadata.uid:
         raise ClaimError(
             f"ResourceClaim {pod.namespace}/{claim.metadata.name} was not created for Pod {pod.key} (Pod is not owner)"

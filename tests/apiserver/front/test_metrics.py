@@ -29,8 +29,8 @@ def test_requests_are_counted_with_upstreams_labels():
     told.observe(LIST_PODS, 200, 0.03)
     told.observe(LIST_PODS, 403, 0.0)
     line = (
-        'apiserver_request_total{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="cluster",'
-        'dry_run="",component="apiserver",code="200"}'
+        'apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",'
+        'scope="cluster",subresource="",verb="LIST",version="v1"}'
     )
     assert value_of(told.text(), line) == 2
 

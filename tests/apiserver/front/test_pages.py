@@ -65,8 +65,8 @@ async def test_metrics_count_requests(client):
     told = await client.get("/metrics")
     assert told.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert (
-        'apiserver_request_total{verb="LIST",group="",version="v1",resource="pods",subresource="",scope="namespace",'
-        'dry_run="",component="apiserver",code="200"} 1\n'
+        'apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",'
+        'scope="namespace",subresource="",verb="LIST",version="v1"} 1\n'
     ) in told.text
     assert "nonsense" not in told.text
 

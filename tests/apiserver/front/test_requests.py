@@ -406,3 +406,56 @@ async def test_answers_are_not_kept_by_proxies(client, path):
     reply = await client.get(path)
     assert reply.headers["Cache-Control"] == "no-cache, private"
     assert reply.headers["Server"] == "stowplan"
+
+
+async def test_an_update_of_what_is_not_there_may_create_it(client):
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+    created = await client.request("PUT", path, lease)
+    assert created.status == 201
+    assert (await client.request("PUT", path, created.json)).status == 200
+    assert (await client.request("PUT", f"{CONFIGMAPS}/c", config_map())).status == 404
+
+
+async def test_it_takes_the_right_to_create(client):
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "editor"},
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["update"]}],
+    }
+    bound = {
+        "apiVersion": role["apiVersion"],
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "editor"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "editor"},
+        "subjects": [{"kind": "User", "name": "ann"}],
+    }
+    await client.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+    await client.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", bound)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+    refused = await client.request("PUT", path, lease, Impersonate_User="ann")
+    assert refused.status == 403
+    assert 'User "ann" cannot create resource "leases"' in refused.json["message"]
+    created = await client.create(path.removesuffix("/l"), lease)
+    assert (await client.request("PUT", path, created, Impersonate_User="ann")).status == 200
+
+
+async def test_namespaces_go_one_by_one(client):
+    assert (await client.request("DELETE", "/api/v1/namespaces")).status == 405
+
+
+async def test_events_are_read_in_full(client):
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}
+    await client.create("/api/v1/namespaces/default/events", event)
+    read = (await client.get("/apis/events.k8s.io/v1/namespaces/default/events/e")).json
+    assert read["deprecatedSource"] == {}
+    assert read["eventTime"] is None
+    async with client.watching("/apis/events.k8s.io/v1/events?watch=true") as watch:
+        assert (await watch.next())["object"]["deprecatedFirstTimestamp"] is None
+
+
+async def test_a_list_that_times_out_never(client):
+    reply = await client.get(f"{CONFIGMAPS}?timeoutSeconds=soon")
+    assert (reply.status, reply.json["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')

@@ -16,6 +16,7 @@ from stowplan.apiserver.schema import struct_named
 from stowplan.apiserver.schema.types import MAP, SET, ListType, MapType, Scalar, Struct
 
 POD = struct_named("io.k8s.api.core.v1.Pod")
+PRIORITY_CLASS = struct_named("io.k8s.api.scheduling.v1.PriorityClass")
 DEPLOYMENT = struct_named("io.k8s.api.apps.v1.Deployment")
 CONFIG_MAP = struct_named("io.k8s.api.core.v1.ConfigMap")
 METADATA = struct_named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
@@ -463,3 +464,20 @@ def test_changes_agree_with_flat_tables(old, new):
     found = [set(map(path_text, paths(fields))) for fields in compare(old, new, spec)]
     changed = {path for path, value in after.items() if path not in before or before[path] != value}
     assert found == [changed, before.keys() - after.keys()]
+
+
+@pytest.mark.parametrize(("value", "owned"), [(0, False), (7, True)])
+def test_zero_values_that_are_always_written_are_nobodys(value, owned):
+    new = {"metadata": {"name": "p"}, "value": value, "description": "d"}
+    record_update(
+        old=None,
+        new=new,
+        type=PRIORITY_CLASS,
+        manager="m",
+        subresource="",
+        api_version="scheduling.k8s.io/v1",
+        time=T[0],
+    )
+    (entry,) = new["metadata"]["managedFields"]
+    assert ("f:value" in entry["fieldsV1"]) is owned
+    assert "f:description" in entry["fieldsV1"]

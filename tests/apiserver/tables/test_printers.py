@@ -233,7 +233,7 @@ CASES = [
             "spec": {"volumeName": "pv", "storageClassName": "slow", "volumeAttributesClassName": "gold"},
             "status": {
                 "phase": "Bound",
-                "capacity": {"storage": "1024Mi"},
+                "capacity": {"storage": "1Gi"},
                 "accessModes": ["ReadWriteMany", "ReadWriteOncePod"],
             },
         },

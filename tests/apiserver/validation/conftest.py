@@ -7,6 +7,7 @@ import pytest
 from stowplan.apiserver import strategies, validation
 from stowplan.apiserver.defaults import apply_defaults
 from stowplan.apiserver.resources import BUILT_IN, Catalogue
+from stowplan.apiserver.schema import conform, schema_of
 
 CATALOGUE = Catalogue(BUILT_IN)
 ABSENT = object()
@@ -29,18 +30,21 @@ def changed(obj, path, value):
 
 
 class Server:
-    """Defaults, strategy and validation, as a write meets them."""
+    """Types, defaults, strategy and validation, as a write meets them."""
 
     def create(self, obj):
         resource = self.resource_of(obj)
+        conform(schema_of(resource), obj)
         apply_defaults(resource, obj)
         strategies.prepare_for_create(resource, obj, now=0.0)
         return [str(error) for error in validation.validate_create(resource, obj)]
 
     def update(self, obj, old, subresource=""):
         resource = self.resource_of(obj)
+        conform(schema_of(resource), obj)
         apply_defaults(resource, obj)
         strategies.prepare_for_update(resource, obj, old, subresource)
+        strategies.count_generation(resource, obj, old, subresource)
         errors = validation.validate_update(resource, obj, old, subresource=subresource)
         return [str(error) for error in errors]
 

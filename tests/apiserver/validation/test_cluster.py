@@ -214,9 +214,9 @@ def test_one_thing_wrong(server, obj, path, value, expected):
         ),
         pytest.param(
             NODE,
-            ("spec.podCIDRs", ["10.0.0.0/24"]),
-            "spec.podCIDRs",
-            ["10.0.1.0/24"],
+            ("spec.podCIDR", "10.0.0.0/24"),
+            "spec.podCIDR",
+            "10.0.1.0/24",
             'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
             id="range",
         ),

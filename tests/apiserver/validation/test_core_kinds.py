@@ -214,3 +214,60 @@ def test_stored_versions_are_served(server):
     other = [{"name": "v2", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]
     (error,) = server.update_refusals(DEFINITION, "spec.versions", other)
     assert error.startswith('status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was')
+
+
+def test_load_balancer_classes(server):
+    balanced = ("spec.type", "LoadBalancer", "spec.loadBalancerClass", "example.com/a")
+    assert server.refusals(SERVICE, *balanced) == []
+    (error,) = server.refusals(SERVICE, *balanced[:3], "a b")
+    assert error.startswith('spec.loadBalancerClass: Invalid value: "a b": name part must consist of')
+    only = "spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"
+    assert server.refusals(SERVICE, *balanced[2:]) == [only]
+    assert server.update_refusals(SERVICE, "spec.loadBalancerClass", "example.com/b", old=balanced) == [
+        'spec.loadBalancerClass: Invalid value: "example.com/b": may not change once set'
+    ]
+
+
+SCALE = "spec.versions.0.subresources.scale"
+COLUMNS = "spec.versions.0.additionalPrinterColumns"
+VERSIONS = DEFINITION["spec"]["versions"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param(
+            (SCALE, {"specReplicasPath": "spec.n", "statusReplicasPath": ".spec.n"}),
+            [
+                'spec.subresources.scale.specReplicasPath: Invalid value: "spec.n": '
+                "must be a simple json path starting with .",
+                'spec.subresources.scale.statusReplicasPath: Invalid value: ".spec.n": '
+                "should be a json path under .status",
+            ],
+            id="scale",
+        ),
+        pytest.param(
+            (COLUMNS, [{"name": "A", "type": "string", "jsonPath": "a"}]),
+            [
+                'spec.additionalPrinterColumns[0].JSONPath: Invalid value: "a": '
+                "must be a simple json path starting with ."
+            ],
+            id="column",
+        ),
+        pytest.param(
+            (
+                "spec.versions",
+                [VERSIONS[0], {**VERSIONS[0], "name": "v2", "storage": False, "additionalPrinterColumns": [{}]}],
+            ),
+            [
+                "spec.versions[1].additionalPrinterColumns[0].name: Required value",
+                "spec.versions[1].additionalPrinterColumns[0].type: Required value: "
+                "must be one of boolean,date,integer,number,string",
+                "spec.versions[1].additionalPrinterColumns[0].JSONPath: Required value",
+            ],
+            id="versions that differ",
+        ),
+    ],
+)
+def test_what_versions_share_is_the_definitions_own(server, changes, expected):
+    assert server.refusals(DEFINITION, *changes) == expected

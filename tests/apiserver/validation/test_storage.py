@@ -205,3 +205,20 @@ def test_one_thing_wrong(server, obj, path, value, expected):
 )
 def test_changes(server, obj, changes, old, expected):
     assert server.update_refusals(obj, *changes, old=old) == expected
+
+
+@pytest.mark.parametrize(
+    ("obj", "path", "value", "expected"),
+    [
+        (
+            CLASS,
+            "volumeBindingMode",
+            "Never",
+            'volumeBindingMode: Unsupported value: "Never": supported values: "Immediate", "WaitForFirstConsumer"',
+        ),
+        (CAPACITY, "capacity", "-1", 'capacity: Invalid value: "-1": must be greater than or equal to 0'),
+    ],
+    ids=["class", "capacity"],
+)
+def test_updates_meet_the_rules_of_new_objects(server, obj, path, value, expected):
+    assert expected in server.update_refusals(obj, path, value)

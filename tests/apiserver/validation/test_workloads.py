@@ -59,7 +59,10 @@ def test_selectors_select_something(server, obj, kind):
 
 @pytest.mark.parametrize("obj", [DEPLOYMENT, REPLICA_SET, STATEFUL_SET], ids=lambda obj: obj["kind"])
 def test_selectors_are_required(server, obj, absent):
-    assert server.refusals(obj, "spec.selector", absent) == ["spec.selector: Required value"]
+    assert server.refusals(obj, "spec.selector", absent) == [
+        "spec.selector: Required value",
+        'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
+    ]
 
 
 @pytest.mark.parametrize("obj", [DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET], ids=lambda obj: obj["kind"])
@@ -249,3 +252,53 @@ def test_status_counts_add_up(server):
         "status.availableReplicas: Invalid value: 3: cannot be greater than status.replicas",
         "status.availableReplicas: Invalid value: 3: cannot be greater than readyReplicas",
     ]
+
+
+POLICY = ("spec.completionMode", "Indexed", "spec.completions", 4)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        pytest.param({"succeededIndexes": "0-1,3", "succeededCount": 3}, [], id="good"),
+        pytest.param(
+            {"succeededIndexes": "0-1", "succeededCount": 3},
+            [
+                "succeededCount: Invalid value: 3: must be less than or equal to 2 "
+                "(the number of indexes in the specified succeededIndexes field)"
+            ],
+            id="more than listed",
+        ),
+        pytest.param(
+            {"succeededCount": 5},
+            ["succeededCount: Invalid value: 5: must be less than or equal to 4 (the number of specified completions)"],
+            id="more than all",
+        ),
+        *(
+            pytest.param(
+                {"succeededIndexes": text},
+                [f'succeededIndexes: Invalid value: "{text}": error parsing succeededIndexes: {why}'],
+                id=text,
+            )
+            for text, why in (
+                ("x", 'cannot convert string to integer for index: "x"'),
+                ("0-9", 'too large index: "9"'),
+                ("2-1", "non-increasing order, previous: 2, current: 1"),
+                ("1,1", "non-increasing order, previous: 1, current: 1"),
+                (
+                    "0-1-2",
+                    'the fragment "0-1-2" violates the requirement that an index interval can have at most two parts '
+                    "separated by '-'",
+                ),
+            )
+        ),
+    ],
+)
+def test_success_policies(server, rule, expected):
+    found = server.refusals(JOB, *POLICY, "spec.successPolicy", {"rules": [rule]})
+    assert found == [f"spec.successPolicy.rules[0].{complaint}" for complaint in expected]
+
+
+def test_jobs_keep_the_labels_that_select_their_pods(server, absent):
+    found = server.update_refusals(JOB, "spec.suspend", True, "spec.template.metadata.labels", absent)
+    assert "spec.template.metadata.labels[job-name]: Required value: must be 'once'" in found

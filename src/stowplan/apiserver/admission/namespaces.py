@@ -33,7 +33,7 @@ class NamespaceLifecycle(Plugin):
         stored = self._lookup("namespaces", "", namespace)
         if stored is None:
             raise not_found("namespaces", "", namespace)
-        if _phase_of(stored) == "Terminating":
+        if stored.field("status.phase") == "Terminating":
             raise _terminating(resource, obj, namespace)
 
     def update(self, resource: Resource, obj: JsonObject, old: JsonObject) -> None:
@@ -45,10 +45,6 @@ class NamespaceLifecycle(Plugin):
     def delete(self, resource: Resource, live: Stored) -> None:
         if resource.storage == "namespaces" and live.name in IMMORTAL:
             raise forbidden("namespaces", "", live.name, "this namespace may not be deleted")
-
-
-def _phase_of(namespace: Stored) -> str:
-    return namespace.fields.get("status.phase", "")
 
 
 def _terminating(resource: Resource, obj: JsonObject, namespace: str) -> Forbidden:

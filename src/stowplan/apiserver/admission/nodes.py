@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.taints import NOT_READY
 from stowplan.apiserver.admission.cluster import Plugin
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.resources import Resource
-
-NOT_READY = "node.kubernetes.io/not-ready"
 
 
 class TaintNodesByCondition(Plugin):

@@ -36,7 +36,7 @@ def allocate_addresses(service: JsonObject, list_: List) -> None:
     if spec.get("clusterIPs") and not spec.get("clusterIP"):
         spec["clusterIP"] = spec["clusterIPs"][0]
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(place, {stored.fields.get("spec.clusterIP") for stored in list_("services")})
+        spec["clusterIP"] = _free_address(place, {stored.field("spec.clusterIP") for stored in list_("services")})
     if not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     if not spec.get("ipFamilies"):
@@ -50,7 +50,7 @@ def allocate_addresses(service: JsonObject, list_: List) -> None:
         _allocate_node_ports(spec["ports"], place, list_)
 
 
-def _free_address(place: str, taken: Container[str | None]) -> str:
+def _free_address(place: str, taken: Container[str]) -> str:
     count = _NETWORK.num_addresses - _FIRST - 1
     start = zlib.crc32(place.encode("utf-8", "surrogatepass")) % count
     for step in range(count):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.quantity import parse_quantity
 from stowplan.apiserver.admission.cluster import Plugin, refusal
-from stowplan.apiserver.defaults.quantities import nano_of
 from stowplan.apiserver.objects import metadata_of, parse_timestamp
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _CLASSES = "storageclasses.storage.k8s.io"
 _DEFAULT_MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-_FINALIZERS = {_CLAIMS: "kubernetes.io/pvc-protection", _VOLUMES: "kubernetes.io/pv-protection"}
+CLAIM_FINALIZER, VOLUME_FINALIZER = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
+_FINALIZERS = {_CLAIMS: CLAIM_FINALIZER, _VOLUMES: VOLUME_FINALIZER}
 
 
 def _annotations(obj: JsonObject) -> dict[str, str]:
@@ -85,7 +86,7 @@ class PersistentVolumeClaimResize(Plugin):
 
 def _size(claim: JsonObject) -> int:
     requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
-    return nano_of(requests.get("storage", 0))
+    return parse_quantity(requests.get("storage", 0))
 
 
 def _class_name(claim: JsonObject) -> str:

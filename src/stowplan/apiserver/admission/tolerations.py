@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.taints import NOT_READY, UNREACHABLE
 from stowplan.apiserver.admission.cluster import Plugin
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.resources import Resource
 
-_KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_KEYS = (NOT_READY, UNREACHABLE)
 _SECONDS = 300
 
 

@@ -10,31 +10,42 @@ Upstream: pkg/controller/daemon/daemon_controller.go (NodeShouldRunDaemonPod), u
 """
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stowplan.api.affinity import Taint
+from stowplan.api.affinity import REQUIRED_TERMS, Taint
 from stowplan.api.decode import convert, decode_json
 from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan.api.node_selectors import NODE_NAME_FIELD, RequiredNodeAffinity
 from stowplan.api.pod import Pod as SchedulablePod
-from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE, untolerated
+from stowplan.api.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    untolerated,
+)
 from stowplan.apiserver.controllers.pods import Pod
+from stowplan.apiserver.json_values import copy_of
 from stowplan.apiserver.objects import JsonObject
 from stowplan.apiserver.store import Event
 
 NODES = "nodes"
 
 _TOLERATED = (
-    ("node.kubernetes.io/not-ready", NO_EXECUTE),
-    ("node.kubernetes.io/unreachable", NO_EXECUTE),
-    ("node.kubernetes.io/disk-pressure", NO_SCHEDULE),
-    ("node.kubernetes.io/memory-pressure", NO_SCHEDULE),
-    ("node.kubernetes.io/pid-pressure", NO_SCHEDULE),
-    ("node.kubernetes.io/unschedulable", NO_SCHEDULE),
+    (NOT_READY, NO_EXECUTE),
+    (UNREACHABLE, NO_EXECUTE),
+    (DISK_PRESSURE, NO_SCHEDULE),
+    (MEMORY_PRESSURE, NO_SCHEDULE),
+    (PID_PRESSURE, NO_SCHEDULE),
+    (UNSCHEDULABLE, NO_SCHEDULE),
 )
-_TOLERATED_ON_HOST_NETWORK = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
+_TOLERATED_ON_HOST_NETWORK = (NETWORK_UNAVAILABLE, NO_SCHEDULE)
 
 
 class _NodeSpec(ApiStruct, frozen=True, kw_only=True):
@@ -123,11 +134,11 @@ def with_daemon_tolerations(spec: JsonObject) -> JsonObject:
 
 def pinned_to(affinity: JsonObject | None, node: str) -> JsonObject:
     """The affinity that leaves the scheduler one node; other required terms have been seen to."""
-    pinned: JsonObject = deepcopy(affinity) if affinity else {}
+    pinned: JsonObject = copy_of(affinity) if affinity else {}
     field: dict[str, Any] = {"key": NODE_NAME_FIELD, "operator": "In", "values": [node]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     node_affinity = pinned.get("nodeAffinity") or {}
-    pinned["nodeAffinity"] = {**node_affinity, "requiredDuringSchedulingIgnoredDuringExecution": required}
+    pinned["nodeAffinity"] = {**node_affinity, REQUIRED_TERMS: required}
     return pinned
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import AlreadyExists, ApiError
+from stowplan.api.meta import MAX_INT32
 from stowplan.apiserver.controllers import deployment_status as reasons
 from stowplan.apiserver.controllers.client import ControllerClient
 from stowplan.apiserver.controllers.deployment_scaling import (
@@ -42,7 +43,7 @@ from stowplan.apiserver.controllers.ownership import Ownership, owner_reference
 from stowplan.apiserver.controllers.pod_control import subject_of
 from stowplan.apiserver.controllers.pod_templates import MAX_NAME, POD_TEMPLATE_HASH, hash_of, same_template
 from stowplan.apiserver.controllers.pods import PODS, decode_pod
-from stowplan.apiserver.controllers.workloads import DEPLOYMENTS, MAX_INT32, REPLICA_SETS, Deployment, Key, ReplicaSet
+from stowplan.apiserver.controllers.workloads import DEPLOYMENTS, REPLICA_SETS, Deployment, Key, ReplicaSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

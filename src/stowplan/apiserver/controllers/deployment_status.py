@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.meta import MAX_INT32
 from stowplan.apiserver.conditions import condition_of
 from stowplan.apiserver.controllers.deployment_scaling import max_unavailable, reported, wanted
 from stowplan.apiserver.controllers.pods import seconds_of
-from stowplan.apiserver.controllers.workloads import MAX_INT32, Deployment, ReplicaSet
 from stowplan.apiserver.objects import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.apiserver.controllers.workloads import Deployment, ReplicaSet
     from stowplan.apiserver.objects import JsonObject
 
 AVAILABLE = "Available"

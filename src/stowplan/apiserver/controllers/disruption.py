@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.decode import decode_json
 from stowplan.api.label_selectors import NOTHING, SelectorError, compile_label_selector
+from stowplan.api.meta import controller_of
 from stowplan.api.policy import PodDisruptionBudget
 from stowplan.apiserver.conditions import set_condition
 from stowplan.apiserver.controllers.budget import Budget, Member
@@ -252,5 +253,5 @@ def _selector_of(stored: Stored) -> Selector:
 
 def _member_of(stored: Stored) -> Member:
     pod = decode_json(stored.data, PodWithConditions)
-    owner = next((one for one in pod.metadata.owner_references if one.controller), None)
-    return Member(ready=pod.ready, terminating=pod.metadata.deletion_timestamp is not None, owner=owner)
+    metadata = pod.metadata
+    return Member(ready=pod.ready, terminating=metadata.deletion_timestamp is not None, owner=controller_of(metadata))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.apiserver.conditions import condition_of, is_true
+from stowplan.apiserver.conditions import condition_of, is_true, set_condition
 from stowplan.apiserver.controllers.client import ControllerClient
 from stowplan.apiserver.controllers.events import NORMAL, WARNING
 from stowplan.apiserver.controllers.job_indexes import first_free, format_indexes, give_index, index_of, parse_indexes
@@ -377,20 +377,8 @@ class _Sync:
 
     def _set_condition(self, type_: str, reason: str, message: str, *, status: str = "True") -> None:
         now = self._client.timestamp
-        condition = {
-            "type": type_,
-            "status": status,
-            "lastProbeTime": now,
-            "lastTransitionTime": now,
-            "reason": reason,
-            "message": message,
-        }
-        conditions = self._status["conditions"]
-        places = [place for place, one in enumerate(conditions) if one["type"] == type_]
-        if places:
-            conditions[places[0]] = condition
-        else:
-            conditions.append(condition)
+        condition = {"type": type_, "status": status, "lastProbeTime": now, "reason": reason, "message": message}
+        set_condition(self._status, condition, now=now)
 
     def _record(self, event_type: str, reason: str, message: str) -> None:
         self._client.events.record(subject_of(self._job), event_type, reason, message)

@@ -32,13 +32,13 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import NotFound
 from stowplan.api.decode import decode_json
-from stowplan.api.pod import Pod
+from stowplan.api.pod import FINISHED, Pod
 from stowplan.apiserver.controllers import kubelet_node, kubelet_status
 from stowplan.apiserver.controllers.events import NORMAL, WARNING, EventRecorder
 from stowplan.apiserver.controllers.kubelet_admission import Refusal, affinity_refusal, requests_of
 from stowplan.apiserver.controllers.kubelet_annotations import InvalidAnnotation, Wishes, wishes_of
 from stowplan.apiserver.controllers.kubelet_hosts import Host, Hosts
-from stowplan.apiserver.controllers.pods import FINISHED, PODS
+from stowplan.apiserver.controllers.pods import PODS
 from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, node_of
 from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.apiserver.objects import micro_timestamp, parse_timestamp, timestamp

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.decode import decode_json
-from stowplan.api.pod import Pod
+from stowplan.api.pod import FINISHED, Pod
+from stowplan.apiserver.conditions import is_true
 from stowplan.apiserver.controllers import kubelet_node
 from stowplan.apiserver.controllers.addresses import AddressPool, is_network
 from stowplan.apiserver.controllers.kubelet_admission import Room, allocatable_of, requests_of
 from stowplan.apiserver.controllers.kubelet_annotations import is_stopped
-from stowplan.apiserver.controllers.pods import FINISHED
-from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, PodsByNode, field_of, key_of, node_of
+from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -101,14 +101,14 @@ class Hosts:
         self._pods.follow(event)
         if not node_of(pod):
             return ()
-        if event.type == "DELETED" or field_of(pod, "status.phase") in FINISHED:
+        if event.type == "DELETED" or pod.field("status.phase") in FINISHED:
             self._let_go(pod)
-        elif address := field_of(pod, "status.podIP"):
+        elif address := pod.field("status.podIP"):
             self._note_running(pod, address)
         return [key_of(pod)]
 
     def _note_running(self, pod: Stored, address: str) -> None:
-        if pod.uid not in self._addresses and field_of(pod, "spec.hostNetwork") != "true":
+        if pod.uid not in self._addresses and pod.field("spec.hostNetwork") != "true":
             self._taken.add(address)
             self._addresses[pod.uid] = address
         room = self.room(node_of(pod))
@@ -125,7 +125,7 @@ def _host_of(stored: Stored) -> Host:
     status = node.get("status") or {}
     network = (node.get("spec") or {}).get("podCIDR", "")
     return Host(
-        ready=kubelet_node.is_ready(node),
+        ready=is_true(node.get("status") or {}, "Ready"),
         stopped=is_stopped(node),
         address=kubelet_node.address_of(node),
         pod_network=network if is_network(network) else "",

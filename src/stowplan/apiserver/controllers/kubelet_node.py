@@ -41,11 +41,6 @@ _NODE_INFO = {
 }
 
 
-def is_ready(node: JsonObject) -> bool:
-    condition = condition_of(node.get("status") or {}, "Ready")
-    return condition is not None and condition.get("status") == "True"
-
-
 def address_of(node: JsonObject) -> str:
     """Its InternalIP, or ""."""
     addresses = (node.get("status") or {}).get("addresses") or ()

@@ -18,7 +18,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.api.taints import NO_EXECUTE, NO_SCHEDULE
+from stowplan.api.taints import (
+    DISK_PRESSURE,
+    MEMORY_PRESSURE,
+    NETWORK_UNAVAILABLE,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NOT_READY,
+    PID_PRESSURE,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+)
 from stowplan.apiserver.conditions import condition_of, is_true
 from stowplan.apiserver.controllers.client import ControllerClient
 from stowplan.apiserver.controllers.events import NORMAL, WARNING
@@ -36,18 +46,14 @@ if TYPE_CHECKING:
 MONITOR_GRACE_SECONDS = 50.0
 STARTUP_GRACE_SECONDS = 60.0
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-
 #: (condition, status) to the key of its taint.
 _TAINTS = {
     ("Ready", "False"): NOT_READY,
     ("Ready", "Unknown"): UNREACHABLE,
-    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
-    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
-    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
-    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+    ("MemoryPressure", "True"): MEMORY_PRESSURE,
+    ("DiskPressure", "True"): DISK_PRESSURE,
+    ("PIDPressure", "True"): PID_PRESSURE,
+    ("NetworkUnavailable", "True"): NETWORK_UNAVAILABLE,
 }
 _OWN_NO_SCHEDULE = frozenset({*_TAINTS.values(), UNSCHEDULABLE})
 _OWN_NO_EXECUTE = frozenset({NOT_READY, UNREACHABLE})

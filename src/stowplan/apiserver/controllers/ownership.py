@@ -19,13 +19,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stowplan.api.label_selectors import Selector, SelectorError
-from stowplan.apiserver.controllers.pods import FINISHED
+from stowplan.api.meta import controller_of
+from stowplan.api.pod import FINISHED
 from stowplan.apiserver.controllers.workloads import Key, Workload, WorkloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from stowplan.api.meta import ObjectMeta, OwnerReference
+    from stowplan.api.meta import ObjectMeta
     from stowplan.apiserver.controllers.client import ControllerClient
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.store import Event, Stored
@@ -50,10 +51,6 @@ def owner_reference(owner: Workload) -> JsonObject:
         "controller": True,
         "blockOwnerDeletion": True,
     }
-
-
-def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
-    return next((reference for reference in metadata.owner_references if reference.controller), None)
 
 
 class Members(Generic[D]):

@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import NotFound
+from stowplan.api.pod import FINISHED
 from stowplan.apiserver.conditions import set_condition
 from stowplan.apiserver.controllers.client import ControllerClient
-from stowplan.apiserver.controllers.pods import FAILED, FINISHED, PODS
-from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, PodsByNode, field_of, key_of, node_of
+from stowplan.apiserver.controllers.pods import FAILED, PODS
+from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
 from stowplan.apiserver.deletion import DeleteOptions
 
 if TYPE_CHECKING:
@@ -78,14 +79,14 @@ class PodGCController:
 
     def _remove_unscheduled(self, key: Any) -> None:
         stored = self._client.find(PODS, key)
-        if stored is None or node_of(stored) or field_of(stored, "status.phase") in FINISHED:
+        if stored is None or node_of(stored) or stored.field("status.phase") in FINISHED:
             return
         if "deletionTimestamp" in stored.to_dict()["metadata"]:
             self._remove(stored, None)
 
     def _remove(self, stored: Stored, condition: JsonObject | None) -> None:
         """Let the pod fail, then delete it without grace."""
-        if field_of(stored, "status.phase") not in FINISHED:
+        if stored.field("status.phase") not in FINISHED:
             pod = stored.to_dict()
             status = pod.setdefault("status", {})
             status["phase"] = FAILED

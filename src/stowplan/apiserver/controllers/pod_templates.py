@@ -9,10 +9,11 @@ Upstream: pkg/controller/controller_utils.go, pkg/controller/deployment/util.
 from __future__ import annotations
 
 import hashlib
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from stowplan.apiserver.json_values import copy_of
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -37,10 +38,10 @@ def pod_from_template(
         metadata["name"] = name
     else:
         metadata["generateName"] = generate_name
-    metadata |= {field: deepcopy(given[field]) for field in ("labels", "annotations", "finalizers") if given.get(field)}
+    metadata |= {field: copy_of(given[field]) for field in ("labels", "annotations", "finalizers") if given.get(field)}
     if owner is not None:
         metadata["ownerReferences"] = [owner]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": deepcopy(template.get("spec") or {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy_of(template.get("spec") or {})}
 
 
 def generate_name_of(owner: str) -> str:

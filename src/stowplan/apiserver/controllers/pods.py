@@ -16,8 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from stowplan.api.affinity import Affinity
 from stowplan.api.decode import decode_json
 from stowplan.api.meta import ApiStruct, Int32, ObjectMeta
+from stowplan.api.pod import FINISHED
 from stowplan.apiserver.objects import parse_timestamp
 from stowplan.apiserver.store import Stored
+from stowplan.apiserver.validation.pods import DELETION_COST
 
 PODS = "pods"
 
@@ -25,9 +27,6 @@ PENDING = "Pending"
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
-FINISHED = (SUCCEEDED, FAILED)
-
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 _PHASE_ORDER = {PENDING: 0, "Unknown": 1, RUNNING: 2}
 

@@ -24,13 +24,8 @@ class NodeKey(NamedTuple):
     name: str
 
 
-def field_of(stored: Stored, name: str) -> str:
-    """A selectable field of a stored object."""
-    return stored.values[stored.field_names.index(name)]
-
-
 def node_of(pod: Stored) -> str:
-    return field_of(pod, "spec.nodeName")
+    return pod.field("spec.nodeName")
 
 
 def key_of(stored: Stored) -> Key:

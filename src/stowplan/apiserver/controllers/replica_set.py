@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from stowplan.api.api_errors import ApiError
+from stowplan.api.meta import controller_of
 from stowplan.apiserver.conditions import condition_of, set_condition
 from stowplan.apiserver.controllers.client import ControllerClient
-from stowplan.apiserver.controllers.ownership import Ownership, controller_of, owner_reference
+from stowplan.apiserver.controllers.ownership import Ownership, owner_reference
 from stowplan.apiserver.controllers.pod_control import PodControl
 from stowplan.apiserver.controllers.pod_templates import generate_name_of, pod_from_template
 from stowplan.apiserver.controllers.pods import PODS, Pod, by_deletion_order, decode_pod, next_availability

@@ -15,9 +15,9 @@ from typing import Any
 
 from stowplan.api.api_errors import AlreadyExists
 from stowplan.api.decode import decode_json
-from stowplan.api.meta import ApiStruct, Int64, ObjectMeta
+from stowplan.api.meta import ApiStruct, Int64, ObjectMeta, controller_of
 from stowplan.apiserver.controllers.client import ControllerClient
-from stowplan.apiserver.controllers.ownership import controller_of, owner_reference
+from stowplan.apiserver.controllers.ownership import owner_reference
 from stowplan.apiserver.controllers.pod_templates import hash_of, same_json
 from stowplan.apiserver.controllers.workloads import Key, Workload
 from stowplan.apiserver.objects import JsonObject

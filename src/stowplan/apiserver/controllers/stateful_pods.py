@@ -12,7 +12,6 @@ Upstream: pkg/controller/statefulset/stateful_pod_control.go, stateful_set_utils
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, conflict
@@ -23,6 +22,7 @@ from stowplan.apiserver.controllers.pod_templates import pod_from_template
 from stowplan.apiserver.controllers.pods import PODS, Pod
 from stowplan.apiserver.controllers.revisions import REVISION_HASH, Revision
 from stowplan.apiserver.controllers.workloads import Key, StatefulSet
+from stowplan.apiserver.json_values import copy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,7 +180,7 @@ def _mount_claims(stateful_set: StatefulSet, ordinal: int, spec: JsonObject) -> 
 def _claims(stateful_set: StatefulSet, ordinal: int) -> Iterator[JsonObject]:
     selector = stateful_set.spec.label_selector
     for template in stateful_set.spec.volume_claim_templates:
-        claim = deepcopy(template)
+        claim = copy_of(template)
         claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
         claim.pop("status", None)
         given = claim["metadata"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.decode import decode_json
+from stowplan.apiserver.admission.storage import CLAIM_FINALIZER, VOLUME_FINALIZER
 from stowplan.apiserver.controllers.client import ControllerClient
 from stowplan.apiserver.controllers.pods import PODS
 from stowplan.apiserver.controllers.pods_by_node import node_of
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from stowplan.apiserver.registry import Registry
     from stowplan.apiserver.store import Event, Stored
-
-CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
-VOLUME_FINALIZER = "kubernetes.io/pv-protection"
 
 
 class ClaimProtectionController:

@@ -12,14 +12,11 @@ import msgspec
 
 from stowplan.api.decode import decode_json
 from stowplan.api.label_selectors import Selector, compile_label_selector, selector_from_map
-from stowplan.api.meta import ApiStruct, LabelSelector, ObjectMeta
+from stowplan.api.meta import MAX_INT32, ApiStruct, LabelSelector, ObjectMeta
 from stowplan.apiserver.objects import JsonObject
 from stowplan.apiserver.store import Stored
 
 IntOrPercent = int | str
-
-#: "No limit" where a limit counts.
-MAX_INT32 = 2**31 - 1
 
 
 class Key(NamedTuple):
@@ -101,6 +98,7 @@ class DeploymentSpec(ApiStruct, frozen=True, kw_only=True):
     template: JsonObject = {}
     strategy: UpdateStrategy = UpdateStrategy()
     paused: bool = False
+    #: MAX_INT32 stands for no limit, here and below.
     progress_deadline_seconds: int = MAX_INT32
     revision_history_limit: int = MAX_INT32
 

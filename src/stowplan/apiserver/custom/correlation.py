@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from stowplan.apiserver.custom.values import sorted_json
+from stowplan.apiserver.json_values import sorted_json
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject

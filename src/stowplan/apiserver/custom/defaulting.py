@@ -5,8 +5,9 @@ Upstream: apiextensions-apiserver/pkg/apiserver/schema/defaulting.
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
+
+from stowplan.apiserver.json_values import copy_of
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -50,18 +51,18 @@ def _fill(schema: JsonObject, value: Any) -> None:
     if isinstance(value, dict):
         for name, of in (schema.get("properties") or {}).items():
             if (default := of.get("default")) is not None and (name not in value or _is_no_null(of, value[name])):
-                value[name] = copy.deepcopy(default)
+                value[name] = copy_of(default)
         for name in value:
             of = _inner(schema, name)
             if of is not None:
                 if _is_no_null(of, value[name]):
-                    value[name] = copy.deepcopy(_default(of))
+                    value[name] = copy_of(_default(of))
                 _fill(of, value[name])
     elif isinstance(value, list) and schema.get("items"):
         of = schema["items"]
         for index, item in enumerate(value):
             if _is_no_null(of, item):
-                value[index] = copy.deepcopy(_default(of))
+                value[index] = copy_of(_default(of))
             _fill(of, value[index])
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.field_errors import go_quote
 from stowplan.apiserver.custom import formats
 from stowplan.apiserver.custom.schema_rules import schema_errors
-from stowplan.apiserver.custom.values import same
+from stowplan.apiserver.json_values import equal
 from stowplan.apiserver.validation.fields import Errors, duplicate, invalid, required, too_many
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _preserved(old: JsonObject | None) -> bool:
 
 
 def _shared(versions: list[JsonObject], name: str) -> bool:
-    return all(same(version.get(name), versions[0].get(name)) for version in versions)
+    return all(equal(version.get(name), versions[0].get(name)) for version in versions)
 
 
 def _schema_errors(versions: list[JsonObject], old: JsonObject | None) -> Errors:
@@ -78,7 +78,7 @@ def _schema_errors(versions: list[JsonObject], old: JsonObject | None) -> Errors
     errors: Errors = []
     for index, version in enumerate(versions[:1] if shared else versions):
         schema = schema_of_version(version)
-        if schema is None or same(schema, before.get(version.get("name"))):
+        if schema is None or equal(schema, before.get(version.get("name"))):
             continue
         own_status = (version.get("subresources") or {}).get("status") is not None
         path = "spec.validation" if shared else f"spec.versions[{index}].schema"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import DUPLICATE, INVALID, NOT_SUPPORTED, FieldError
 from stowplan.api.field_errors import go_quote
-from stowplan.apiserver.custom.values import go_value, sorted_json
+from stowplan.apiserver.json_values import go_value, sorted_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

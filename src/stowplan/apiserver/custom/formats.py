@@ -13,6 +13,7 @@ from datetime import date
 from email.utils import parseaddr
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_network
 
+from stowplan.apiserver.validation import names
 from stowplan.config.durations import parse_duration
 
 Format = Callable[[str], bool]
@@ -27,7 +28,6 @@ _UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"
 _LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
 _HOST_LABEL = re.compile(r"[^\W_](?:[^\W_]|-){0,62}")
-_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 
 
 def _regex(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Format:
@@ -173,8 +173,8 @@ _FORMATS: dict[str, Format] = {
     "date": _is_date,
     "duration": _is_duration,
     "datetime": _is_date_time,
-    "k8sshortname": lambda text: len(text) <= 63 and re.fullmatch(_LABEL, text) is not None,
-    "k8slongname": lambda text: len(text) <= 253 and re.fullmatch(rf"{_LABEL}(?:\.{_LABEL})*", text) is not None,
+    "k8sshortname": lambda text: not names.dns_label(text),
+    "k8slongname": lambda text: not names.dns_subdomain(text),
 }
 
 

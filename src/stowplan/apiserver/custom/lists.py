@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.field_errors import child
 from stowplan.apiserver.custom.errors import duplicate_value, invalid_value
-from stowplan.apiserver.custom.values import sorted_json
+from stowplan.apiserver.json_values import sorted_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,10 +8,11 @@ Upstream: apiextensions-apiserver/pkg/controller/status/naming_controller.go, es
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from stowplan.api.field_errors import aggregate, go_quote
+from stowplan.apiserver.conditions import is_true, set_condition
+from stowplan.apiserver.json_values import copy_of
 from stowplan.apiserver.objects import timestamp
 
 if TYPE_CHECKING:
@@ -25,13 +26,9 @@ _INSTALLED = "the initial names have been accepted"
 
 
 def names_of(definition: JsonObject) -> JsonObject:
-    """The names asked for, with what is left out."""
-    names = dict((definition.get("spec") or {}).get("names") or {})
-    kind = names.get("kind") or ""
-    return names | {
-        "singular": names.get("singular") or kind.lower(),
-        "listKind": names.get("listKind") or f"{kind}List",
-    }
+    """The names asked for."""
+    names: JsonObject = (definition.get("spec") or {}).get("names") or {}
+    return names
 
 
 def accepted_names(definition: JsonObject) -> JsonObject:
@@ -39,28 +36,22 @@ def accepted_names(definition: JsonObject) -> JsonObject:
     return accepted
 
 
-def is_true(definition: JsonObject, type: str) -> bool:
-    return any(
-        condition.get("type") == type and condition.get("status") == "True"
-        for condition in (definition.get("status") or {}).get("conditions") or ()
-    )
+def is_established(definition: JsonObject) -> bool:
+    return is_true(definition.get("status") or {}, ESTABLISHED)
 
 
 def judged_status(definition: JsonObject, others: Iterable[JsonObject], now: float) -> JsonObject:
     """The status that a definition gets beside the others of its group."""
-    status: JsonObject = copy.deepcopy(definition.get("status") or {})
+    status: JsonObject = copy_of(definition.get("status") or {})
     asked, accepted = names_of(definition), accepted_names(definition)
-    if _without_empty(asked) != _without_empty(accepted) or not is_true(definition, NAMES_ACCEPTED):
+    if _without_empty(asked) != _without_empty(accepted) or not is_true(status, NAMES_ACCEPTED):
         names, complaint = _deconflicted(asked, accepted, list(others))
         status["acceptedNames"] = names
-        _set_condition(
-            status, NAMES_ACCEPTED, not complaint, *(complaint or ("NoConflicts", "no conflicts found")), now
-        )
-        if complaint and not is_true(definition, ESTABLISHED):
-            _set_condition(status, ESTABLISHED, False, "NotAccepted", "not all names are accepted", now)
-    if is_true({"status": status}, NAMES_ACCEPTED) and not is_true({"status": status}, ESTABLISHED):
-        _set_condition(status, ESTABLISHED, True, "InitialNamesAccepted", _INSTALLED, now)
-    _add_stored_version(status, definition)
+        _set(status, NAMES_ACCEPTED, not complaint, *(complaint or ("NoConflicts", "no conflicts found")), now)
+        if complaint and not is_established(definition):
+            _set(status, ESTABLISHED, False, "NotAccepted", "not all names are accepted", now)
+    if is_true(status, NAMES_ACCEPTED) and not is_true(status, ESTABLISHED):
+        _set(status, ESTABLISHED, True, "InitialNamesAccepted", _INSTALLED, now)
     return status
 
 
@@ -111,20 +102,6 @@ def _short_names_taken(asked: JsonObject, accepted: JsonObject, used: set[str]) 
     return [name for name in asked.get("shortNames") or () if name not in own and name in used]
 
 
-def _set_condition(status: JsonObject, type: str, holds: bool, reason: str, message: str, now: float) -> None:
-    conditions = status.setdefault("conditions", [])
-    condition = next((each for each in conditions if each.get("type") == type), None)
-    if condition is None:
-        condition = {"type": type}
-        conditions.append(condition)
-    said = "True" if holds else "False"
-    if condition.get("status") != said:
-        condition["lastTransitionTime"] = timestamp(now)
-    condition |= {"status": said, "reason": reason, "message": message}
-
-
-def _add_stored_version(status: JsonObject, definition: JsonObject) -> None:
-    stored = status.setdefault("storedVersions", [])
-    for version in (definition.get("spec") or {}).get("versions") or ():
-        if version.get("storage") and version.get("name") not in stored:
-            stored.append(version["name"])
+def _set(status: JsonObject, type: str, holds: bool, reason: str, message: str, now: float) -> None:
+    condition = {"type": type, "status": "True" if holds else "False", "reason": reason, "message": message}
+    set_condition(status, condition, now=timestamp(now))

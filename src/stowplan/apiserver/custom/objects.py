@@ -8,26 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.field_errors import child
+from stowplan.api.meta import MAX_INT32
 from stowplan.apiserver.custom.correlation import ABSENT
 from stowplan.apiserver.custom.errors import invalid_value
 from stowplan.apiserver.custom.lists import list_errors
 from stowplan.apiserver.custom.openapi import validate_value
+from stowplan.apiserver.json_values import go_text, go_type
+from stowplan.apiserver.objects import value_at
 from stowplan.apiserver.validation.fields import Errors, required
 from stowplan.apiserver.validation.names import dns_1035_label
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.resources import Resource
-
-_MAX_REPLICAS = (1 << 31) - 1
-_GO_NAMES = {
-    str: "string",
-    bool: "bool",
-    float: "float64",
-    int: "int64",
-    dict: "map[string]interface {}",
-    list: "[]interface {}",
-}
 
 
 def object_errors(resource: Resource, schema: JsonObject, obj: JsonObject, old: JsonObject | None) -> Errors:
@@ -45,34 +38,27 @@ def scale_errors(resource: Resource, obj: JsonObject) -> Errors:
     spec, status, selector = resource.scale_paths
     errors = [*_replicas_errors(obj, spec), *_replicas_errors(obj, status)]
     if selector:
-        value = _at(obj, selector)
+        value = value_at(obj, selector)
         if value is not None and not isinstance(value, str):
             errors.append(invalid_value(selector, "", _not_of_type(selector, value, "string")))
     return errors
 
 
 def _replicas_errors(obj: JsonObject, path: str) -> Errors:
-    value = _at(obj, path)
+    value = value_at(obj, path)
     if value is None:
         return []
     if type(value) is not int:
         return [invalid_value(path, 0, _not_of_type(path, value, "int64"))]
     if value < 0:
         return [invalid_value(path, value, "should be a non-negative integer")]
-    if value > _MAX_REPLICAS:
-        return [invalid_value(path, value, f"should be less than or equal to {_MAX_REPLICAS}")]
+    if value > MAX_INT32:
+        return [invalid_value(path, value, f"should be less than or equal to {MAX_INT32}")]
     return []
 
 
-def _at(obj: JsonObject, path: str) -> Any:
-    value: Any = obj
-    for name in path.removeprefix(".").split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
-
-
 def _not_of_type(path: str, value: Any, wanted: str) -> str:
-    return f"{path} accessor error: {value} is of the type {_GO_NAMES[type(value)]}, expected {wanted}"
+    return f"{path} accessor error: {go_text(value)} is of the type {go_type(value)}, expected {wanted}"
 
 
 def embedded_errors(schema: JsonObject, value: Any, path: str = "") -> Errors:

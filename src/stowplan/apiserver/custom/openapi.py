@@ -20,7 +20,7 @@ from stowplan.apiserver.custom import formats
 from stowplan.apiserver.custom.correlation import ABSENT, Old, old_field, old_item
 from stowplan.apiserver.custom.errors import NO_PATH, invalid_object, invalid_value, unsupported_value
 from stowplan.apiserver.custom.re2 import PatternError, TooCostly, compile_pattern
-from stowplan.apiserver.custom.values import go_number, is_number, same
+from stowplan.apiserver.json_values import equal, go_number, is_number
 from stowplan.apiserver.validation.fields import required, too_long, too_many
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Result:
 def validate_value(schema: JsonObject, value: Any, *, path: str = "", old: Old = ABSENT) -> Result:
     """All complaints about a value; `old` is what stood there before, if that can be told."""
     result = _check(schema, value, path, old)
-    if result.errors and old is not ABSENT and same(value, old):
+    if result.errors and old is not ABSENT and equal(value, old):
         result.errors = []
     return result
 
@@ -72,7 +72,7 @@ def _check(schema: JsonObject, value: Any, path: str, old: Old) -> Result:
     elif isinstance(value, list):
         result.merge(_check_items(schema, value, path, old))
         result.matches += 2
-    if "enum" in schema and not any(same(value, each) for each in schema["enum"] or ()):
+    if "enum" in schema and not any(equal(value, each) for each in schema["enum"] or ()):
         result.errors += _enum_errors(schema, value, path)
     result.matches += 1
     if isinstance(value, dict):

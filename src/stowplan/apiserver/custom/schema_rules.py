@@ -6,14 +6,13 @@ apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stowplan.apiserver.custom.errors import NO_PATH, invalid_value
 from stowplan.apiserver.custom.openapi import validate_value
 from stowplan.apiserver.custom.structural_rules import structural_errors
-from stowplan.apiserver.custom.values import same
+from stowplan.apiserver.json_values import copy_of, equal
 from stowplan.apiserver.validation.fields import Errors, forbidden, invalid, not_supported, required
 
 if TYPE_CHECKING:
@@ -62,9 +61,9 @@ def _root_errors(schema: JsonObject, path: str) -> Errors:
 def _default_errors(schema: JsonObject, path: str, *, is_resource: bool = False) -> Iterator[Any]:
     default, at = schema.get("default"), f"{path}.default"
     if default is not None:
-        pruned = copy.deepcopy(default)
+        pruned = copy_of(default)
         _prune(schema, pruned)
-        if not same(pruned, default):
+        if not equal(pruned, default):
             yield invalid_value(at, default, "must not have unknown fields")
         for error in validate_value(schema, default).errors:
             yield replace(error, field=at if error.field == NO_PATH else f"{at}.{error.field}")

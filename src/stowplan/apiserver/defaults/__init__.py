@@ -11,7 +11,8 @@ import base64
 from typing import TYPE_CHECKING
 
 from stowplan.apiserver.defaults import devices, pods, services, volumes, workloads
-from stowplan.apiserver.defaults.quantities import canonicalise
+from stowplan.apiserver.defaults.quantities import round_amounts
+from stowplan.apiserver.rbac import GROUP as RBAC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["apply_defaults"]
 
-_RBAC = "rbac.authorization.k8s.io"
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -37,14 +37,15 @@ def _default_namespace(namespace: JsonObject) -> None:
 
 def _default_node(node: JsonObject) -> None:
     spec, status = node.setdefault("spec", {}), node.setdefault("status", {})
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
-    elif ranges := spec.get("podCIDRs"):
+    first, ranges = spec.get("podCIDR"), spec.get("podCIDRs")
+    if first and (not ranges or ranges[0] != first):
+        spec["podCIDRs"] = [first]
+    elif ranges and ranges[0]:
         spec["podCIDR"] = ranges[0]
-    canonicalise(status.get("capacity"))
+    round_amounts(status.get("capacity"))
     if status.get("allocatable") is None and status.get("capacity") is not None:
         status["allocatable"] = dict(status["capacity"])
-    canonicalise(status.get("allocatable"))
+    round_amounts(status.get("allocatable"))
 
 
 def _default_secret(secret: JsonObject) -> None:
@@ -95,10 +96,10 @@ def _default_pod_group(group: JsonObject) -> None:
 def _default_binding(binding: JsonObject) -> None:
     role = binding.setdefault("roleRef", {})
     if not role.get("apiGroup"):
-        role["apiGroup"] = _RBAC
+        role["apiGroup"] = RBAC
     for subject in binding.get("subjects") or ():
         if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
-            subject["apiGroup"] = _RBAC
+            subject["apiGroup"] = RBAC
 
 
 def _default_definition(definition: JsonObject) -> None:
@@ -138,8 +139,8 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "resourceclaims.resource.k8s.io": devices.default_claim,
     "resourceclaimtemplates.resource.k8s.io": devices.default_claim_template,
     "resourceslices.resource.k8s.io": devices.default_slice,
-    f"clusterrolebindings.{_RBAC}": _default_binding,
-    f"rolebindings.{_RBAC}": _default_binding,
+    f"clusterrolebindings.{RBAC}": _default_binding,
+    f"rolebindings.{RBAC}": _default_binding,
     "customresourcedefinitions.apiextensions.k8s.io": _default_definition,
 }
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.api.quantity import Format, format_quantity, read_quantity
-from stowplan.apiserver.defaults.quantities import nano_of
+from stowplan.api.quantity import Format, format_quantity, parse_quantity, read_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +57,7 @@ def total_texts(spec: JsonObject, kind: str) -> dict[str, str]:
 
 def _add(total: dict[str, int], resources: dict[str, QuantityValue]) -> None:
     for name, value in resources.items():
-        total[name] = total.get(name, 0) + nano_of(value)
+        total[name] = total.get(name, 0) + parse_quantity(value)
 
 
 def _raise_to(total: dict[str, int], other: dict[str, int]) -> None:
@@ -89,7 +88,7 @@ def _add_compute(total: dict[str, int], resources: dict[str, QuantityValue]) -> 
     """How many of cpu and memory are there and not zero."""
     found = 0
     for name in ("cpu", "memory"):
-        if name in resources and (nano := nano_of(resources[name])) > 0:
+        if name in resources and (nano := parse_quantity(resources[name])) > 0:
             total[name] = total.get(name, 0) + nano
             found += 1
     return found

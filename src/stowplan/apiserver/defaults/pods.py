@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.apiserver.defaults.aggregates import total_texts
 from stowplan.apiserver.defaults.images import pull_policy
-from stowplan.apiserver.defaults.quantities import canonicalise
+from stowplan.apiserver.defaults.quantities import round_amounts
 from stowplan.apiserver.defaults.volumes import default_pod_volume
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def default_pod_spec(spec: JsonObject) -> None:
     for name in _CONTAINER_LISTS:
         for container in spec.get(name) or ():
             _default_container(container)
-    canonicalise(spec.get("overhead"))
+    round_amounts(spec.get("overhead"))
     if (resources := spec.get("resources")) is not None:
-        canonicalise(resources.get("limits"))
-        canonicalise(resources.get("requests"))
+        round_amounts(resources.get("limits"))
+        round_amounts(resources.get("requests"))
 
 
 def _mirror_service_account(spec: JsonObject) -> None:
@@ -125,12 +125,12 @@ def _default_container(container: JsonObject) -> None:
     if resources is None:
         container["resources"] = {}
     elif resources:
-        canonicalise(resources.get("limits"))
-        canonicalise(resources.get("requests"))
+        round_amounts(resources.get("limits"))
+        round_amounts(resources.get("requests"))
     if env := container.get("env"):
         _default_environment(env)
     for name in _PROBES:
-        if probe := container.get(name):
+        if (probe := container.get(name)) is not None:
             _default_probe(probe)
     if lifecycle := container.get("lifecycle"):
         for name in ("postStart", "preStop"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.apiserver.defaults.images import pull_policy
-from stowplan.apiserver.defaults.quantities import canonicalise
+from stowplan.apiserver.defaults.quantities import round_amounts
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -73,8 +73,8 @@ def default_claim_spec(spec: JsonObject) -> None:
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
     resources = spec.setdefault("resources", {})
-    canonicalise(resources.get("limits"))
-    canonicalise(resources.get("requests"))
+    round_amounts(resources.get("limits"))
+    round_amounts(resources.get("requests"))
 
 
 def default_claim(claim: JsonObject) -> None:
@@ -82,8 +82,8 @@ def default_claim(claim: JsonObject) -> None:
     status = claim.setdefault("status", {})
     if not status.get("phase"):
         status["phase"] = "Pending"
-    canonicalise(status.get("capacity"))
-    canonicalise(status.get("allocatedResources"))
+    round_amounts(status.get("capacity"))
+    round_amounts(status.get("allocatedResources"))
 
 
 def default_persistent_volume(volume: JsonObject) -> None:
@@ -94,5 +94,5 @@ def default_persistent_volume(volume: JsonObject) -> None:
         spec["persistentVolumeReclaimPolicy"] = "Retain"
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
-    canonicalise(spec.get("capacity"))
+    round_amounts(spec.get("capacity"))
     _default_source(spec)

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api.api_errors import BadRequest
+from stowplan.api.field_errors import go_quote
+from stowplan.api.meta import MAX_INT32
 from stowplan.apiserver.defaults.pods import default_template
 from stowplan.apiserver.defaults.volumes import default_claim
+from stowplan.apiserver.objects import metadata_of
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
 
-_MAX_INT32 = 2**31 - 1
+#: DaemonSets count the changes of their template in an annotation that old clients still look at.
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+#: More do not fit into 64 bits.
+_MAX_DIGITS = 19
 
 
 def _fill(obj: JsonObject, **defaults: Any) -> None:
@@ -53,7 +60,20 @@ def default_daemon_set(daemon_set: JsonObject) -> None:
     spec = daemon_set.setdefault("spec", {})
     _fill(spec, revisionHistoryLimit=10)
     _default_rolling_update(spec, "updateStrategy", maxUnavailable=1, maxSurge=0)
+    metadata = metadata_of(daemon_set)
+    annotations = {TEMPLATE_GENERATION: "1"} | (metadata.get("annotations") or {})
+    metadata["annotations"] = annotations | {TEMPLATE_GENERATION: _count_of(annotations[TEMPLATE_GENERATION])}
     default_template(spec.setdefault("template", {}))
+
+
+def _count_of(text: str) -> str:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < _MAX_DIGITS):
+        raise BadRequest(
+            'DaemonSet in version "v1" cannot be handled as a DaemonSet: '
+            f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax"
+        )
+    return str(max(int(text), 1))
 
 
 def default_stateful_set(stateful_set: JsonObject) -> None:
@@ -102,7 +122,7 @@ def default_job(job: JsonObject) -> None:
     spec = job.setdefault("spec", {})
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
-    backoff = _MAX_INT32 if spec.get("backoffLimitPerIndex") is not None else 6
+    backoff = MAX_INT32 if spec.get("backoffLimitPerIndex") is not None else 6
     replacement = "Failed" if spec.get("podFailurePolicy") is not None else "TerminatingOrFailed"
     _fill(
         spec,

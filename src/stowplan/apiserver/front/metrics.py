@@ -157,7 +157,9 @@ def _histogram(name: str, pairs: tuple[tuple[str, str], ...], duration: _Duratio
 
 
 def _line(name: str, pairs: Iterable[tuple[str, str]], value: float) -> str:
-    labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in pairs)
+    # Alphabetically, with the bound of a bucket at the end, as Prometheus' own libraries write them.
+    ordered = sorted(pairs, key=lambda pair: (pair[0] == "le", pair[0]))
+    labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in ordered)
     return f"{name}{{{labels}}} {_number(value)}" if labels else f"{name} {_number(value)}"
 
 

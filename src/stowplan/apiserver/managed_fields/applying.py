@@ -15,6 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, BadRequest
+from stowplan.apiserver.json_values import copy_of, same
 from stowplan.apiserver.managed_fields.conflicts import FieldConflict, conflict_error
 from stowplan.apiserver.managed_fields.conformance import complaints_text
 from stowplan.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
@@ -36,7 +37,6 @@ from stowplan.apiserver.managed_fields.owned_fields import fields_of, reconciled
 from stowplan.apiserver.managed_fields.path_elements import BadElementError
 from stowplan.apiserver.managed_fields.updates import after_update, others_after, owned_changes
 from stowplan.apiserver.objects import metadata_of
-from stowplan.apiserver.patches.json_values import copy_of, same
 from stowplan.apiserver.patches.nesting import bounded
 
 if TYPE_CHECKING:

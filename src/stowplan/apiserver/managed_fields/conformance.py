@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stowplan.apiserver.json_values import go_text, go_type, is_number
 from stowplan.apiserver.managed_fields.path_elements import BadElementError, element_of, path_text
-from stowplan.apiserver.patches.json_values import go_text, go_type
 from stowplan.apiserver.schema.types import ATOMIC, ListType, MapType, Scalar, Struct
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def _at(path: str, why: str) -> str:
 
 def _scalar_complaint(value: Any, type: Scalar) -> str:
     if type in _NUMBERS:
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        return "" if good else f"expected numeric (int or float), got {go_type(value)}"
+        return "" if is_number(value) else f"expected numeric (int or float), got {go_type(value)}"
     if type in _TEXTS:
         return "" if isinstance(value, str) else f"expected string, got &value.valueUnstructured{{Value:{_go(value)}}}"
     if type is Scalar.BOOL:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stowplan.apiserver.json_values import copy_of
 from stowplan.apiserver.managed_fields.comparison import is_leaf, type_of_field
 from stowplan.apiserver.managed_fields.path_elements import element_of
-from stowplan.apiserver.patches.json_values import copy_of
 from stowplan.apiserver.schema.types import ListType, MapType, Struct
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.field_errors import go_json, go_quote
-from stowplan.apiserver.patches.json_values import go_text
+from stowplan.apiserver.json_values import go_text
 from stowplan.apiserver.schema.types import MAP
 
 if TYPE_CHECKING:

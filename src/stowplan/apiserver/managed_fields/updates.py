@@ -7,6 +7,7 @@ managedfieldsupdater.go), sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from stowplan.apiserver.managed_fields.comparison import Changes, compare
@@ -25,6 +26,7 @@ from stowplan.apiserver.managed_fields.managers import (
 from stowplan.apiserver.managed_fields.owned_fields import reconciled
 from stowplan.apiserver.managed_fields.path_elements import BadElementError
 from stowplan.apiserver.objects import metadata_of
+from stowplan.apiserver.schema import conform
 
 if TYPE_CHECKING:
     from stowplan.apiserver.managed_fields.field_sets import FieldSet
@@ -57,7 +59,8 @@ def record_update(
         # Not tracked until somebody applies.
         return
     try:
-        changes = owned_changes(old or {}, new, type, reset_fields(type, subresource) if reset is None else reset)
+        before = _blank(type) if old is None else old
+        changes = owned_changes(before, new, type, reset_fields(type, subresource) if reset is None else reset)
     except BadElementError:
         # Parity: an object that cannot be tracked is stored without managed fields.
         return
@@ -65,6 +68,15 @@ def record_update(
     managers = capped(after_update(_of_type(managers, type), changes, key=key, api_version=api_version, time=time))
     if managers:
         metadata_of(new)["managedFields"] = written(managers)
+
+
+@cache
+def _blank(type: Struct) -> JsonObject:
+    """What a new object is compared with: one of built-in kinds has the zero values that are always written."""
+    obj: JsonObject = {}
+    if type.name:
+        conform(type, obj)
+    return obj
 
 
 def _managers_before(live: object, sent: object, subresource: str) -> Managers:

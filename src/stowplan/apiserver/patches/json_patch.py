@@ -19,7 +19,7 @@ import msgspec
 from stowplan.api.api_errors import INVALID, BadRequest, FieldError, Invalid, RequestEntityTooLarge, invalid
 from stowplan.api.field_errors import go_json, go_quote
 from stowplan.api.status import StatusDetails
-from stowplan.apiserver.patches.json_values import copy_of, json_type, same
+from stowplan.apiserver.json_values import copy_of, json_type, same
 from stowplan.apiserver.patches.nesting import bounded
 
 if TYPE_CHECKING:

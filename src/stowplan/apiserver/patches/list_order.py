@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.apiserver.patches.json_values import identity
+from stowplan.apiserver.json_values import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import BadRequest
-from stowplan.apiserver.patches.json_values import copy_of, json_type
+from stowplan.apiserver.json_values import copy_of, json_type
 from stowplan.apiserver.patches.nesting import bounded
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.api_errors import ApiError, BadRequest, Invalid
 from stowplan.api.field_errors import go_quote
 from stowplan.api.status import StatusDetails
-from stowplan.apiserver.patches.json_values import copy_of, go_string_verb, go_text, go_type, identity, json_type, same
+from stowplan.apiserver.json_values import copy_of, go_string_verb, go_text, go_type, identity, json_type, same
 from stowplan.apiserver.patches.list_order import arrange
 from stowplan.apiserver.patches.nesting import bounded
 from stowplan.apiserver.schema.types import ListType, MapType, Scalar, Struct

@@ -8,10 +8,11 @@ Upstream: pkg/registry/*/strategy.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stowplan.apiserver.objects import metadata_of
-from stowplan.apiserver.strategies import claims, jobs, pods, services, status
+from stowplan.apiserver.json_values import equal
+from stowplan.apiserver.objects import keep, metadata_of
+from stowplan.apiserver.strategies import claims, daemon_sets, jobs, pods, services, status
 from stowplan.apiserver.validation.changes import same
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     #: (new, old, subresource)
     PrepareUpdate = Callable[[JsonObject, JsonObject, str], None]
 
-__all__ = ["prepare_for_create", "prepare_for_update"]
+__all__ = ["count_generation", "prepare_for_create", "prepare_for_update"]
 
 
 def _prepare_namespace(namespace: JsonObject, now: float) -> None:
@@ -60,12 +61,12 @@ def prepare_for_create(resource: Resource, obj: JsonObject, *, now: float) -> No
 
 def _update_namespace(new: JsonObject, old: JsonObject, subresource: str) -> None:
     if not subresource:
-        _keep(new.setdefault("spec", {}), old.get("spec") or {}, "finalizers")
+        keep(new.setdefault("spec", {}), old.get("spec") or {}, "finalizers")
 
 
 def _update_secret(new: JsonObject, old: JsonObject, subresource: str) -> None:
     if not new.get("type"):
-        _keep(new, old, "type")
+        keep(new, old, "type")
 
 
 _UPDATE: dict[str, PrepareUpdate] = {
@@ -73,6 +74,7 @@ _UPDATE: dict[str, PrepareUpdate] = {
     "pods": pods.prepare_update,
     "secrets": _update_secret,
     "services": services.prepare_update,
+    "daemonsets.apps": daemon_sets.prepare_update,
     "persistentvolumeclaims": claims.prepare_claim_update,
     "customresourcedefinitions.apiextensions.k8s.io": status.note_stored_version_on_update,
     "resourceclaims.resource.k8s.io": status.drop_deallocated_devices,
@@ -92,38 +94,32 @@ _NOT_OF_STATUS = ("deletionTimestamp", "generation", "labels", "annotations", "f
 
 
 def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
-    """Take back what this way of writing cannot change, and count what it did."""
+    """Take back what this way of writing cannot change."""
     if subresource == "status":
         _keep_all_but_status(resource, obj, old)
     elif resource.has_status:
-        _keep(obj, old, "status")
+        keep(obj, old, "status")
     update = None if resource.custom else _UPDATE.get(resource.storage)
     if update is not None:
         update(obj, old, subresource)
+
+
+def count_generation(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+    """After admission: what that puts back has not changed."""
     if resource.generation and subresource != "status":
         _count(resource, obj, old)
 
 
-def _keep(new: JsonObject, old: JsonObject, name: str) -> None:
-    value: Any = old.get(name)
-    if value is None:
-        new.pop(name, None)
-    else:
-        new[name] = value
-
-
 def _keep_all_but_status(resource: Resource, obj: JsonObject, old: JsonObject) -> None:
-    for name in (obj.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"}:
-        _keep(obj, old, name)
+    keep(obj, old, *(obj.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"})
     metadata, before = metadata_of(obj), metadata_of(old)
     if resource.storage in _STATUS_KEEPS_METADATA or resource.custom:
-        for name in _NOT_OF_STATUS:
-            _keep(metadata, before, name)
+        keep(metadata, before, *_NOT_OF_STATUS)
     elif resource.storage == "pods":
-        _keep(metadata, before, "ownerReferences")
+        keep(metadata, before, "ownerReferences")
     elif resource.storage == "deployments.apps":
-        _keep(metadata, before, "labels")
-    _keep(metadata, before, "generation")
+        keep(metadata, before, "labels")
+    keep(metadata, before, "generation")
 
 
 def _count(resource: Resource, obj: JsonObject, old: JsonObject) -> None:
@@ -139,4 +135,4 @@ def _spec_changed(resource: Resource, obj: JsonObject, old: JsonObject) -> bool:
     if not resource.custom:
         return not same(obj.get("spec"), old.get("spec"))
     outside = {"apiVersion", "kind", "metadata"} | ({"status"} if resource.has_status else set())
-    return any(not same(obj.get(name), old.get(name)) for name in (obj.keys() | old.keys()) - outside)
+    return any(not equal(obj.get(name), old.get(name)) for name in (obj.keys() | old.keys()) - outside)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.apiserver.conditions import condition_of, set_condition
 from stowplan.apiserver.defaults.aggregates import qos_class
-from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.objects import keep, metadata_of, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.apiserver.objects import JsonObject
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 _NOT_OF_SUBRESOURCES = ("deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences")
 _GATED = {
@@ -52,8 +50,8 @@ def _apply_label_keys(spec: JsonObject, labels: dict[str, str]) -> None:
 def _affinity_terms(affinity: JsonObject) -> Iterator[JsonObject]:
     for name in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(name) or {}
-        yield from ((weighted.get("podAffinityTerm") or {}) for weighted in terms.get(PREFERRED) or ())
-        yield from terms.get(REQUIRED) or ()
+        yield from ((weighted.get("podAffinityTerm") or {}) for weighted in terms.get(PREFERRED_TERMS) or ())
+        yield from terms.get(REQUIRED_TERMS) or ()
 
 
 def prepare_update(pod: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -66,7 +64,12 @@ def prepare_update(pod: JsonObject, old: JsonObject, subresource: str) -> None:
 
 
 def _complete_status(status: JsonObject, old: JsonObject) -> None:
-    """What kubelets of other versions leave out stays."""
+    """What kubelets of other versions leave out stays; whoever knows but one of the address fields changes both."""
+    address, addresses = status.get("podIP"), status.get("podIPs")
+    if address and (not addresses or addresses[0].get("ip") != address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and addresses[0].get("ip"):
+        status["podIP"] = addresses[0]["ip"]
     for name in ("qosClass", "observedGeneration"):
         if not status.get(name) and old.get(name):
             status[name] = old[name]
@@ -76,21 +79,12 @@ def _complete_status(status: JsonObject, old: JsonObject) -> None:
             condition["observedGeneration"] = known["observedGeneration"]
 
 
-def _keep_metadata(pod: JsonObject, old: JsonObject) -> None:
-    metadata, before = metadata_of(pod), metadata_of(old)
-    for name in _NOT_OF_SUBRESOURCES:
-        if name in before:
-            metadata[name] = before[name]
-        else:
-            metadata.pop(name, None)
-
-
 def _keep_all_but_ephemeral_containers(pod: JsonObject, old: JsonObject) -> None:
     added = pod["spec"].get("ephemeralContainers")
     pod["spec"] = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
     if added:
         pod["spec"]["ephemeralContainers"] = added
-    _keep_metadata(pod, old)
+    keep(metadata_of(pod), metadata_of(old), *_NOT_OF_SUBRESOURCES)
 
 
 def _keep_all_but_resources(pod: JsonObject, old: JsonObject) -> None:
@@ -105,7 +99,7 @@ def _keep_all_but_resources(pod: JsonObject, old: JsonObject) -> None:
     if "resources" in spec:
         kept["resources"] = spec["resources"]
     pod["spec"] = kept
-    _keep_metadata(pod, old)
+    keep(metadata_of(pod), metadata_of(old), *_NOT_OF_SUBRESOURCES)
 
 
 def _resized(old: JsonObject, new: JsonObject) -> JsonObject:

@@ -8,12 +8,11 @@ Upstream: pkg/printers/internalversion/printers.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stowplan.api.quantity import QuantityError, read_quantity
-from stowplan.api.selectors import IN, LABEL_SELECTOR_OPERATORS, NOT_IN, requirement_errors
+from stowplan.apiserver.label_selectors import format_selector
 from stowplan.apiserver.objects import JsonObject
 from stowplan.apiserver.tables.durations import time_since
 
@@ -106,46 +105,8 @@ def format_labels(labels: Mapping[str, str] | None) -> str:
     return ",".join(sorted(f"{key}={value}" for key, value in (labels or {}).items())) or NONE
 
 
-def format_selector(selector: JsonObject | None) -> str:
-    """A LabelSelector as `kubectl -l` takes it; raises ValueError if it is none."""
-    labels = (selector or {}).get("matchLabels") or {}
-    expressions = (selector or {}).get("matchExpressions") or []
-    requirements = [(key, f"{key}={value}") for key, value in labels.items()]
-    requirements += [(expression.get("key", ""), _format_expression(expression)) for expression in expressions]
-    return ",".join(shown for _, shown in sorted(requirements, key=lambda requirement: requirement[0]))
-
-
-def _format_expression(expression: JsonObject) -> str:
-    key, operator = expression.get("key", ""), expression.get("operator", "")
-    values = tuple(expression.get("values") or ())
-    if operator not in LABEL_SELECTOR_OPERATORS or requirement_errors(key, operator, values):
-        raise ValueError(f"not a label selector requirement: {key} {operator}")
-    if operator in (IN, NOT_IN):
-        return f"{key} {'in' if operator == IN else 'notin'} ({','.join(sorted(values))})"
-    return key if operator == "Exists" else f"!{key}"
-
-
 def selector_cell(selector: JsonObject | None) -> str:
     try:
         return format_selector(selector) or NONE
     except ValueError:
         return "<error>"
-
-
-def quantity_cell(value: Any) -> str:
-    """A quantity as the API server prints it; an absent one is zero."""
-    if value is None:
-        return "0"
-    try:
-        return str(read_quantity(value))
-    except QuantityError:
-        return str(value)
-
-
-def condition_of(conditions: Iterable[JsonObject] | None, type: str) -> JsonObject | None:
-    """The last condition of that type."""
-    found = None
-    for condition in conditions or ():
-        if condition.get("type") == type:
-            found = condition
-    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.conditions import condition_of
 from stowplan.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -15,7 +16,6 @@ from stowplan.apiserver.tables.cells import (
     Cell,
     Printer,
     age_of,
-    condition_of,
     format_labels,
     name_of,
     or_else,
@@ -31,7 +31,7 @@ _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 
 def _node_status(node: JsonObject) -> str:
-    ready = condition_of(part(node, "status").get("conditions"), "Ready")
+    ready = condition_of(part(node, "status"), "Ready")
     status = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
     return f"{status},SchedulingDisabled" if part(node, "spec").get("unschedulable") else status
 

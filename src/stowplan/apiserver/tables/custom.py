@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from stowplan.apiserver.custom.values import go_number, sorted_json
+from stowplan.apiserver.json_values import go_number, sorted_json
 from stowplan.apiserver.tables.cells import AGE, NAME, Cell, Column, Printer, name_of
 from stowplan.apiserver.tables.durations import time_since
 from stowplan.apiserver.tables.jsonpath import JsonPath, JsonPathError, compile_path

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.conditions import condition_of, is_true
 from stowplan.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -61,9 +62,8 @@ class _Summary:
 
 def _summary(pod: JsonObject) -> _Summary:
     spec, status = part(pod, "spec"), part(pod, "status")
-    conditions = status.get("conditions") or []
     summary = _Summary(status.get("reason") or status.get("phase") or "", len(spec.get("containers") or []))
-    if any(one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated" for one in conditions):
+    if (condition_of(status, "PodScheduled") or {}).get("reason") == "SchedulingGated":
         summary.reason = "SchedulingGated"
     sidecars = {
         container.get("name")
@@ -73,7 +73,7 @@ def _summary(pod: JsonObject) -> _Summary:
     summary.total += len(sidecars)
     sidecar_restarts = _Restarts()
     initializing = _read_init_containers(summary, pod, sidecars, sidecar_restarts)
-    if not initializing or _first_is_true(conditions, "Initialized"):
+    if not initializing or is_true(status, "Initialized"):
         summary.restarts = sidecar_restarts
         _read_containers(summary, status)
     if is_terminating(pod):
@@ -134,9 +134,7 @@ def _read_containers(summary: _Summary, status: JsonObject) -> None:
 
 def _of_completed(status: JsonObject, *, has_running: bool, error: str) -> str:
     """Some container is through: the pod is not, while another one runs."""
-    conditions = status.get("conditions") or []
-    is_ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-    if has_running and is_ready:
+    if has_running and is_true(status, "Ready"):
         return "Running"
     return error or ("NotReady" if has_running else "Completed")
 
@@ -148,15 +146,10 @@ def _read_deletion(summary: _Summary, status: JsonObject) -> None:
         summary.reason = "Terminating"
 
 
-def _first_is_true(conditions: list[JsonObject], type: str) -> bool:
-    found = next((condition for condition in conditions if condition.get("type") == type), {})
-    return found.get("status") == "True"
-
-
 def _readiness_gates(pod: JsonObject) -> str:
     gates = part(pod, "spec").get("readinessGates") or []
-    conditions = part(pod, "status").get("conditions") or []
-    passed = sum(_first_is_true(conditions, gate.get("conditionType", "")) for gate in gates)
+    status = part(pod, "status")
+    passed = sum(is_true(status, gate.get("conditionType", "")) for gate in gates)
     return f"{passed}/{len(gates)}" if gates else NONE
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.conditions import condition_of
 from stowplan.apiserver.tables.cells import (
     AGE,
     NAME,
@@ -15,7 +16,6 @@ from stowplan.apiserver.tables.cells import (
     Printer,
     age_of,
     boolean,
-    condition_of,
     is_terminating,
     name_of,
     number,
@@ -54,10 +54,10 @@ def _lease(obj: JsonObject, now: float) -> list[Cell]:
 
 
 def _pod_group_status(obj: JsonObject) -> str:
-    conditions = part(obj, "status").get("conditions")
-    if target := condition_of(conditions, "DisruptionTarget"):
+    status = part(obj, "status")
+    if target := condition_of(status, "DisruptionTarget"):
         return target.get("reason") or ""
-    scheduled = condition_of(conditions, "PodGroupScheduled")
+    scheduled = condition_of(status, "PodGroupScheduled")
     if scheduled is None:
         return "Pending"
     return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"

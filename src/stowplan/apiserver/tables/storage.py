@@ -23,7 +23,6 @@ from stowplan.apiserver.tables.cells import (
     number,
     or_else,
     part,
-    quantity_cell,
     text,
 )
 
@@ -60,7 +59,7 @@ def _persistent_volume(obj: JsonObject, now: float) -> list[Cell]:
     claim = spec.get("claimRef")
     return [
         name_of(obj),
-        quantity_cell(part(spec, "capacity").get("storage")),
+        or_else(part(spec, "capacity").get("storage"), "0"),
         _access_modes(spec.get("accessModes")),
         spec.get("persistentVolumeReclaimPolicy") or "",
         _phase(obj),
@@ -80,7 +79,7 @@ def _claim(obj: JsonObject, now: float) -> list[Cell]:
         name_of(obj),
         _phase(obj),
         volume,
-        quantity_cell(part(status, "capacity").get("storage")) if volume else "",
+        or_else(part(status, "capacity").get("storage"), "0") if volume else "",
         _access_modes(status.get("accessModes")) if volume else "",
         _class_of(obj),
         _or_unset(spec.get("volumeAttributesClassName")),
@@ -122,11 +121,10 @@ def _csi_driver(obj: JsonObject, now: float) -> list[Cell]:
 
 
 def _csi_storage_capacity(obj: JsonObject, now: float) -> list[Cell]:
-    capacity = obj.get("capacity")
     return [
         name_of(obj),
         obj.get("storageClassName") or "",
-        UNSET if capacity is None else quantity_cell(capacity),
+        or_else(obj.get("capacity"), UNSET),
     ]
 
 

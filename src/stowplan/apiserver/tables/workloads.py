@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.conditions import is_true
+from stowplan.apiserver.label_selectors import format_selector
 from stowplan.apiserver.objects import parse_timestamp
 from stowplan.apiserver.tables.cells import (
     AGE,
@@ -17,9 +19,7 @@ from stowplan.apiserver.tables.cells import (
     Cell,
     Printer,
     age_of,
-    condition_of,
     format_labels,
-    format_selector,
     is_terminating,
     name_of,
     number,
@@ -108,10 +108,8 @@ def _daemon_set(obj: JsonObject, now: float) -> list[Cell]:
 
 
 def _job_status(obj: JsonObject) -> str:
-    conditions = part(obj, "status").get("conditions") or []
     for type, shown in _JOB_STATUSES:
-        holds = (condition_of(conditions, type) or {}).get("status") == "True" if type else is_terminating(obj)
-        if holds:
+        if is_true(part(obj, "status"), type) if type else is_terminating(obj):
             return shown
     return "Running"
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.rbac import GROUP
 from stowplan.apiserver.validation import (
     access,
     claims,
@@ -122,7 +123,7 @@ _DEVICES = {
     "resourceslices.resource.k8s.io": _Rules(device_slices.check_slice, device_slices.check_slice_update),
 }
 _ACCESS = {
-    f"{plural}.{access.GROUP}": _Rules(check, check_update, names.path_segment)
+    f"{plural}.{GROUP}": _Rules(check, check_update, names.path_segment)
     for plural, check, check_update in (
         ("clusterrolebindings", access.check_cluster_role_binding, access.check_cluster_role_binding_update),
         ("clusterroles", access.check_cluster_role, access.check_cluster_role_update),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.rbac import GROUP
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.changes import same
 from stowplan.apiserver.validation.fields import Errors, check_texts, invalid, not_supported, required
@@ -15,7 +16,6 @@ from stowplan.apiserver.validation.selectors import check_label_selector
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
 
-GROUP = "rbac.authorization.k8s.io"
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 

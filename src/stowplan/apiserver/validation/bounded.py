@@ -52,11 +52,12 @@ def check_map(
     entries: Mapping[str, T],
     limit: int,
     check_key: Callable[[Errors, str, str], None],
-    check_value: Callable[[Errors, str, T], None],
+    check_value: Callable[[Errors, str, T], None] | None = None,
 ) -> None:
     if len(entries) > limit:
         errors.append(too_many(path, len(entries), limit))
         return
     for key, value in entries.items():
         check_key(errors, path, key)
-        check_value(errors, f"{path}[{key}]", value)
+        if check_value is not None:
+            check_value(errors, f"{path}[{key}]", value)

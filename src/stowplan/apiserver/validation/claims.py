@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.labels import is_qualified_name_errors
+from stowplan.api.quantity import parse_quantity
 from stowplan.api.quantity import value as whole
 from stowplan.api.resource_names import is_native
-from stowplan.apiserver.defaults.quantities import nano_of, text_of
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.changes import check_immutable, difference, same
 from stowplan.apiserver.validation.fields import (
@@ -82,8 +82,8 @@ def _storage(spec: JsonObject) -> Any:
 def _check_size(errors: Errors, path: str, size: Any) -> None:
     if size is None:
         errors.append(required(path))
-    elif nano_of(size) <= 0:
-        errors.append(invalid(path, text_of(size), NOT_POSITIVE))
+    elif parse_quantity(size) <= 0:
+        errors.append(invalid(path, size, NOT_POSITIVE))
     else:
         check_resource_quantity(errors, path, "storage", size)
 
@@ -171,9 +171,9 @@ def _with_what_may_change(claim: JsonObject, old: JsonObject) -> JsonObject:
 
 def _check_shrinking(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
     """A claim may ask for less only to take back a growth that failed."""
-    size, before = nano_of(_storage(spec) or 0), nano_of(_storage(old.get("spec") or {}) or 0)
+    size, before = parse_quantity(_storage(spec) or 0), parse_quantity(_storage(old.get("spec") or {}) or 0)
     capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", 0)
-    if size < before and size <= nano_of(capacity):
+    if size < before and size <= parse_quantity(capacity):
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
 
 
@@ -201,7 +201,7 @@ def _check_claim_status(errors: Errors, claim: JsonObject) -> None:
 
 
 def _check_amount(errors: Errors, path: str, value: Any) -> None:
-    if (nano := nano_of(value)) < 0:
+    if (nano := parse_quantity(value)) < 0:
         errors.append(invalid(path, whole(nano), "must be a valid resource quantity"))
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.conditions import is_true
 from stowplan.apiserver.validation import names
-from stowplan.apiserver.validation.changes import check_immutable
+from stowplan.apiserver.validation.changes import check_immutable, same
 from stowplan.apiserver.validation.fields import (
     Errors,
     check_enum,
@@ -18,10 +19,13 @@ from stowplan.apiserver.validation.fields import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stowplan.apiserver.objects import JsonObject
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_NO_PATH = "must be a simple json path starting with ."
 _WRONG_NAME = 'must be spec.names.plural+"."+spec.group'
 
 
@@ -34,6 +38,7 @@ def check_definition(errors: Errors, definition: JsonObject) -> None:
     _check_group(errors, "spec.group", group)
     check_enum(errors, "spec.scope", spec.get("scope"), ("Cluster", "Namespaced"))
     _check_versions(errors, "spec.versions", spec.get("versions") or [])
+    _check_views(errors, spec.get("versions") or [])
     for field in ("plural", "singular", "kind", "listKind"):
         if not spec_names.get(field):
             errors.append(required(f"spec.names.{field}"))
@@ -78,15 +83,28 @@ def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> No
         _check_label(errors, f"{at}.name", version.get("name", ""))
         if not (version.get("schema") or {}).get("openAPIV3Schema"):
             errors.append(required(f"{at}.schema.openAPIV3Schema"))
-        _check_scale(errors, f"{at}.subresources.scale", (version.get("subresources") or {}).get("scale"))
-        for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
-            _check_column(errors, f"{at}.additionalPrinterColumns[{position}]", column)
     listed = [version.get("name", "") for version in versions]
     if len(set(listed)) < len(listed):
         errors.append(invalid(path, versions, "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
         errors.append(invalid(path, versions, detail))
+
+
+def _hoisted(versions: list[JsonObject], field: str) -> Iterator[tuple[str, JsonObject]]:
+    """Each version and its path. Parity: what all versions share is the definition's own."""
+    if versions and all(same(version.get(field), versions[0].get(field)) for version in versions):
+        yield "spec", versions[0]
+        return
+    yield from ((f"spec.versions[{index}]", version) for index, version in enumerate(versions))
+
+
+def _check_views(errors: Errors, versions: list[JsonObject]) -> None:
+    for path, version in _hoisted(versions, "subresources"):
+        _check_scale(errors, f"{path}.subresources.scale", (version.get("subresources") or {}).get("scale"))
+    for path, version in _hoisted(versions, "additionalPrinterColumns"):
+        for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            _check_column(errors, f"{path}.additionalPrinterColumns[{position}]", column)
 
 
 def _check_scale(errors: Errors, path: str, scale: JsonObject | None) -> None:
@@ -97,10 +115,11 @@ def _check_scale(errors: Errors, path: str, scale: JsonObject | None) -> None:
         if not value:
             errors.append(required(f"{path}.{field}"))
         elif not value.startswith(f"{parent}."):
-            errors.append(invalid(f"{path}.{field}", value, f"should be a json path under {parent}"))
+            detail = f"should be a json path under {parent}" if value.startswith(".") else _NO_PATH
+            errors.append(invalid(f"{path}.{field}", value, detail))
     selector = scale.get("labelSelectorPath", "")
     if selector and not selector.startswith((".spec.", ".status.")):
-        detail = "should be a json path under either .spec or .status"
+        detail = "should be a json path under either .spec or .status" if selector.startswith(".") else _NO_PATH
         errors.append(invalid(f"{path}.labelSelectorPath", selector, detail))
 
 
@@ -116,6 +135,8 @@ def _check_column(errors: Errors, path: str, column: JsonObject) -> None:
         errors.append(invalid(f"{path}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}"))
     if not column.get("jsonPath"):
         errors.append(required(f"{path}.JSONPath"))
+    elif not column["jsonPath"].startswith("."):
+        errors.append(invalid(f"{path}.JSONPath", column["jsonPath"], _NO_PATH))
 
 
 def _check_conversion(errors: Errors, path: str, conversion: JsonObject | None) -> None:
@@ -155,8 +176,7 @@ def check_definition_update(errors: Errors, definition: JsonObject, old: JsonObj
     check_definition(errors, definition)
     spec, old_spec = definition.get("spec") or {}, old.get("spec") or {}
     spec_names, old_names = spec.get("names") or {}, old_spec.get("names") or {}
-    established = (old.get("status") or {}).get("conditions") or ()
-    if any(entry.get("type") == "Established" and entry.get("status") == "True" for entry in established):
+    if is_true(old.get("status") or {}, "Established"):
         check_immutable(errors, "spec.scope", spec.get("scope"), old_spec.get("scope"))
         check_immutable(errors, "spec.names.kind", spec_names.get("kind"), old_names.get("kind"))
     check_immutable(errors, "spec.group", spec.get("group"), old_spec.get("group"))

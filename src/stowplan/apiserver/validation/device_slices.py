@@ -198,11 +198,7 @@ def _check_consumption(errors: Errors, path: str, consumption: JsonObject) -> No
 def _check_counters(errors: Errors, path: str, counters: dict[str, JsonObject]) -> None:
     if not counters:
         errors.append(required(path))
-
-    def accept(errors: Errors, path: str, counter: JsonObject) -> None:
-        """Any quantity will do."""
-
-    check_map(errors, path, counters, _MAX_COUNTERS, check_request_name, accept)
+    check_map(errors, path, counters, _MAX_COUNTERS, check_request_name)
 
 
 def _check_device_nodes(errors: Errors, path: str, device: JsonObject, *, per_device: bool) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.labels import is_qualified_name_errors
+from stowplan.apiserver.conversion import EVENT_FIELDS
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.changes import check_immutable, same
 from stowplan.apiserver.validation.fields import Errors, byte_length, check_texts, invalid, required
@@ -17,15 +18,7 @@ from stowplan.apiserver.validation.fields import Errors, byte_length, check_text
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
 
-#: How events.k8s.io calls what v1 calls otherwise. Messages speak the words of v1 for most of them.
-_NEW_NAMES = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-}
+#: Messages speak the words of v1, but for this one.
 _CORE_ONLY = {"reportingController": "reportingComponent"}
 _LIMITS = {"reportingInstance": 128, "action": 128, "reason": 128}
 _MAX_NOTE = 1024
@@ -51,7 +44,7 @@ class _View:
 
     def __init__(self, event: JsonObject, *, core: bool) -> None:
         self._event = event
-        self._names = _CORE_ONLY if core else _NEW_NAMES
+        self._names = _CORE_ONLY if core else EVENT_FIELDS
 
     def get(self, name: str, default: object = "") -> object:
         return self._event.get(self._names.get(name, name), default)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 Errors = list[FieldError]
 
-TOO_FEW = "FieldValueTooFew"
-
 NOT_NEGATIVE = "must be greater than or equal to 0"
 NOT_POSITIVE = "must be greater than zero"
 IMMUTABLE = "field is immutable"
@@ -32,11 +30,7 @@ OMITTED = object()
 
 
 def shown(value: object) -> str:
-    if isinstance(value, str):
-        return go_quote(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return go_json(value)
+    return go_quote(value) if isinstance(value, str) else go_json(value)
 
 
 def _error(reason: str, path: str, what: str, value: object, detail: str) -> FieldError:

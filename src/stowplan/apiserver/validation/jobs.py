@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.labels import is_qualified_name_errors
+from stowplan.apiserver.conditions import is_true
+from stowplan.apiserver.label_selectors import compiled
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.changes import check_immutable, check_immutable_fields, same
 from stowplan.apiserver.validation.fields import (
@@ -24,7 +26,8 @@ from stowplan.apiserver.validation.fields import (
     too_many,
 )
 from stowplan.apiserver.validation.pods import check_pod_template
-from stowplan.apiserver.validation.selectors import check_label_selector, compiled
+from stowplan.apiserver.validation.selectors import check_label_selector
+from stowplan.apiserver.validation.success_policies import INDEXED_ONLY, check_success_policy
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -44,7 +47,6 @@ _MAX_INDEXED = 100_000
 _MANY_COMPLETIONS, _FEW_AT_ONCE = 100_000, 10_000
 _MAX_RULES, _MAX_EXIT_CODES, _MAX_PATTERNS = 20, 255, 20
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-_INDEXED_ONLY = "requires indexed completion mode"
 
 
 def check_job(errors: Errors, job: JsonObject) -> None:
@@ -92,7 +94,7 @@ def _check_job_spec(errors: Errors, spec: JsonObject) -> None:
     if (policy := spec.get("podFailurePolicy")) is not None:
         _check_failure_policy(errors, spec, policy)
     if (policy := spec.get("successPolicy")) is not None:
-        _check_success_policy(errors, spec, policy)
+        check_success_policy(errors, spec, policy)
     replacement = spec.get("podReplacementPolicy")
     supported = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
     check_supported(errors, "spec.podReplacementPolicy", replacement, supported)
@@ -132,7 +134,7 @@ def _check_mode(errors: Errors, spec: JsonObject) -> None:
     elif mode in (None, "NonIndexed"):
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if name in spec:
-                errors.append(invalid(f"spec.{name}", spec[name], _INDEXED_ONLY))
+                errors.append(invalid(f"spec.{name}", spec[name], INDEXED_ONLY))
 
 
 def _check_indexed(errors: Errors, spec: JsonObject) -> None:
@@ -239,33 +241,13 @@ def _check_patterns(errors: Errors, path: str, patterns: list[JsonObject]) -> No
             errors.append(not_supported(f"{path}[{index}].status", status, ("False", "True", "Unknown")))
 
 
-def _check_success_policy(errors: Errors, spec: JsonObject, policy: JsonObject) -> None:
-    path, rules = "spec.successPolicy", policy.get("rules") or []
-    if spec.get("completionMode") != "Indexed":
-        errors.append(invalid(path, policy, _INDEXED_ONLY))
-        return
-    if not rules:
-        detail = "at least one rules must be specified when the successPolicy is specified"
-        errors.append(required(f"{path}.rules", detail))
-    if len(rules) > _MAX_RULES:
-        errors.append(too_many(f"{path}.rules", len(rules), _MAX_RULES))
-    completions = spec.get("completions") or 0
-    for index, rule in enumerate(rules):
-        at, count = f"{path}.rules[{index}]", rule.get("succeededCount")
-        if count is None and rule.get("succeededIndexes") is None:
-            detail = "at least one of succeededCount or succeededIndexes must be specified"
-            errors.append(required(at, detail))
-        check_not_negative_fields(errors, at, rule, ("succeededCount",))
-        if count is not None and count > completions:
-            detail = f"must be less than or equal to {completions} (the number of specified completions)"
-            errors.append(invalid(f"{at}.succeededCount", count, detail))
-
-
 def check_job_update(errors: Errors, job: JsonObject, old: JsonObject, subresource: str) -> None:
     if subresource == "status":
         _check_status(errors, job, old)
         return
     spec, old_spec = job.get("spec") or {}, old.get("spec") or {}
+    if spec.get("selector") is not None and not spec.get("manualSelector"):
+        _check_generated_selector(errors, job.get("metadata") or {}, spec)
     _check_job_spec(errors, spec)
     _check_completions(errors, spec, old_spec)
     _check_template_kept(errors, spec, old_spec, started="startTime" in (old.get("status") or {}))
@@ -314,7 +296,7 @@ def _with_new_resources(old: list[JsonObject], new: list[JsonObject]) -> list[Js
 def _check_status(errors: Errors, job: JsonObject, old: JsonObject) -> None:
     status, old_status = job.get("status") or {}, old.get("status") or {}
     check_not_negative_fields(errors, "status", status, ("active", "succeeded", "failed", "ready", "terminating"))
-    done, failed = _holds(status, "Complete"), _holds(status, "Failed")
+    done, failed = is_true(status, "Complete"), is_true(status, "Failed")
     if done and failed:
         errors.append(invalid("status.conditions", OMITTED, "cannot set Complete=True and Failed=true conditions"))
     ended = status.get("completionTime")
@@ -328,11 +310,6 @@ def _check_status(errors: Errors, job: JsonObject, old: JsonObject) -> None:
     if (done or failed) and status.get("active", 0) > 0:
         errors.append(invalid("status.active", status["active"], "active>0 is invalid for finished job"))
     for kind in ("Failed", "Complete", "FailureTarget"):
-        if _holds(old_status, kind) and not _holds(status, kind):
+        if is_true(old_status, kind) and not is_true(status, kind):
             detail = f"cannot disable the terminal {kind}=True condition"
             errors.append(invalid("status.conditions", OMITTED, detail))
-
-
-def _holds(status: JsonObject, kind: str) -> bool:
-    conditions = status.get("conditions") or ()
-    return any(entry.get("type") == kind and entry.get("status") == "True" for entry in conditions)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.field_errors import go_quote
 from stowplan.api.labels import label_key_errors
+from stowplan.apiserver.deletion import FOREGROUND, ORPHAN
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.fields import (
     IMMUTABLE,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from stowplan.apiserver.validation.names import NameRule
 
 MAX_ANNOTATIONS = 256 * 1024
-
-ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 
 _IMMUTABLE_FIELDS = (
     "name",

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from stowplan.api.labels import dns1123_subdomain_errors
+
 NameRule = Callable[[str], tuple[str, ...]]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -69,7 +71,10 @@ def dns_label(value: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=65536)
 def dns_subdomain(value: str) -> tuple[str, ...]:
-    return _dns_subdomain(value, "characters")
+    errors = _too_long(value, MAX_SUBDOMAIN)
+    if _SUBDOMAIN_RE.fullmatch(value):
+        return errors
+    return (*errors, _says(_SUBDOMAIN_SAYS.format(""), _SUBDOMAIN, "example.com"))
 
 
 @lru_cache(maxsize=4096)
@@ -81,7 +86,7 @@ def short_name(value: str) -> tuple[str, ...]:
 @lru_cache(maxsize=4096)
 def long_name(value: str) -> tuple[str, ...]:
     """A DNS subdomain where the reference validates declaratively, with other words."""
-    return _dns_subdomain(value, "bytes")
+    return tuple(dns1123_subdomain_errors(value))
 
 
 def _dns_label(value: str, unit: str) -> tuple[str, ...]:
@@ -91,13 +96,6 @@ def _dns_label(value: str, unit: str) -> tuple[str, ...]:
     if _SUBDOMAIN_RE.fullmatch(value):
         return (*errors, "must not contain dots")
     return (*errors, _says(_LABEL_SAYS, _LABEL, "my-name", "123-abc"))
-
-
-def _dns_subdomain(value: str, unit: str) -> tuple[str, ...]:
-    errors = _too_long(value, MAX_SUBDOMAIN, unit)
-    if _SUBDOMAIN_RE.fullmatch(value):
-        return errors
-    return (*errors, _says(_SUBDOMAIN_SAYS.format(""), _SUBDOMAIN, "example.com"))
 
 
 def dns_subdomain_with_underscore(value: str) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from stowplan.api.quantity import parse_quantity
 from stowplan.api.quantity import value as whole
-from stowplan.apiserver.defaults.quantities import nano_of, text_of
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.changes import check_immutable, difference, same
 from stowplan.apiserver.validation.claims import VOLUME_MODES, check_access_modes, check_class_name
@@ -126,10 +126,10 @@ def _check_capacity(errors: Errors, path: str, capacity: JsonObject) -> None:
     if "storage" not in capacity or len(capacity) > 1:
         errors.append(not_supported(path, capacity or None, ("storage",)))
     for name, value in capacity.items():
-        if (nano := nano_of(value)) < 0:
+        if (nano := parse_quantity(value)) < 0:
             errors.append(invalid(f"{path}[{name}]", whole(nano), "must be a valid resource quantity"))
         if nano <= 0:
-            errors.append(invalid(f"{path}[{name}]", text_of(value), NOT_POSITIVE))
+            errors.append(invalid(f"{path}[{name}]", value, NOT_POSITIVE))
 
 
 def _check_node_affinity(errors: Errors, path: str, affinity: JsonObject | None) -> None:

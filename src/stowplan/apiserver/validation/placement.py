@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.api.label_selectors import parse_int64
 from stowplan.api.labels import is_qualified_name_errors, label_value_errors
 from stowplan.apiserver.validation import names
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
     from stowplan.apiserver.objects import JsonObject
 
-REQUIRED_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _WEIGHTS = "must be in the range 1-100"

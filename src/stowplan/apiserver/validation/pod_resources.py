@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.api.quantity import format_quantity
+from stowplan.api.quantity import format_quantity, parse_quantity
 from stowplan.apiserver.defaults.aggregates import container_totals
-from stowplan.apiserver.defaults.quantities import nano_of, text_of
 from stowplan.apiserver.validation.fields import Errors, forbidden, invalid
 from stowplan.apiserver.validation.resources import check_pod_resource_name, check_requirements, is_hugepage
 
@@ -27,19 +26,19 @@ def check_pod_resources(errors: Errors, path: str, spec: JsonObject, claims: fro
     check_requirements(errors, at, resources, name_rule=check_pod_resource_name, claims=claims)
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for name, total in container_totals(spec, "requests").items():
-        if name in requests and total > nano_of(requests[name]):
+        if name in requests and total > parse_quantity(requests[name]):
             detail = f"must be greater than or equal to aggregate container requests of {format_quantity(total)}"
-            errors.append(invalid(f"{at}.requests[{name}]", text_of(requests[name]), detail))
+            errors.append(invalid(f"{at}.requests[{name}]", requests[name], detail))
     for name, total in container_totals(spec, "limits").items():
-        if is_hugepage(name) and name in limits and total > nano_of(limits[name]):
+        if is_hugepage(name) and name in limits and total > parse_quantity(limits[name]):
             detail = f"must be greater than or equal to aggregate container limits of {format_quantity(total)}"
-            errors.append(invalid(f"{at}.limits[{name}]", text_of(limits[name]), detail))
+            errors.append(invalid(f"{at}.limits[{name}]", limits[name], detail))
     _check_container_limits(errors, at, spec, limits)
 
 
 def _check_container_limits(errors: Errors, path: str, spec: JsonObject, limits: JsonObject) -> None:
     for index, container in enumerate(spec.get("containers") or ()):
         for name, limit in ((container.get("resources") or {}).get("limits") or {}).items():
-            if name in limits and nano_of(limit) > nano_of(limits[name]):
-                detail = f"must be less than or equal to pod limits of {text_of(limits[name])}"
-                errors.append(invalid(f"{path}.containers[{index}][{name}].limits", text_of(limit), detail))
+            if name in limits and parse_quantity(limit) > parse_quantity(limits[name]):
+                detail = f"must be less than or equal to pod limits of {limits[name]}"
+                errors.append(invalid(f"{path}.containers[{index}][{name}].limits", limit, detail))

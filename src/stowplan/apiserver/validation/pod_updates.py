@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api.affinity import REQUIRED_TERMS
 from stowplan.api.field_errors import go_quote
+from stowplan.api.meta import MAX_INT32
 from stowplan.apiserver.defaults.aggregates import qos_class
 from stowplan.apiserver.validation.changes import difference, same
 from stowplan.apiserver.validation.fields import Errors, between, forbidden, invalid, required
-from stowplan.apiserver.validation.placement import REQUIRED_TERMS
 from stowplan.apiserver.validation.pod_status import check_pod_status_update
 from stowplan.apiserver.validation.pods import MIRROR_ANNOTATION, check_pod
 
@@ -29,7 +30,6 @@ _UPDATABLE = ",".join(
         "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
     )
 )
-_MAX_INT32 = 2**31 - 1
 _RESIZABLE = ("cpu", "memory")
 
 
@@ -88,8 +88,8 @@ def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
         if old is not None:
             errors.append(invalid(path, None, "must not update from a positive integer to nil value"))
         return True
-    if not 0 <= new <= _MAX_INT32:
-        errors.append(invalid(path, new, between(0, _MAX_INT32)))
+    if not 0 <= new <= MAX_INT32:
+        errors.append(invalid(path, new, between(0, MAX_INT32)))
         return False
     if old is not None and old < new:
         errors.append(invalid(path, new, "must be less than or equal to previous value"))

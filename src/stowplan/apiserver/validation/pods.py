@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.labels import is_qualified_name_errors
+from stowplan.api.meta import MAX_INT32
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.containers import (
     PodContext,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
-_MAX_INT32 = 2**31 - 1
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
@@ -103,7 +103,7 @@ def _is_deletion_cost(text: str) -> bool:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or (digits.startswith("0") and text != "0"):
         return False
-    return len(digits) <= 10 and -_MAX_INT32 - 1 <= int(text) <= _MAX_INT32
+    return len(digits) <= 10 and -MAX_INT32 - 1 <= int(text) <= MAX_INT32
 
 
 def _check_tokens(errors: Errors, spec: JsonObject) -> None:
@@ -325,8 +325,8 @@ def _check_hostname_override(errors: Errors, path: str, override: str, spec: Jso
 
 def _check_rest(errors: Errors, path: str, spec: JsonObject) -> None:
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= _MAX_INT32:
-        errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, between(1, _MAX_INT32)))
+    if deadline is not None and not 1 <= deadline <= MAX_INT32:
+        errors.append(invalid(f"{path}.activeDeadlineSeconds", deadline, between(1, MAX_INT32)))
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
         check_texts(errors, f"{path}.readinessGates[{index}].conditionType", kind, is_qualified_name_errors(kind))

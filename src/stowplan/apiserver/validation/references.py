@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.labels import is_qualified_name_errors
-from stowplan.apiserver.defaults.quantities import nano_of, text_of
+from stowplan.api.quantity import parse_quantity
 from stowplan.apiserver.validation.fields import Errors, check_texts, invalid, not_supported, required
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def check_resource_reference(errors: Errors, path: str, reference: JsonObject, *
     elif resource not in _RESOURCES and not resource.startswith(_HUGEPAGES):
         errors.append(not_supported(f"{path}.resource", resource, _RESOURCES))
     divisor = reference.get("divisor")
-    if divisor is not None and nano_of(divisor) != 0:
-        _check_divisor(errors, f"{path}.divisor", resource, text_of(divisor))
+    if divisor is not None and parse_quantity(divisor) != 0:
+        _check_divisor(errors, f"{path}.divisor", resource, divisor)
 
 
 def _check_divisor(errors: Errors, path: str, resource: str, divisor: str) -> None:

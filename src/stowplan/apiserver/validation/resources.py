@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from stowplan.api.labels import label_key_errors
 from stowplan.api.quantity import NANO, QuantityError, milli_value, parse_quantity
 from stowplan.api.resource_names import CPU, HUGEPAGES_PREFIX, MEMORY, is_extended, is_native, is_pod_level
-from stowplan.apiserver.defaults.quantities import nano_of, text_of
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.fields import (
     NOT_NEGATIVE,
@@ -65,17 +64,17 @@ def may_overcommit(name: str) -> bool:
 
 
 def check_not_negative_quantity(errors: Errors, path: str, value: QuantityValue) -> None:
-    if nano_of(value) < 0:
-        errors.append(invalid(path, text_of(value), NOT_NEGATIVE))
+    if parse_quantity(value) < 0:
+        errors.append(invalid(path, value, NOT_NEGATIVE))
 
 
 def check_resource_quantity(errors: Errors, path: str, name: str, value: QuantityValue) -> None:
     """An amount of the resource `name`: not negative, and whole where halves make no sense."""
-    nano = nano_of(value)
+    nano = parse_quantity(value)
     if nano < 0:
-        errors.append(invalid(path, text_of(value), NOT_NEGATIVE))
+        errors.append(invalid(path, value, NOT_NEGATIVE))
     if nano % NANO and milli_value(nano) % 1000 and (name in _COUNTED_OBJECTS or is_extended(name)):
-        errors.append(invalid(path, text_of(value), "must be an integer"))
+        errors.append(invalid(path, value, "must be an integer"))
 
 
 def _check_resource_name(errors: Errors, path: str, name: str) -> None:
@@ -141,20 +140,20 @@ def _check_request(
         if not may_overcommit(name):
             errors.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
         return
-    over = nano_of(value) - nano_of(limit)
+    over = parse_quantity(value) - parse_quantity(limit)
     if over and not may_overcommit(name):
-        detail = f"must be equal to {name} limit of {text_of(limit)}"
+        detail = f"must be equal to {name} limit of {limit}"
     elif over > 0:
-        detail = f"must be less than or equal to {name} limit of {text_of(limit)}"
+        detail = f"must be less than or equal to {name} limit of {limit}"
     else:
         return
-    errors.append(invalid(f"{path}.requests", text_of(value), detail))
+    errors.append(invalid(f"{path}.requests", value, detail))
 
 
 def _check_hugepages(errors: Errors, path: str, name: str, value: QuantityValue) -> None:
-    if is_hugepage(name) and not _is_whole_pages(name, nano_of(value)):
-        detail = f"{text_of(value)} is not positive integer multiple of {name}"
-        errors.append(invalid(path, text_of(value), detail))
+    if is_hugepage(name) and not _is_whole_pages(name, parse_quantity(value)):
+        detail = f"{value} is not positive integer multiple of {name}"
+        errors.append(invalid(path, value, detail))
 
 
 @lru_cache(maxsize=1024)

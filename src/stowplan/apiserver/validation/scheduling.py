@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.policy import SYSTEM_PRIORITIES
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.changes import check_immutable, same
 from stowplan.apiserver.validation.conditions import check_conditions
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 _PREEMPTION = ("PreemptLowerPriority", "Never")
 _MAX_TEMPLATES, _MAX_CLAIMS = 8, 4
@@ -56,7 +56,7 @@ def check_priority_class(errors: Errors, priority_class: JsonObject) -> None:
 
 
 def _system_problem(name: str, value: int, *, default: bool) -> str:
-    known = SYSTEM_CLASSES.get(name)
+    known = SYSTEM_PRIORITIES.get(name)
     if known is None:
         return f"{name} is not a known system priority class"
     if value != known:

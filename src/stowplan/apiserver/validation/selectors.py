@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.api.label_selectors import SelectorError, compile_label_selector
 from stowplan.api.labels import label_key_errors, label_value_errors
-from stowplan.api.meta import LabelSelector, LabelSelectorRequirement
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.fields import Errors, check_texts, forbidden, invalid, required
 
 if TYPE_CHECKING:
-    from stowplan.api.label_selectors import Selector
     from stowplan.apiserver.objects import JsonObject
 
 _WITH_VALUES, _WITHOUT_VALUES, _COMPARING = ("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt")
@@ -74,23 +71,6 @@ def _check_operator(errors: Errors, path: str, operator: str, values: list[str])
 
 def is_empty_selector(selector: JsonObject) -> bool:
     return not selector.get("matchLabels") and not selector.get("matchExpressions")
-
-
-def compiled(selector: JsonObject | None) -> Selector | None:
-    """The selector ready to match; None if it does not parse. An absent one matches nothing."""
-    if selector is None:
-        return compile_label_selector(None)
-    expressions = tuple(
-        LabelSelectorRequirement(
-            key=entry.get("key", ""), operator=entry.get("operator", ""), values=tuple(entry.get("values") or ())
-        )
-        for entry in selector.get("matchExpressions") or ()
-    )
-    labels = selector.get("matchLabels") or {}
-    try:
-        return compile_label_selector(LabelSelector(match_labels=labels, match_expressions=expressions))
-    except SelectorError:
-        return None
 
 
 def check_node_selector(errors: Errors, path: str, selector: JsonObject) -> None:

@@ -1,6 +1,6 @@
 """Services: ports, types, and cluster addresses that stay.
 
-Left out: loadBalancerClass, health-check ports beyond their range, and annotations of clouds.
+Left out: health-check ports beyond their range, and annotations of clouds.
 
 Upstream: pkg/apis/core/validation (validateService and below).
 """
@@ -172,6 +172,10 @@ def _check_load_balancer(errors: Errors, spec: JsonObject, kind: str) -> None:
         check_network(errors, f"spec.LoadBalancerSourceRanges[{index}]", text.strip())
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", only))
+    if (name := spec.get("loadBalancerClass")) is not None:
+        if not balanced:
+            errors.append(forbidden("spec.loadBalancerClass", only))
+        check_texts(errors, "spec.loadBalancerClass", name, is_qualified_name_errors(name))
 
 
 def is_externally_accessible(spec: JsonObject) -> bool:
@@ -198,6 +202,10 @@ def check_service_update(errors: Errors, service: JsonObject, old: JsonObject, s
     spec, old_spec = service.get("spec") or {}, old.get("spec") or {}
     if "ExternalName" not in (spec.get("type"), old_spec.get("type")):
         _check_addresses_kept(errors, spec, old_spec)
+    if old_spec.get("type") == spec.get("type") == "LoadBalancer":
+        name, before = spec.get("loadBalancerClass"), old_spec.get("loadBalancerClass")
+        if name != before:
+            errors.append(invalid("spec.loadBalancerClass", name, "may not change once set"))
     check_service(errors, service)
 
 

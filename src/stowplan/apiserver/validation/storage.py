@@ -93,6 +93,7 @@ def _check_topology_values(errors: Errors, path: str, values: list[str]) -> None
 
 
 def check_class_update(errors: Errors, new: JsonObject, old: JsonObject, subresource: str) -> None:
+    check_class(errors, new)
     fixed = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
     check_immutable_fields(errors, "", new, old, *fixed)
 
@@ -196,6 +197,7 @@ def check_capacity(errors: Errors, capacity: JsonObject) -> None:
 
 
 def check_capacity_update(errors: Errors, capacity: JsonObject, old: JsonObject, subresource: str) -> None:
+    check_capacity(errors, capacity)
     check_immutable_fields(errors, "", capacity, old, "nodeTopology", "storageClassName")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.apiserver.defaults.quantities import nano_of
+from stowplan.api.quantity import parse_quantity
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.claims import check_claim_spec
 from stowplan.apiserver.validation.fields import (
@@ -93,7 +93,7 @@ def check_nfs(errors: Errors, path: str, source: JsonObject) -> None:
 
 def _check_empty_dir(errors: Errors, path: str, source: JsonObject) -> None:
     limit = source.get("sizeLimit")
-    if limit is not None and nano_of(limit) < 0:
+    if limit is not None and parse_quantity(limit) < 0:
         errors.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.apiserver.json_values import equal
+from stowplan.apiserver.label_selectors import compiled
 from stowplan.apiserver.validation import names
 from stowplan.apiserver.validation.changes import check_immutable, same
 from stowplan.apiserver.validation.claims import check_claim_spec
 from stowplan.apiserver.validation.fields import (
+    IMMUTABLE,
     Errors,
     check_not_negative_fields,
     check_supported,
@@ -24,7 +27,7 @@ from stowplan.apiserver.validation.fields import (
 )
 from stowplan.apiserver.validation.pods import check_pod_template
 from stowplan.apiserver.validation.rolling import check_percentage, is_zero
-from stowplan.apiserver.validation.selectors import check_label_selector, compiled, is_empty_selector
+from stowplan.apiserver.validation.selectors import check_label_selector, is_empty_selector
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -42,9 +45,8 @@ def _check_selector(errors: Errors, spec: JsonObject, kind: str) -> None:
     selector = spec.get("selector")
     if selector is None:
         errors.append(required("spec.selector"))
-        return
     check_label_selector(errors, "spec.selector", selector)
-    if is_empty_selector(selector):
+    if selector is not None and is_empty_selector(selector):
         errors.append(invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
     ready = compiled(selector)
     if ready is None:
@@ -131,6 +133,11 @@ def _check_selector_kept(errors: Errors, obj: JsonObject, old: JsonObject) -> No
     check_immutable(errors, "spec.selector", new, before)
 
 
+def _check_replica_status(errors: Errors, obj: JsonObject) -> None:
+    counts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+    _check_status(errors, obj, counts, total=_TOTAL, per_ready=_PER_READY)
+
+
 def check_replica_set(errors: Errors, replica_set: JsonObject) -> None:
     spec = replica_set.get("spec") or {}
     check_not_negative_fields(errors, "spec", spec, ("replicas", "minReadySeconds"))
@@ -141,8 +148,7 @@ def check_replica_set(errors: Errors, replica_set: JsonObject) -> None:
 
 def check_replica_set_update(errors: Errors, replica_set: JsonObject, old: JsonObject, subresource: str) -> None:
     if subresource == "status":
-        counts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-        _check_status(errors, replica_set, counts, total=_TOTAL, per_ready=_PER_READY)
+        _check_replica_status(errors, replica_set)
         return
     check_replica_set(errors, replica_set)
     _check_selector_kept(errors, replica_set, old)
@@ -166,8 +172,7 @@ def check_controller(errors: Errors, controller: JsonObject) -> None:
 
 def check_controller_update(errors: Errors, controller: JsonObject, old: JsonObject, subresource: str) -> None:
     if subresource == "status":
-        counts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-        _check_status(errors, controller, counts, total=_TOTAL, per_ready=_PER_READY)
+        _check_replica_status(errors, controller)
         return
     check_controller(errors, controller)
 
@@ -323,4 +328,5 @@ def check_revision(errors: Errors, revision: JsonObject) -> None:
 def check_revision_update(errors: Errors, revision: JsonObject, old: JsonObject, subresource: str) -> None:
     if revision.get("revision", 0) < 0:
         check_not_negative_fields(errors, "", revision, ("revision",))
-    check_immutable(errors, "data", revision.get("data"), old.get("data"))
+    if not equal(revision.get("data"), old.get("data")):
+        errors.append(invalid("data", revision.get("data"), IMMUTABLE))
