@@ -1,0 +1,145 @@
+"""What the HTTP client costs: a first list, binds, the lines of a watch.
+
+The server is the embedded one, a process of its own, loaded from a state file. Run it as
+
+    python benchmarks/client.py [--pods 100000] [--binds 10000]
+
+CPU is this process's; the pods are those of `apiserver.py`, 1.7 KB each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import apiserver as shapes
+
+from stowplan.api.types import Pod
+from stowplan.apiserver.server import ApiServer
+from stowplan.client.connection import connect_from_flags
+from stowplan.client.http_api import HttpApi
+from stowplan.client.list_watch import ListWatch
+from stowplan.client.times import REAL_TIMES
+from stowplan.config import ClientConnection
+
+NODES = 1000
+
+
+def fill(state: Path, pods: int) -> None:
+    server = ApiServer(state=state)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shapes.NAMESPACE}}
+    server.create_all([namespace, *(shapes.pod(i) for i in range(pods))])
+    server.close()
+
+
+@contextmanager
+def started(state: Path, kubeconfig: Path):
+    command = [sys.executable, "-m", "stowplan", "apiserver", "--controllers="]
+    command += [f"--kubeconfig-out={kubeconfig}", f"--state={state}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            while not kubeconfig.exists():
+                if process.poll() is not None:
+                    raise SystemExit("the server did not start")
+                time.sleep(0.05)
+            yield
+        finally:
+            process.terminate()
+
+
+async def longest_stall(seconds: float = 0.001) -> float:
+    """How long the event loop had no time for others, until cancelled."""
+    longest = 0.0
+    try:
+        while True:
+            begin = time.perf_counter()
+            await asyncio.sleep(seconds)
+            longest = max(longest, time.perf_counter() - begin - seconds)
+    except asyncio.CancelledError:
+        return longest
+
+
+async def first_list(api: HttpApi, pods: int) -> None:
+    delivered = 0
+
+    def deliver(changes):
+        nonlocal delivered
+        delivered += len(changes)
+
+    listing = ListWatch(api, Pod, times=REAL_TIMES, report=print)
+    stall, begin, cpu = asyncio.create_task(longest_stall()), time.perf_counter(), time.process_time()
+    running = asyncio.create_task(listing.run(deliver))
+    await listing.synced.wait()
+    took, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    stall.cancel()
+    assert delivered == pods, f"{delivered} of {pods} pods"
+    print(f"first list, s        {took:8.2f}   {pods} pods, {1e6 * cpu / pods:.0f} us of CPU each")
+    print(f"longest stall, ms    {1e3 * await stall:8.0f}")
+
+
+async def binds(api: HttpApi, count: int) -> None:
+    pods = (await api.list(Pod, limit=count)).items
+    queue = iter(enumerate(pods))
+
+    async def worker():
+        for i, pod in queue:
+            metadata = pod.metadata
+            await api.bind(
+                namespace=metadata.namespace, name=metadata.name, uid=metadata.uid, node=f"node-{i % NODES:05d}"
+            )
+
+    begin, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(worker() for _ in range(48)))
+    took, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    print(f"binds/s              {len(pods) / took:8.0f}   {1e6 * cpu / len(pods):.0f} us of CPU each")
+
+
+async def watch(api: HttpApi, version: str, count: int) -> None:
+    """Lines of the past, as fast as they come."""
+    seen = 0
+    begin, cpu = time.perf_counter(), time.process_time()
+    stream = api.watch(Pod, resource_version=version)
+    async for event in stream:
+        seen += event.object is not None
+        if seen == count:
+            break
+    took, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    await stream.aclose()
+    print(f"watch lines/s        {count / took:8.0f}   {1e6 * cpu / count:.1f} us of CPU each")
+
+
+async def bench(args, kubeconfig: Path) -> None:
+    settings = ClientConnection(qps=-1)
+    connection = connect_from_flags(kubeconfig=str(kubeconfig))
+    async with HttpApi.open(connection, client_settings=settings, agent="benchmark") as api:
+        await first_list(api, args.pods)
+        gc.freeze()
+        version = (await api.list(Pod, limit=1)).resource_version
+        await binds(api, args.binds)
+        await watch(api, version, args.binds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pods", type=int, default=100_000)
+    parser.add_argument("--binds", type=int, default=10_000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        state, kubeconfig = Path(folder) / "state", Path(folder) / "kubeconfig"
+        fill(state, args.pods)
+        gc.collect()
+        with started(state, kubeconfig):
+            asyncio.run(bench(args, kubeconfig))
+
+
+if __name__ == "__main__":
+    main()
