@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -119,8 +120,40 @@ def test_two_servers_cannot_share_a_file(tmp_path):
     journal.close()
 
 
+def test_a_crash_while_the_file_is_written_anew_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    store, journal = opened(path, slack_bytes=0)
+    crashes = []
+    whole = {"storages": store.storages, "fsync": os.fsync, "replace": Path.replace}
+
+    def crashing_in(step):
+        def noted(*args):
+            crashes.append((step, path.read_bytes()))
+            return whole[step](*args)
+
+        return noted
+
+    for place, step in ((store, "storages"), (os, "fsync"), (Path, "replace")):
+        monkeypatch.setattr(place, step, crashing_in(step))
+    value = 0
+    while not crashes:
+        value += 1
+        store.put("things", an_object("a", value=value))
+    monkeypatch.undo()
+    journal.close()
+    # The last one is the folder's, by which the new name is on the disk.
+    assert [step for step, _ in crashes] == ["storages", "fsync", "replace", "fsync"]
+    for number, (_, data) in enumerate(crashes):
+        crashed = tmp_path / f"crashed-{number}"
+        crashed.write_bytes(data)
+        again, journal = opened(crashed)
+        found = again.get("things", "n", "a").to_dict()["spec"]["value"]
+        assert found == (value if number == 3 else value - 1)
+        journal.close()
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(JournalError, match="no/state: No such file"):
+    with pytest.raises(JournalError, match="no is no folder"):
         opened(tmp_path / "no" / "state")
 
 
@@ -148,3 +181,32 @@ def test_a_full_disk_is_survived_and_made_up_for(tmp_path, monkeypatch, caplog):
     again, journal = opened(path)
     assert contents(again) == contents(store)
     journal.close()
+
+
+def test_what_a_full_disk_held_up_is_saved_at_the_end(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "state"
+    store, journal = opened(path)
+    monkeypatch.setattr(os, "write", _no_space)
+    store.put("things", an_object("a"))
+    monkeypatch.undo()
+    journal.close()
+    again, journal = opened(path)
+    assert contents(again) == contents(store)
+    journal.close()
+
+
+def test_what_cannot_be_saved_at_the_end_is_told(tmp_path, monkeypatch, caplog):
+    path = tmp_path / "state"
+    store, journal = opened(path)
+    monkeypatch.setattr(os, "write", _no_space)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: _no_space(descriptor, b""))
+    store.put("things", an_object("a"))
+    with pytest.raises(JournalError, match="the last changes could not be saved: No space left"):
+        journal.close()
+    monkeypatch.undo()
+    _, journal = opened(path)
+    journal.close()
+
+
+def _no_space(descriptor, data):
+    raise OSError(errno.ENOSPC, "No space left on device")

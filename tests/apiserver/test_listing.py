@@ -62,6 +62,20 @@ def test_a_token_that_is_too_old_is_refused(store):
         page(store, limit=2, continue_=first.continue_)
 
 
+def test_a_version_that_is_too_old_is_refused_in_other_words(store):
+    for _ in range(40):
+        put(store, "z")
+    with pytest.raises(Expired, match=r"^too old resource version: 3 "):
+        page(store, resource_version="3", resource_version_match="Exact")
+
+
+def test_a_token_says_its_version_itself(store):
+    first = page(store, limit=2)
+    with pytest.raises(BadRequest, match="specifying resource version is not allowed when using continue"):
+        page(store, continue_=first.continue_, resource_version="3")
+    assert names(page(store, continue_=first.continue_, resource_version="0")) == ["c", "d", "e"]
+
+
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [

@@ -98,6 +98,22 @@ class TestDeletion:
         assert metadata["deletionGracePeriodSeconds"] == 20
         assert self.delete(api, 0).finished
 
+    def test_its_beginning_counts_as_a_change_of_spec(self, api):
+        api.create("pods", pod(nodeName="n1"))
+        for _ in range(2):
+            self.delete(api, 20)
+            assert api.get("pods", "default", "p")["metadata"]["generation"] == 2
+
+    def test_a_pod_without_time_left_that_a_finalizer_holds(self, api):
+        obj = pod(nodeName="n1")
+        obj["metadata"]["finalizers"] = ["example.com/hold"]
+        api.create("pods", obj)
+        assert not self.delete(api, 0).finished
+        version = api.store.version
+        assert not self.delete(api, 20).finished
+        assert api.store.version == version
+        assert api.get("pods", "default", "p")["metadata"]["deletionGracePeriodSeconds"] == 0
+
     def test_grace_can_only_become_shorter(self, api):
         api.create("pods", pod(nodeName="n1"))
         self.delete(api, 20)
@@ -141,7 +157,7 @@ class TestEviction:
         self.budget(api, "web")
         return api
 
-    def budget(self, api, name, **status):
+    def budget(self, api, name):
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
         api.create("poddisruptionbudgets.policy", {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
         self.set_status(
@@ -197,11 +213,52 @@ class TestEviction:
         self.evict(guarded)
         assert guarded.get("poddisruptionbudgets.policy", "default", "web")["status"].get("disruptedPods") is None
 
-    def test_pending_pods_are_not_guarded(self, guarded):
+    @pytest.mark.parametrize(
+        ("policy", "goes"), [("", False), ("IfHealthyBudget", False), ("AlwaysAllow", True)], ids=str
+    )
+    def test_unready_pods_go_from_too_few_if_the_budget_says_so(self, guarded, policy, goes):
+        unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+        guarded.patch("pods", "default", "p", {"status": unready}, subresource="status")
+        if policy:
+            spec = {"unhealthyPodEvictionPolicy": policy}
+            guarded.patch("poddisruptionbudgets.policy", "default", "web", {"spec": spec})
+        self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=0, observedGeneration=2)
+        if goes:
+            self.evict(guarded)
+        else:
+            with pytest.raises(TooManyRequests, match="would violate"):
+                self.evict(guarded)
+        assert ("deletionTimestamp" in guarded.get("pods", "default", "p")["metadata"]) is goes
+
+    def test_no_pod_goes_before_the_budget_has_counted(self, guarded):
+        unready = {"conditions": [{"type": "Ready", "status": "False"}]}
+        guarded.patch("pods", "default", "p", {"status": unready}, subresource="status")
+        self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=0, desiredHealthy=0)
+        with pytest.raises(TooManyRequests, match="would violate"):
+            self.evict(guarded)
+
+    @pytest.mark.parametrize("preconditions", [{"uid": "another"}, {"resourceVersion": "1"}], ids=str)
+    def test_another_pod_of_that_name_is_not_meant(self, guarded, preconditions):
+        before = guarded.store.version
+        eviction = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": preconditions}}
+        with pytest.raises(Conflict, match="precondition"):
+            evict(guarded.registry, "default", "p", eviction, DeleteOptions())
+        assert guarded.store.version == before
+
+    @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+    def test_pods_that_do_not_run_are_not_guarded(self, guarded, phase):
         guarded.create("pods", pod("r", labels={"app": "web"}))
-        self.set_status(guarded, "web", disruptionsAllowed=0)
+        guarded.patch("pods", "default", "r", {"status": {"phase": phase}}, subresource="status")
+        # Too few for pods that are merely unready.
+        self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=0)
         self.evict(guarded, "r")
         assert "r" not in guarded.names("pods")
+
+    def test_pods_that_go_already_are_not_guarded(self, guarded):
+        guarded.registry.delete(guarded.resource("pods"), "default", "p")
+        self.set_status(guarded, "web", disruptionsAllowed=0, currentHealthy=0)
+        self.evict(guarded)
+        assert guarded.get("poddisruptionbudgets.policy", "default", "web")["status"].get("disruptedPods") is None
 
     def test_a_dry_run_only_says_whether(self, guarded):
         before = guarded.store.version

@@ -60,6 +60,19 @@ class TestCreate:
         assert len(first) == len("web-") + 5
         assert first != second
 
+    def test_a_generated_name_that_is_taken_is_generated_anew(self, api, monkeypatch):
+        suffixes = iter(["aaaaa", "aaaaa", "aaaaa", "bbbbb"])
+        monkeypatch.setattr(api.registry._names, "suffix", lambda: next(suffixes))
+        obj = {"metadata": {"generateName": "web-", "namespace": "default"}}
+        assert [api.create("configmaps", obj).name for _ in range(2)] == ["web-aaaaa", "web-bbbbb"]
+
+    def test_but_not_for_ever(self, api, monkeypatch):
+        monkeypatch.setattr(api.registry._names, "suffix", lambda: "aaaaa")
+        obj = {"metadata": {"generateName": "web-", "namespace": "default"}}
+        api.create("configmaps", obj)
+        with pytest.raises(AlreadyExists):
+            api.create("configmaps", obj)
+
     @pytest.mark.parametrize(
         ("change", "error", "message"),
         [
@@ -211,6 +224,11 @@ class TestUpdate:
             ("leases.coordination.k8s.io", {}),
             ("poddisruptionbudgets.policy", {"minAvailable": 1}),
             ("csinodes.storage.k8s.io", {"drivers": []}),
+            ("csidrivers.storage.k8s.io", {}),
+            (
+                "volumeattachments.storage.k8s.io",
+                {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}},
+            ),
         ],
     )
     def test_some_kinds_want_to_know_the_version(self, api, storage, spec):
@@ -404,6 +422,25 @@ class TestDelete:
         obj["metadata"]["finalizers"] = []
         api.update("configmaps", obj)
         assert api.names("configmaps", "default") == []
+
+    def test_its_beginning_counts_as_a_change_of_spec(self, api):
+        spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
+        metadata = {"name": "x", "namespace": "default", "finalizers": ["example.com/hold"]}
+        api.create("poddisruptionbudgets.policy", {"metadata": metadata, "spec": spec})
+        for _ in range(2):
+            assert not api.delete("poddisruptionbudgets.policy", "default", "x").finished
+            assert api.get("poddisruptionbudgets.policy", "default", "x")["metadata"]["generation"] == 2
+
+    def test_a_namespace_terminates_once(self, api):
+        api.create("namespaces", {"metadata": {"name": "team"}})
+        for _ in range(2):
+            assert not api.delete("namespaces", "", "team").finished
+            obj = api.get("namespaces", "", "team")
+            assert (obj["status"]["phase"], obj["metadata"]["deletionTimestamp"]) == (
+                "Terminating",
+                "2027-01-15T08:00:00Z",
+            )
+            api.clock.advance(5)
 
     @pytest.mark.parametrize("spec", [{}, {"nodeName": "n1"}], ids=["unbound", "bound"])
     def test_watchers_see_that_a_pod_has_no_time_left(self, api, spec):

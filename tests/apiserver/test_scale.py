@@ -35,6 +35,14 @@ def test_reads_replicas_and_selector(api):
     assert (scale["spec"], scale["status"]) == ({"replicas": 2}, {"replicas": 0, "selector": "a=b"})
 
 
+def test_a_replication_controller_selects_by_a_plain_map(api):
+    template = {"metadata": {"labels": {"a": "b", "c": "d"}}, "spec": pod()["spec"]}
+    spec = {"replicas": 1, "selector": {"c": "d", "a": "b"}, "template": template}
+    stored = api.create("replicationcontrollers", {"metadata": {"name": "r", "namespace": "default"}, "spec": spec})
+    scale = scale_of(api.registry, api.resource("replicationcontrollers"), stored)
+    assert scale["status"] == {"replicas": 0, "selector": "a=b,c=d"}
+
+
 def test_writes_replicas(api):
     assert write(api, {"spec": {"replicas": 5}})["spec"] == {"replicas": 5}
     obj = api.get("deployments.apps", "default", "d")

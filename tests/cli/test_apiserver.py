@@ -84,6 +84,33 @@ def test_the_kubeconfig_is_private_and_goes_with_the_server(tmp_path):
         assert not path.exists()
 
 
+def test_the_kubeconfig_of_a_later_server_stays(tmp_path):
+    path, log = tmp_path / "kubeconfig", tmp_path / "later"
+    command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={path}", "--controllers="]
+    with server(tmp_path, "--controllers=") as (first, _):
+        written = path.read_bytes()
+        with running(command, log) as later:
+            until(lambda: path.read_bytes() != written, later, log)
+            newer = path.read_bytes()
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(20) == 0
+            assert path.read_bytes() == newer
+            later.send_signal(signal.SIGTERM)
+            assert later.wait(20) == 0
+            assert not path.exists()
+
+
+def test_a_signal_in_the_moment_that_the_kubeconfig_is_there(tmp_path):
+    path, log = tmp_path / "kubeconfig", tmp_path / "log"
+    command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={path}", "--controllers="]
+    with running(command, log) as process:
+        while not path.exists():
+            assert process.poll() is None, log.read_text()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert not path.exists()
+
+
 def test_a_killed_server_has_lost_nothing(tmp_path):
     state = f"--state={tmp_path / 'state'}"
     with server(tmp_path, state, "--controllers=") as (process, client):
@@ -142,16 +169,17 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "complaint"),
         [
+            (["--controllers=-kubelet"], "-kubelet leaves nothing on; say *,-kubelet"),
             (["--controllers=*,-kubelets"], "unknown controller '-kubelets'"),
             (["--disable-admission-plugins=Magic"], "Magic"),
             (["--node-template=node.yaml"], "--node-template: how many nodes? Say so with --nodes"),
             (["--nodes=2", "--node-template=pod.yaml"], "expected a Node of apiVersion v1, got 'Pod'"),
-            (["--nodes=2", "--node-template=bad.yaml"], "bad.yaml"),
+            (["--nodes=2", "--node-template=bad.yaml"], "error: bad.yaml: line 2"),
             (["-f", "bad.yaml"], "bad.yaml"),
             (["-f", "unknown.yaml"], "kind 'Widget' of apiVersion 'example.com/v1' is not served here"),
             (["-f", "invalid.yaml"], "spec.containers: Required value"),
             (["--port=99999"], "99999"),
-            (["--bind-address=999.1.1.1"], "cannot listen"),
+            (["--bind-address=999.1.1.1"], "--bind-address wants an address of this machine"),
             (["--kubeconfig-out=/nowhere/at/all/config"], "/nowhere/at/all"),
         ],
     )

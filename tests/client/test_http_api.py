@@ -1,5 +1,7 @@
 """Each call of the port as an HTTP request, and its answer as a struct."""
 
+import asyncio
+
 import pytest
 
 from clients import SHORT, VirtualTime, a_pod, a_pod_list, an_api
@@ -163,6 +165,20 @@ async def test_watches_take_no_turn():
     assert time.slept == []
 
 
+async def test_watches_do_not_use_up_the_connections():
+    arrived = asyncio.Semaphore(0)
+    opens = does(lambda seen: arrived.release(), streams(then="silence"))
+    async with Misbehaving(*[opens] * 120, answers(200, a_pod())) as server, an_api(server, watch_silence=60.0) as api:
+        watches = [asyncio.ensure_future(anext(api.watch(Pod, resource_version="5"))) for _ in range(120)]
+        async with asyncio.timeout(5):
+            for _ in watches:
+                await arrived.acquire()
+            assert (await api.get(Pod, "web-0", namespace="default")).metadata.name == "web-0"
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+
 async def test_requests_wait_for_their_tokens():
     settings = ClientConnection(qps=2, burst=3)
     time = VirtualTime()
@@ -312,6 +328,14 @@ async def test_a_lost_bind_that_took_effect_is_success(lost):
     async with Misbehaving(lost, pod) as server, an_api(server, limits=SHORT) as api:
         await bind(api)
     assert server.requests() == [BINDING, READING]
+
+
+async def test_finding_out_about_a_bind_is_as_urgent_as_the_bind(monkeypatch):
+    async with Misbehaving(resets, answers(200, a_pod(node="n1"))) as server, an_api(server) as api:
+        entered, enter = [], api.lanes.enter
+        monkeypatch.setattr(api.lanes, "enter", lambda lane: entered.append(lane) or enter(lane))
+        await bind(api)
+    assert entered == ["bind", "bind"]
 
 
 @LOST

@@ -230,6 +230,12 @@ def test_what_is_not_there_is_named(asked, message):
     assert str(caught.value) == message
 
 
+def test_all_files_are_named_in_which_it_could_have_been():
+    files = [parse_kubeconfig(text, name) for text, name in ((b"current-context: z", "one"), (b"", "two"))]
+    with pytest.raises(ClientConfigError, match="invalid configuration: one, two: current-context: context was not fo"):
+        select(merged(files))
+
+
 def test_a_current_context_that_names_nothing():
     with pytest.raises(ClientConfigError, match="context was not found for specified context: z; it has no contexts"):
         select(parse_kubeconfig(b"current-context: z", "config"))

@@ -1,8 +1,11 @@
 """What happens to one request: when it is repeated, how long that waits, and what its failures are called."""
 
+import asyncio
 import gzip
 import json
+import socket
 import ssl
+from contextlib import ExitStack, suppress
 from email.utils import formatdate
 
 import pytest
@@ -15,12 +18,19 @@ from stowplan.api.api_errors import (
     ApiError,
     BadRequest,
     Conflict,
+    Expired,
     Forbidden,
     InternalError,
+    Invalid,
+    MethodNotAllowed,
+    NotAcceptable,
     NotFound,
+    RequestEntityTooLarge,
     ServiceUnavailable,
+    Timeout,
     TooManyRequests,
     Unauthorized,
+    UnsupportedMediaType,
 )
 from stowplan.api.types import Event, Lease, Node, ObjectMeta, Pod
 from stowplan.client.answers import retry_after_seconds
@@ -280,6 +290,20 @@ async def test_trying_ends_with_its_time():
     assert caught.value.retry_after_seconds == 25
 
 
+async def test_a_connection_that_nobody_takes_is_given_up():
+    """The other side is there but accepts nothing: its queue is full, as behind a firewall that drops."""
+    limits = Limits(connect=0.1, connection_tries=1)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as queue:
+        for _ in range(3):
+            waiting = queue.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        async with an_api(f"http://127.0.0.1:{full.getsockname()[1]}", limits=limits) as api, asyncio.timeout(5):
+            with pytest.raises(Unreachable, match="no connection within the time limit") as caught:
+                await _deleted(api)
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
 async def test_an_answer_that_trickles_is_given_up():
     limits = Limits(silence=1.0, total=0.1, connection_tries=1)
     trickle = trickles(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", every=0.02)
@@ -361,6 +385,32 @@ async def test_errors_are_typed_and_say_who_spoke(answer, error, message):
         with pytest.raises(error, match=message) as caught:
             await get(api)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "message"),
+    [
+        (400, BadRequest, "the server rejected our request for an unknown reason"),
+        (401, Unauthorized, "the server has asked for the client to provide credentials"),
+        (403, Forbidden, "the server refused the request"),
+        (404, NotFound, "the server could not find the requested resource"),
+        (405, MethodNotAllowed, "the server does not allow this method on the requested resource"),
+        (406, NotAcceptable, "the server was unable to respond with a content type that the client supports"),
+        (410, Expired, "the server no longer keeps what was asked for"),
+        (413, RequestEntityTooLarge, "the server found the request too large"),
+        (415, UnsupportedMediaType, "the server does not understand the content type of the request"),
+        (422, Invalid, "the server rejected our request due to an error in our request"),
+        (500, InternalError, r"an error on the server \(HTTP 500\) has prevented the request from succeeding"),
+        (503, ServiceUnavailable, "the server is currently unable to handle the request"),
+        (504, Timeout, "the server was unable to return a response in the time allotted"),
+    ],
+)
+async def test_a_code_alone_makes_a_typed_error(code, error, message):
+    async with Misbehaving(answers(code, b"")) as server, an_api(server, limits=Limits(tries=1)) as api:
+        with pytest.raises(error, match=f"^{message}") as caught:
+            await get(api)
+    assert type(caught.value) is error
+    assert (caught.value.code, caught.value.status.code, caught.value.status.reason) == (code, code, error.reason)
 
 
 @pytest.mark.parametrize(("write", "error"), [(_created, AlreadyExists), (_updated, Conflict)], ids=["POST", "PUT"])
@@ -572,6 +622,67 @@ async def test_tls_with_a_server_that_speaks_none():
     await server.stop()
 
 
+async def piped(source, sink):
+    try:
+        while data := await source.read(1 << 16):
+            sink.write(data)
+    finally:
+        sink.close()
+
+
+def tunnels(port):
+    """What a proxy does for CONNECT, wherever it was to lead."""
+
+    async def act(exchange):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await exchange.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        ways = (piped(exchange.reader, writer), piped(reader, exchange.writer))
+        await asyncio.gather(*ways, return_exceptions=True)
+        with suppress(OSError):
+            await writer.wait_closed()
+        exchange.keep = False
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("host", "settings"),
+    [
+        pytest.param("api.example", tls(), id="by its name"),
+        pytest.param("10.0.0.1", tls(server_name="api.example"), id="under another name"),
+    ],
+)
+async def test_tls_through_a_proxy(server_context, host, settings):
+    credentials = UserCredentials(Tokens("t1"))
+    async with Misbehaving(POD, POD, streams(), context=server_context("api.example")) as server:
+        proxy = Misbehaving(tunnels(server.port))
+        await proxy.start()
+        url = f"{SECRET_PROXY}:{proxy.port}"
+        async with an_api(f"https://{host}:6443", proxy_url=url, tls=settings, credentials=credentials) as api:
+            await get(api)
+            await get(api)
+            assert [event async for event in api.watch(Pod, resource_version="1")] == []
+        await proxy.stop()
+    (seen,) = proxy.seen
+    assert (seen.method, seen.target) == ("CONNECT", f"{host}:6443")
+    assert seen.headers["proxy-authorization"].startswith("Basic ")
+    assert "authorization" not in seen.headers
+    assert [inside.headers["authorization"] for inside in server.seen] == ["Bearer t1"] * 3
+    assert all("proxy-authorization" not in inside.headers for inside in server.seen)
+
+
+async def test_a_stranger_behind_a_proxy_is_not_trusted(server_context):
+    async with Misbehaving(context=server_context("elsewhere")) as server:
+        proxy = Misbehaving(tunnels(server.port))
+        await proxy.start()
+        url = f"{SECRET_PROXY}:{proxy.port}"
+        async with an_api("https://api.example", proxy_url=url, tls=tls()) as api:
+            with pytest.raises(Unreachable, match="certificate has another name"):
+                await get(api)
+        await proxy.stop()
+    assert server.seen == []
+
+
 async def test_a_new_certificate_gets_a_new_connection(server_context):
     settings = tls()
     async with (
@@ -592,3 +703,38 @@ async def test_connections_are_kept():
             await get(api)
         await api.list(Pod)
         assert server.connections == 1
+
+
+async def test_half_open_connections_are_probed(monkeypatch):
+    """So that also a stream notices when the other side vanished without a word, within two minutes."""
+    made = []
+
+    class Noted(socket.socket):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+    async with Misbehaving(POD) as server, an_api(server) as api:
+        monkeypatch.setattr(socket, "socket", Noted)
+        await get(api)
+        monkeypatch.undo()
+        (connection,) = [one for one in made if one.getpeername()[1] == server.port]
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, between, probes = (
+            connection.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + between * probes <= 120
+
+
+async def test_cookies_are_not_kept():
+    """They would tell one balancer's server to others, and a login page's session to an API."""
+    answer = answers(200, a_pod(), headers={"Set-Cookie": "a=b"})
+    server = Misbehaving(answer, POD)
+    await server.start()
+    # Of a plain address, aiohttp would not keep any.
+    async with an_api(f"http://localhost:{server.port}") as api:
+        await get(api)
+        await get(api)
+    await server.stop()
+    assert ["cookie" in seen.headers for seen in server.seen] == [False, False]

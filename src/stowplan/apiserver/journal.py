@@ -65,10 +65,18 @@ class Journal:
         self._ends = store.on_change(self._append)
 
     def close(self) -> None:
+        """Save what is not saved yet; JournalError if that cannot be done."""
         self._ends()
-        os.fsync(self._file)
-        os.close(self._file)
-        self._lock_off()
+        try:
+            if self._behind:
+                self._start_anew()
+            os.fsync(self._file)
+        except OSError as error:
+            why = error.strerror or error
+            raise JournalError(f"{self._path}: the last changes could not be saved: {why}") from error
+        finally:
+            os.close(self._file)
+            self._lock_off()
 
     def _lock_off(self) -> None:
         os.close(self._lock)
@@ -135,6 +143,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _locked(path: Path) -> int:
+    if not path.parent.is_dir():
+        raise JournalError(f"{path}: {path.parent} is no folder")
     try:
         descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:

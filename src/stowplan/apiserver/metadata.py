@@ -11,6 +11,7 @@ from stowplan.api.api_errors import REQUIRED, BadRequest, FieldError, conflict, 
 from stowplan.apiserver.objects import keep, metadata_of, timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from stowplan.apiserver.objects import JsonObject
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 #: Without vowels and look-alikes, so that no bad words and no mistakes come of it.
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
+_GENERATION_TRIES = 8
 _MAX_BASE_LENGTH = 63 - _SUFFIX_LENGTH
 
 #: What an update cannot change: it is silently kept.
@@ -50,7 +52,9 @@ class RandomNames:
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def prepare_metadata(resource: Resource, obj: JsonObject, namespace: str, *, names: Names, now: float) -> None:
+def prepare_metadata(
+    resource: Resource, obj: JsonObject, namespace: str, *, names: Names, taken: Callable[[str], bool], now: float
+) -> None:
     metadata = metadata_of(obj)
     if metadata.get("resourceVersion"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
@@ -59,11 +63,20 @@ def prepare_metadata(resource: Resource, obj: JsonObject, namespace: str, *, nam
         if not metadata.get("generateName"):
             error = FieldError(REQUIRED, "metadata.name", "Required value: name or generateName is required")
             raise invalid(resource.kind, resource.group, "", [error])
-        metadata["name"] = metadata["generateName"][:_MAX_BASE_LENGTH] + names.suffix()
+        metadata["name"] = _generated_name(metadata["generateName"], names, taken)
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"):
         metadata.pop(field, None)
     metadata["uid"] = names.uid()
     metadata["creationTimestamp"] = timestamp(now)
+
+
+def _generated_name(base: str, names: Names, taken: Callable[[str], bool]) -> str:
+    """One that is free, as far as a few tries find one: what is left to chance collides among thousands."""
+    for _ in range(_GENERATION_TRIES):
+        name = base[:_MAX_BASE_LENGTH] + names.suffix()
+        if not taken(name):
+            break
+    return name
 
 
 def _set_namespace(resource: Resource, metadata: JsonObject, namespace: str) -> None:

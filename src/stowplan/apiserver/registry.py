@@ -123,7 +123,11 @@ class Registry:
 
     def _create(self, resource: Resource, namespace: str, obj: JsonObject, options: Options, record: _Record) -> Stored:
         now = self.clock()
-        prepare_metadata(resource, obj, namespace, names=self._names, now=now)
+
+        def taken(name: str) -> bool:
+            return self.has(resource, namespace, name)
+
+        prepare_metadata(resource, obj, namespace, names=self._names, taken=taken, now=now)
         self._apply_defaults(resource, obj)
         # Before the server adds to it: a client owns what it has sent.
         record(None, obj, "")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import secrets
 import signal
-from contextlib import ExitStack, closing, contextmanager
+import socket
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,20 +91,22 @@ def apiserver(
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     with reported(), ExitStack() as stack:
         _check_replaceable(kubeconfig_out)
-        server = stack.enter_context(closing(_server(state)))
+        server = stack.enter_context(_server(state))
         loop = stack.enter_context(closing(_living(server, controllers, disable_admission_plugins)))
         _fill(server, filenames, nodes, node_template)
         front = _front(server, bind_address, port, state)
         _run(_serve(front, loop, kubeconfig_out))
 
 
-def _server(state: Path | None) -> ApiServer:
+@contextmanager
+def _server(state: Path | None) -> Iterator[ApiServer]:
     # What talks HTTP takes a while to import; other commands do without.
     from stowplan.apiserver.journal import JournalError
     from stowplan.apiserver.server import ApiServer
 
     try:
-        return ApiServer(state=state)
+        with closing(ApiServer(state=state)) as server:
+            yield server
     except JournalError as error:
         raise InputError(str(error)) from error
 
@@ -115,8 +119,9 @@ def _fill(server: ApiServer, filenames: Sequence[str], nodes: int, template: str
     if template is not None and not nodes:
         raise InputError("--node-template: how many nodes? Say so with --nodes")
     if nodes:
+        documents = None if template is None else load_manifests([template])
         with _problem_at(template or "--nodes", problems):
-            server.create_all(_nodes(nodes, template))
+            server.create_all(_nodes(nodes, documents))
     if problems:
         raise InputError(*problems)
 
@@ -129,12 +134,11 @@ def _problem_at(where: str, problems: list[str]) -> Iterator[None]:
         problems.append(f"{where}: {error}")
 
 
-def _nodes(count: int, file: str | None) -> Iterator[dict[str, Any]]:
+def _nodes(count: int, documents: Sequence[tuple[object, dict[str, Any]]] | None) -> Iterator[dict[str, Any]]:
     from stowplan.apiserver.nodes import TEMPLATE, TemplateError, check_template, nodes_of
 
-    if file is None:
+    if documents is None:
         return nodes_of(TEMPLATE, count)
-    documents = load_manifests([file])
     if len(documents) != 1:
         raise TemplateError(f"expected one Node, got {len(documents)} objects")
     template = documents[0][1]
@@ -197,13 +201,14 @@ async def _serve(front: Front, loop: Loop, kubeconfig: Path) -> None:
     try:
         await front.start()
     except OSError as error:
-        raise InputError(f"cannot listen: {error.strerror or error}; --port 0 takes a free port") from error
+        raise InputError(_no_listening(error)) from error
     living = asyncio.create_task(run(loop))
+    # Before the announcement: who has waited for that may send a signal at once.
+    stopped = _signalled()
     try:
-        _announce(front, kubeconfig)
-        await _until_stopped(living)
+        with _announced(front, kubeconfig):
+            await _until_stopped(stopped, living)
     finally:
-        _withdraw(kubeconfig)
         living.cancel()
         await asyncio.gather(living, return_exceptions=True)
         await front.stop()
@@ -219,23 +224,39 @@ def _check_replaceable(kubeconfig: Path) -> None:
         raise InputError(f"{kubeconfig}: is there already and was not written by stowplan; name another file")
 
 
-def _announce(front: Front, kubeconfig: Path) -> None:
+def _no_listening(error: OSError) -> str:
+    elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+    hint = "--bind-address wants an address of this machine" if elsewhere else "--port 0 takes a free port"
+    return f"cannot listen: {error.strerror or error}; {hint}"
+
+
+@contextmanager
+def _announced(front: Front, kubeconfig: Path) -> Iterator[None]:
     try:
         front.write_kubeconfig(kubeconfig)
+        written = kubeconfig.read_bytes()
     except OSError as error:
         raise InputError(f"{kubeconfig}: {error.strerror or error}") from error
     click.echo(f"Serving on {front.url}\n  export KUBECONFIG={kubeconfig.absolute()}")
+    try:
+        yield
+    finally:
+        # A server that was started later with the same name has its own there now.
+        with suppress(FileNotFoundError):
+            if kubeconfig.read_bytes() == written:
+                kubeconfig.unlink()
 
 
-def _withdraw(kubeconfig: Path) -> None:
-    kubeconfig.unlink(missing_ok=True)
-
-
-async def _until_stopped(living: asyncio.Task[None]) -> None:
-    """Until a signal comes, or the controllers fail, which is a bug to be seen."""
+def _signalled() -> asyncio.Event:
+    """Set when the process is told to end."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
+
+
+async def _until_stopped(stopped: asyncio.Event, living: asyncio.Task[None]) -> None:
+    """Until a signal comes, or the controllers fail, which is a bug to be seen."""
     waiting = asyncio.create_task(stopped.wait())
     try:
         await asyncio.wait((waiting, living), return_when=asyncio.FIRST_COMPLETED)

@@ -3,8 +3,8 @@
 Each plugin bears its upstream name and may be switched off by it. Some put a finalizer on objects
 that a controller has to take away again, so they are off until somebody who runs one says so.
 
-Left out: ServiceAccount, LimitRanger, ResourceQuota, RuntimeClass, PodSecurity and the webhooks. Topology labels of
-pods come with the binding (`binding.py`).
+Left out: ServiceAccount, LimitRanger, ResourceQuota, RuntimeClass, PodSecurity, PodGroupProtection and the webhooks.
+Topology labels of pods come with the binding (`binding.py`).
 
 Upstream: pkg/kubeapiserver/options/plugins.go gives the order.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.apiserver.admission.namespaces import NamespaceLifecycle
 from stowplan.apiserver.admission.nodes import TaintNodesByCondition
-from stowplan.apiserver.admission.pod_groups import PodGroupProtection, PodGroupWorkloadExists
+from stowplan.apiserver.admission.pod_groups import PodGroupWorkloadExists
 from stowplan.apiserver.admission.priority import Priority
 from stowplan.apiserver.admission.service_addresses import allocate_addresses
 from stowplan.apiserver.admission.storage import (
@@ -42,12 +42,11 @@ _PLUGINS: tuple[type[Plugin], ...] = (
     DefaultTolerationSeconds,
     DefaultStorageClass,
     StorageObjectInUseProtection,
-    PodGroupProtection,
     PersistentVolumeClaimResize,
     PodGroupWorkloadExists,
 )
 PLUGINS = tuple(plugin.name for plugin in _PLUGINS)
-OFF_BY_DEFAULT = frozenset({StorageObjectInUseProtection.name, PodGroupProtection.name})
+OFF_BY_DEFAULT = frozenset({StorageObjectInUseProtection.name})
 
 
 class Admission:

@@ -1,6 +1,6 @@
-"""PodGroups come from templates that exist, and stay while pods are in them.
+"""PodGroups come from templates that exist.
 
-Upstream: plugin/pkg/admission/podgroup, plugin/pkg/admission/scheduling/podgroupprotection.
+Upstream: plugin/pkg/admission/podgroup.
 """
 
 from __future__ import annotations
@@ -16,18 +16,6 @@ if TYPE_CHECKING:
     from stowplan.apiserver.resources import Resource
 
 _POD_GROUPS, _WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
-_FINALIZER = "scheduling.k8s.io/podgroup-protection"
-
-
-class PodGroupProtection(Plugin):
-    name = "PodGroupProtection"
-    handles = frozenset({_POD_GROUPS})
-
-    def create(self, resource: Resource, obj: JsonObject) -> None:
-        metadata = metadata_of(obj)
-        known = metadata.get("finalizers") or []
-        if _FINALIZER not in known:
-            metadata["finalizers"] = [*known, _FINALIZER]
 
 
 class PodGroupWorkloadExists(Plugin):

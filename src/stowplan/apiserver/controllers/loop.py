@@ -186,6 +186,9 @@ class Loop:
 def select_controllers(controllers: Iterable[Controller], selection: Sequence[str]) -> list[Controller]:
     """Those that `--controllers` leaves on: `*` stands for all, `name` switches one on, `-name` off."""
     known = list(controllers)
+    if selection and all(entry.startswith("-") for entry in selection):
+        # Parity: upstream runs none then. Nobody who leaves one out means to leave all out.
+        raise ValueError(f"{','.join(selection)} leaves nothing on; say *,{','.join(selection)}")
     names = {controller.name for controller in known}
     unknown = [entry for entry in selection if entry != "*" and entry.removeprefix("-") not in names]
     if unknown:

@@ -1,0 +1,16 @@
+"""The program in docs/embedded-api.md does what it says."""
+
+import re
+from pathlib import Path
+
+GUIDE = Path(__file__).parents[2] / "docs" / "embedded-api.md"
+
+
+def test_the_pod_of_the_guide_comes_to_run():
+    (program,) = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    program = program.replace(
+        "            break\n", "            seen.append(event.object.spec.node_name)\n            break\n"
+    )
+    seen = []
+    exec(compile(program, "docs/embedded-api.md", "exec"), {"__name__": "guide", "seen": seen})
+    assert seen == ["n1"]
