@@ -250,3 +250,28 @@ def test_rules_for():
     assert authorizer.rules_for(ann, "ns2") == Rules((reader,), 'role.rbac.authorization.k8s.io "gone" not found')
     everything = authorizer.rules_for(User("me", groups=("system:masters",)), "ns1").rules
     assert rbac.PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)) in everything
+
+
+@pytest.mark.parametrize(
+    ("role_name", "verb", "what", "allowed"),
+    [
+        ("view", "list", "pods", True),
+        ("view", "get", "deployments.apps/scale", True),
+        ("view", "get", "pods/log", True),
+        ("view", "get", "secrets", False),
+        ("view", "create", "pods", False),
+        ("edit", "update", "deployments.apps/scale", True),
+        ("edit", "get", "secrets", True),
+        ("edit", "create", "pods/eviction", True),
+        ("edit", "update", "pods/status", False),
+        ("edit", "create", f"roles.{GROUP}", False),
+        ("admin", "create", f"rolebindings.{GROUP}", True),
+        ("admin", "delete", "jobs.batch", True),
+        ("admin", "get", "nodes", False),
+    ],
+)
+def test_the_roles_of_users_can_be_bound_without_being_made(role_name, verb, what, allowed):
+    authorizer = an_authorizer(binding("b", f"ClusterRole/{role_name}", "User:ann", namespace="shop"))
+    assert ask(authorizer, "ann", verb, what, namespace="shop").allowed is allowed
+    assert not ask(authorizer, "ann", verb, what, namespace="other").allowed
+    assert not ask(authorizer, "bob", verb, what, namespace="shop").allowed

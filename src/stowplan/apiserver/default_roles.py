@@ -1,7 +1,7 @@
 """The roles that every cluster has, and to whom they are bound.
 
-They hold without being stored. Of upstream's long list these are the ones that decide about users;
-roles of components and the ready-made view, edit and admin are the users' own to create.
+They hold without being stored, so they can be bound but not listed. Of upstream's long list these are the
+ones that decide about users; roles of components are left out.
 
 Upstream: plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go.
 """
@@ -20,6 +20,48 @@ _HEALTH = ("/livez", "/readyz", "/healthz")
 _VERSION = ("/version", "/version/")
 _DOCUMENTS = ("/openapi", "/openapi/*", "/api", "/api/*", "/apis", "/apis/*")
 _MONITORED = ("/metrics", "/metrics/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/healthz", "/healthz/*")
+
+
+_READ = ("get", "list", "watch")
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+
+_API_GROUPS = {
+    "": ("configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "serviceaccounts", "services"),
+    "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "batch": ("jobs",),
+    "policy": ("poddisruptionbudgets",),
+}
+_SCALED = ("deployments", "replicasets", "statefulsets", "replicationcontrollers")
+#: Read by whoever may view, written by nobody but controllers.
+_OBSERVED = {"": ("events", "namespaces", "pods/log"), "apps": ("controllerrevisions",)}
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def _on(verbs: tuple[str, ...], group: str, *resources: str) -> PolicyRule:
+    return PolicyRule(verbs=verbs, api_groups=(group,), resources=resources)
+
+
+def _scales(resources: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}/scale" for name in resources if name in _SCALED)
+
+
+def _view() -> tuple[PolicyRule, ...]:
+    rules = []
+    for group, resources in _API_GROUPS.items():
+        statuses = tuple(f"{name}/status" for name in resources)
+        rules.append(_on(_READ, group, *resources, *statuses, *_scales(resources), *_OBSERVED.get(group, ())))
+    return tuple(rules)
+
+
+def _edit() -> tuple[PolicyRule, ...]:
+    written = tuple(_on(_WRITE, group, *names, *_scales(names)) for group, names in _API_GROUPS.items())
+    secrets = _on((*_READ, *_WRITE), "", "secrets")
+    return (*_view(), *written, secrets, _create("", "pods/eviction"))
+
+
+def _admin() -> tuple[PolicyRule, ...]:
+    roles = _on((*_READ, *_WRITE), _RBAC, "roles", "rolebindings")
+    return (*_edit(), roles, _create("authorization.k8s.io", "localsubjectaccessreviews"))
 
 
 def _get(*urls: str) -> PolicyRule:
@@ -48,6 +90,9 @@ CLUSTER_ROLES: tuple[Role, ...] = (
         PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)),
         PolicyRule(verbs=("*",), non_resource_urls=("*",)),
     ),
+    _role("admin", *_admin()),
+    _role("edit", *_edit()),
+    _role("view", *_view()),
     _role("system:discovery", _get(*_HEALTH, *_VERSION, *_DOCUMENTS)),
     _role("system:monitoring", _get(*_MONITORED)),
     _role(
