@@ -35,6 +35,12 @@ def test_filling_it_twice_is_filling_it_once(api):
     assert (api.names("nodes"), api.store.version) == (["n1"], version)
 
 
+def test_what_it_is_filled_with_must_have_the_fields_of_its_kind(api):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"colour": "red"}}
+    with pytest.raises(BadRequest, match=r'unknown field "spec\.colour"'):
+        api.server.create_all([node])
+
+
 def test_an_unknown_kind_cannot_be_filled_in(api):
     with pytest.raises(ValueError, match=r"kind 'Widget' of apiVersion 'example\.com/v1' is not served"):
         api.server.create_all([{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}])
@@ -116,6 +122,7 @@ class TestState:
         again = Api(state=tmp_path / "state")
         assert again.store.version == first.store.version
         assert again.get("pods", "default", "p") == first.get("pods", "default", "p")
+        assert again.get(CRDS, "", WIDGETS) == first.get(CRDS, "", WIDGETS), "with the status it got last"
         assert again.get(WIDGETS, "default", "w")["spec"]["size"] == 3
         again.create(WIDGETS, widget("second"))
         again.server.close()

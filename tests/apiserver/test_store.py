@@ -71,6 +71,35 @@ def test_dependents_follow_owner_references():
     assert store.dependents("o2") == []
 
 
+def test_followers_are_told_of_writes_in_order_also_of_those_that_others_make():
+    store, told = Store(), []
+
+    def answers(event):
+        if event.stored.name == "a" and event.stored.version < 3:
+            store.put("things", an_object("a", value=event.stored.version))
+            told.append("answered")
+
+    store.on_change(answers)
+    store.on_change(lambda event: told.append(event.stored.version))
+    store.put("things", an_object("a"))
+    assert told == ["answered", 1, "answered", 2, 3]
+
+
+def test_a_follower_that_fails_is_not_the_last_to_be_told():
+    store, told = Store(), []
+
+    def fails(event):
+        raise RuntimeError("a bug")
+
+    ends = store.on_change(fails)
+    with pytest.raises(RuntimeError):
+        store.put("things", an_object("a"))
+    ends()
+    store.on_change(lambda event: told.append(event.stored.version))
+    store.put("things", an_object("b"))
+    assert told[-1] == 2
+
+
 class TestWatch:
     def test_tells_what_came_after_a_version(self):
         store = Store()

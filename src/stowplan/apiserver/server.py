@@ -36,7 +36,6 @@ _DESCRIPTIONS = {
     "system-cluster-critical": "Pods that the cluster needs, on whichever node.",
     "system-node-critical": "Pods that their node needs.",
 }
-_SYSTEM = Options(field_manager="kube-apiserver")
 
 
 class ApiServer:
@@ -79,7 +78,7 @@ class ApiServer:
         self.registry.admission = Admission(self.store.get, self.store.list, enabled=enabled, disabled=disabled)
 
     def create_all(self, objects: Iterable[JsonObject]) -> None:
-        """Create what is not there yet, as manifests name it; for filling a new cluster."""
+        """Create what is not there yet, as manifests name it; for filling a new cluster. Unknown fields are refused."""
         for obj in objects:
             # By way of JSON: the registry changes what it is given, and this is the caller's.
             self._create_unless_there(msgspec.json.decode(msgspec.json.encode(obj)))
@@ -104,7 +103,8 @@ class ApiServer:
             raise ValueError(f"kind {obj['kind']!r} of apiVersion {obj['apiVersion']!r} is not served here")
         namespace = (obj["metadata"].get("namespace") or "default") if resource.namespaced else ""
         try:
-            self.registry.create(resource, namespace, obj, options=_SYSTEM)
+            options = Options(field_manager="kube-apiserver", field_validation="Strict")
+            self.registry.create(resource, namespace, obj, options=options)
         except AlreadyExists:
             return
 

@@ -15,6 +15,7 @@ Upstream: k8s.io/apiserver/pkg/storage (etcd3 and the watch cache in one).
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -136,6 +137,9 @@ class Store:
         self._field_names: dict[str, tuple[str, ...]] = {}
         self._dependents: dict[str, dict[tuple[str, str], None]] = {}
         self._callbacks: dict[object, Callable[[Event], None]] = {}
+        #: Events that callbacks are yet to be told of, and whether that is going on.
+        self._untold: deque[Event] = deque()
+        self._telling = False
 
     def select_fields(self, storage: str, names: tuple[str, ...]) -> None:
         """Which fields of a storage's objects stand ready for selectors. May change, as custom resources do."""
@@ -227,7 +231,7 @@ class Store:
     # Following
 
     def on_change(self, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Have a function called after each write; it may write itself. Returns what ends it."""
+        """Have a function called after each write, in order; it may write itself. Returns what ends it."""
         token = object()
         self._callbacks[token] = callback
         return lambda: self._callbacks.pop(token, None) and None
@@ -271,6 +275,18 @@ class Store:
 
     def _publish(self, table: _Table, event: Event) -> None:
         table.history.append(event)
+        self._untold.append(event)
+        if self._telling:
+            # A callback has written: that is told when everybody has been told what came before.
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                self._tell(self._untold.popleft())
+        finally:
+            self._telling = False
+
+    def _tell(self, event: Event) -> None:
         for callback in list(self._callbacks.values()):
             callback(event)
 
