@@ -90,6 +90,7 @@ class Handler:
 
     async def _answer(self, exchange: _Exchange) -> web.StreamResponse:
         request, connection = exchange.request, exchange.connection
+        _check_headers(request)
         path, query = split_target(request.raw_path)
         route = route_of(request.method, path, query)
         user = self._access.authenticate(request.headers, route)
@@ -172,6 +173,18 @@ class _Exchange:
     connection: Connection
     #: How metrics count it; settled once it is known what is asked for.
     labels: RequestLabels
+
+
+def _check_headers(request: BaseRequest) -> None:
+    """What is no text could be neither kept (a manager's name) nor told (in a refusal)."""
+    for name, value in request.raw_headers:
+        # A token is neither: it is only compared.
+        if value.isascii() or name.lower() == b"authorization":
+            continue
+        try:
+            value.decode("utf-8")
+        except UnicodeDecodeError:
+            raise BadRequest(f"header {name.decode('ascii', 'replace')} is not UTF-8") from None
 
 
 def _refusal(request: BaseRequest, error: ApiError) -> Answer:
