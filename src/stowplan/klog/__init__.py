@@ -1,0 +1,15 @@
+"""Log lines as klog writes them, as text or JSON.
+
+    log = get_logger(__name__)
+    log.info("Scheduling started", profiles=2)
+    log.v(2).info("Successfully bound pod to node", pod=pod, node=name)
+    log.error(error, "Failed to bind pod", pod=pod)
+
+Where the lines go and which of them are wanted is decided by the command that runs (`setup.set_up`). In a program that
+uses this package as a library they go to the standard library's loggers of the same names.
+"""
+
+from stowplan.klog.logger import Logger, get_logger
+from stowplan.klog.references import ObjectRef
+
+__all__ = ["Logger", "ObjectRef", "get_logger"]

@@ -1,0 +1,32 @@
+"""Objects in log lines: their namespace and name, never their content.
+
+Upstream: k8s.io/klog/v2, k8s_references.go (KObj, KRef).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    def to_dict(self) -> dict[str, str]:
+        """As JSON lines have it."""
+        return {"name": self.name, "namespace": self.namespace} if self.namespace else {"name": self.name}
+
+
+def reference_to(value: Any) -> ObjectRef | None:
+    """Refer to an API object, or to the pod that a PodInfo is about; None for everything else.
+
+    Known by their shape: what logs is below what knows of objects.
+    """
+    metadata = getattr(value, "metadata", None) or getattr(getattr(value, "pod", None), "metadata", None)
+    name = getattr(metadata, "name", None)
+    return ObjectRef(name, getattr(metadata, "namespace", "")) if isinstance(name, str) else None

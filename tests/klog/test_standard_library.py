@@ -1,0 +1,78 @@
+"""The standard library's records among our lines, and our lines among its records."""
+
+import logging
+
+import pytest
+
+from stowplan.klog import get_logger
+
+
+def test_a_record_is_a_plain_line_with_the_place_it_comes_from(log_with):
+    log = log_with()
+    logging.getLogger("stowplan.client.connection").warning("no %s here", "cluster")
+    assert log.text.startswith("W1120 15:40:52.123456       1 test_standard_library.py:")
+    assert log.body == "no cluster here"
+
+
+def test_what_a_record_carries_are_keys(log_with):
+    log = log_with()
+    logging.getLogger("stowplan.config.plugins").info("Default plugin is overridden", extra={"plugin": "NodeName"})
+    assert log.body == '"Default plugin is overridden" plugin="NodeName"'
+
+
+def test_an_exception_is_told_with_its_way(log_with):
+    log = log_with()
+    try:
+        raise RuntimeError("broken")
+    except RuntimeError:
+        logging.getLogger("asyncio").exception("Task failed")
+    assert log.body.startswith('"Task failed" err="broken" stacktrace=<\n\tTraceback')
+
+
+def test_a_record_with_the_wrong_arguments_is_told_all_the_same(log_with):
+    log = log_with()
+    record = logging.getLogger("somebody").makeRecord("somebody", logging.ERROR, "a.py", 1, "%d pods", ("many",), None)
+    # Not through the logger: the test runner listens there, and does not bear it.
+    logging.getLogger().handlers[-1].handle(record)
+    assert log.body == "%d pods ('many',)"
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "own", "others"),
+    [
+        pytest.param(0, ["info", "warning"], ["warning"], id="as it starts"),
+        pytest.param(4, ["info", "warning"], ["info", "warning"], id="more of libraries"),
+        pytest.param(5, ["debug", "info", "warning"], ["info", "warning"], id="our own details"),
+        pytest.param(8, ["debug", "info", "warning"], ["debug", "info", "warning"], id="everything"),
+    ],
+)
+def test_levels(log_with, verbosity, own, others):
+    log = log_with(verbosity=verbosity)
+    for name in ("stowplan.config", "aiohttp.client"):
+        for level in ("debug", "info", "warning"):
+            getattr(logging.getLogger(name), level)("%s %s", name, level)
+    written = [line.split("] ")[1] for line in log.text.splitlines()]
+    expected = [f"stowplan.config {level}" for level in own] + [f"aiohttp.client {level}" for level in others]
+    assert written == expected
+
+
+def test_closing_leaves_logging_as_it_was(log_with):
+    before = logging.getLogger().level, logging.getLogger("stowplan").level, list(logging.getLogger().handlers)
+    log = log_with(verbosity=9)
+    log.logs.close()
+    after = logging.getLogger().level, logging.getLogger("stowplan").level, list(logging.getLogger().handlers)
+    assert after == before
+    get_logger("stowplan.x").warning("nobody hears this here")
+    assert not log.text
+
+
+def test_without_a_set_up_lines_are_records_of_their_module(caplog):
+    caplog.set_level(logging.INFO)
+    log = get_logger("stowplan.scheduler.live")
+    log.info("Hello", pod="a/b")
+    log.error(ValueError("no"), "Failed", n=1)
+    assert [(record.levelname, record.name, record.getMessage()) for record in caplog.records] == [
+        ("INFO", __name__, 'Hello pod="a/b"'),
+        ("ERROR", __name__, 'Failed err="no" n=1'),
+    ]
+    assert not log.v(1).enabled
