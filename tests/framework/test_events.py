@@ -8,14 +8,18 @@ from stowplan.framework.events import (
     ASSIGNED_POD,
     CSI_NODE,
     EVERYTHING,
+    FORCE_ACTIVATE,
     NODE,
     POD,
     PV,
     PVC,
     STORAGE_CLASS,
     UNSCHEDULABLE_POD,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
+    ClusterEventWithHint,
     Hint,
     events_of_change,
     on,
@@ -167,6 +171,10 @@ def test_masks():
         (ClusterEvent(CSI_NODE, Action.Update), "storage.k8s.io/CSINodeUpdate"),
         (ClusterEvent(NODE, Action.All), "NodeAll"),
         (ClusterEvent(NODE, Action.Add | Action.Delete), "Node"),
+        (ClusterEvent(NODE, Action.Add, "Named"), "Named"),
+        (UNSCHEDULABLE_POD_ADD, "UnschedulablePodAdd"),
+        (FORCE_ACTIVATE, "ForceActivate"),
+        (UNSCHEDULABLE_TIMEOUT, "UnschedulableTimeout"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -202,6 +210,46 @@ def test_labels(event, label):
 )
 def test_who_hears(registered, incoming, heard):
     assert ClusterEvent(*registered).covers(ClusterEvent(*incoming)) == heard
+
+
+@pytest.mark.parametrize(
+    ("event", "wildcard"),
+    [
+        pytest.param(ClusterEvent(ANY, Action.All), True, id="any event of any object"),
+        pytest.param(FORCE_ACTIVATE, True, id="with a name"),
+        pytest.param(ClusterEvent(ANY, Action.Update), False, id="some events of any object"),
+        pytest.param(ClusterEvent(NODE, Action.All), False, id="any event of some objects"),
+    ],
+)
+def test_wildcards(event, wildcard):
+    assert event.is_wildcard == wildcard
+    assert ClusterEvent(ANY, Action.All).covers(event) or not wildcard
+
+
+def test_a_registration():
+    assert on(NODE, Action.Add) == ClusterEventWithHint(ClusterEvent(NODE, Action.Add), None, by_shape=False)
+    assert on(NODE, Action.Add, print, by_shape=True).by_shape
+
+
+RESIZE_ASKED = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "scaled_down"),
+    [
+        pytest.param(sized("2"), sized("1"), True, id="a container"),
+        pytest.param(sized("2").overhead(cpu="1"), sized("2"), True, id="overhead"),
+        pytest.param(sized("2").pod_requests(cpu="4"), sized("2").pod_requests(cpu="3"), True, id="the pod as a whole"),
+        pytest.param(a_pod().init_container("i", cpu="2").on("n"), a_pod().on("n"), True, id="an init container"),
+        pytest.param(sized("1", **RESIZED), sized("1"), True, id="what it still had"),
+        pytest.param(sized("4", **RESIZED), sized("4", **RESIZED, **RESIZE_ASKED), True, id="what it will not get"),
+        pytest.param(sized("1"), sized("1", **RESIZED), False, id="what it still has"),
+        pytest.param(sized("1"), sized("1", containerStatuses=[{"name": "main"}]), False, id="it started"),
+        pytest.param(sized("1"), sized("1000m"), False, id="the same, written otherwise"),
+    ],
+)
+def test_scaling_down(old, new, scaled_down):
+    assert ("AssignedPodUpdatePodScaleDown" in labels(old, new)) == scaled_down
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,45 @@
-"""DefaultBinder: what it writes, and that it says so when it cannot."""
+"""DefaultBinder: what it asks of the API, and that it says so when there is none."""
 
+import asyncio
+from types import SimpleNamespace
+
+from stowplan.api.api_errors import conflict
+from stowplan.framework.binding import run_bind
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.status import Code
-from stowplan.plugins.default_binder import DefaultBinder, binding
+from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.testing import a_pod
 
 
+class _Api:
+    def __init__(self, refusal=None):
+        self.bound = []
+        self.refusal = refusal
+
+    async def bind(self, **asked):
+        self.bound.append(asked)
+        if self.refusal is not None:
+            raise self.refusal
+
+
 def test_the_binding_names_the_pod_by_uid(bench):
-    pod = bench(DefaultBinder).pod(a_pod("web", namespace="prod"))
-    assert binding(pod.pod, "n1") == {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"namespace": "prod", "name": "web", "uid": pod.uid},
-        "target": {"kind": "Node", "name": "n1"},
-    }
+    world = bench(DefaultBinder)
+    world.plugin.handle.api = api = _Api()
+    pod = world.pod(a_pod("web", namespace="prod"))
+    assert asyncio.run(world.plugin.bind(CycleState(), pod, "n1")) is None
+    assert api.bound == [{"namespace": "prod", "name": "web", "uid": pod.uid, "node": "n1"}]
+
+
+def test_a_refusal_is_an_error_with_the_plugins_name(bench):
+    world = bench(DefaultBinder)
+    world.plugin.handle.api = _Api(conflict("pods/binding", "", "web", "pod web is already assigned"))
+    answer = asyncio.run(run_bind(SimpleNamespace(bind=(world.plugin,)), CycleState(), world.pod(a_pod("web")), "n1"))
+    assert answer.code == Code.Error
+    assert answer.message.startswith('running Bind plugin "DefaultBinder": ')
+    assert "pod web is already assigned" in answer.message
 
 
 def test_without_an_api_it_fails(bench):
     world = bench(DefaultBinder)
-    attempt = world.plugin.bind(CycleState(), world.pod(a_pod()), "n1")
-    try:
-        attempt.send(None)
-    except StopIteration as done:
-        status = done.value
+    status = asyncio.run(world.plugin.bind(CycleState(), world.pod(a_pod()), "n1"))
     assert (status.code, status.message) == (Code.Error, "this scheduler has no API to bind through")

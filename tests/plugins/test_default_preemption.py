@@ -3,9 +3,10 @@
 import pytest
 
 from profiles import framework
+from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.framework.interface import PostFilterResult
 from stowplan.framework.status import Code
-from stowplan.plugins import PostFilterPlugin, SignPlugin, unschedulable
+from stowplan.plugins import FilterPlugin, PostFilterPlugin, SignPlugin, error, unschedulable
 from stowplan.scheduler.cycle import Scheduler
 from stowplan.testing import a_node, a_pod
 from worlds import budget, state_of, struct
@@ -23,12 +24,26 @@ def big(cpu="2"):
     return a_pod("big").priority(100).requests(cpu=cpu)
 
 
-def decide(pod, nodes, placed=(), objects=(), random=None, nominated=()):
+class Preemptor:
+    """Holds back the pods it is told to, and notes what it is asked to carry out."""
+
+    def __init__(self, *held_back):
+        self.held_back = held_back
+        self.asked = []
+
+    def preempt(self, preemptor, candidate, *, plugin):
+        self.asked.append((preemptor.key, candidate.node_name, [v.uid for v in candidate.victims], plugin))
+
+    def gates(self, pod):
+        return pod.key in self.held_back
+
+
+def decide(pod, nodes, placed=(), objects=(), random=None, nominated=(), preemptor=None):
     state = state_of(nodes, placed, objects)
     for name, node, priority in nominated:
         state.nominator.add(state.pod_info(struct(a_pod(name).uid(name).priority(priority))), node)
     profile = framework(state)
-    profile.handle.random = random
+    profile.handle.random, profile.handle.preemptor = random, preemptor
     decision = Scheduler(state, {"default-scheduler": profile}).schedule(profile, state.pod_info(struct(pod)))
     return decision, decision.post_filter[-1][1]
 
@@ -225,6 +240,78 @@ def test_room_promised_to_a_more_important_pod_is_not_taken():
     _, result = decide(big("1"), nodes, [victim("v", "a")], nominated=[("first", "a", 200)])
     assert result.status.code is Code.Unschedulable
     assert result.status.message == "preemption: 0/1 nodes are available: 1 Too many pods."
+
+
+def test_the_choice_is_handed_over_to_be_carried_out():
+    preemptor = Preemptor()
+    placed = [victim("v", "a", cpu="2"), victim("important", "b", 200, cpu="2")]
+    _, result = decide(big(), two_nodes(), placed, preemptor=preemptor)
+    assert result.nominated_node_name == "a"
+    assert preemptor.asked == [("default/big", "a", ["v"], "DefaultPreemption")]
+
+
+@pytest.mark.parametrize(
+    ("pod", "priority"),
+    [
+        pytest.param(big().never_preempts(), 0, id="not eligible"),
+        pytest.param(big(), 100, id="no candidate"),
+    ],
+)
+def test_without_a_choice_there_is_nothing_to_carry_out(pod, priority):
+    preemptor = Preemptor()
+    decide(pod, [a_node("a").allocatable(cpu=2)], [victim("v", "a", priority, cpu="2")], preemptor=preemptor)
+    assert preemptor.asked == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param("", id="the API server has not heard of the promise yet"),
+        pytest.param("a", id="it has"),
+        pytest.param("b", id="it knows an older one"),
+    ],
+)
+def test_a_promise_in_memory_counts(told):
+    """Its victims are leaving already: others must not go as well because a status was written late."""
+    preemptor = Preemptor()
+    placed = [preempted("v", "a"), victim("w", "b", cpu="2")]
+    pod = big().uid("big").nominated_to(told) if told else big().uid("big")
+    _, result = decide(pod, two_nodes(), placed, nominated=[("big", "a", 100)], preemptor=preemptor)
+    assert (result.status.message, preemptor.asked) == (TERMINATING, [])
+    assert result.nominated_node_name == "a", "the promise is kept"
+
+
+def test_a_promise_outlives_a_dry_run_that_fails():
+    class Breaks(FilterPlugin, SignPlugin):
+        name = "Breaks"
+
+        def sign_pod(self, pod):
+            return {}
+
+        def filter(self, state, pod, nodes):
+            return error("broken") if isinstance(nodes, HypotheticalNodes) else None
+
+    state = state_of([a_node("a").allocatable(cpu=2)], [victim("v", "a", cpu="2")])
+    profile = framework(state, Breaks)
+    pod = state.pod_info(struct(big().uid("big")))
+    state.nominator.add(pod, "a")
+    decision = Scheduler(state, {"default-scheduler": profile}).schedule(profile, pod)
+    _, result = decision.post_filter[-1]
+    assert (result.status.code, result.nominated_node_name) == (Code.Error, "a")
+    assert result.status.message.startswith("preemption: ")
+
+
+def test_a_pod_whose_preemption_is_under_way_waits_for_it(bench):
+    from stowplan.plugins.default_preemption import DefaultPreemption
+
+    world = bench(DefaultPreemption)
+    world.handle.preemptor = Preemptor("default/big")
+    status = world.plugin.pre_enqueue(world.pod(big()))
+    assert (status.code, status.message) == (
+        Code.UnschedulableAndUnresolvable,
+        "waiting for the preemption for this pod to be finished",
+    )
+    assert world.plugin.pre_enqueue(world.pod(a_pod("other"))) is None
 
 
 def test_a_deleted_pod_is_no_reason_to_try_again(bench):

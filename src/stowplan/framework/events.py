@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntFlag
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api import types as t
+from stowplan.api.custom_objects import CustomObject
 from stowplan.api.pod_requests import pod_requests
 from stowplan.api.quantity import parse_quantity
 
@@ -71,12 +73,18 @@ class ClusterEvent:
 
     resource: str
     action: Action
+    #: Shown instead of the resource and the action.
+    custom_label: str = ""
 
     @property
     def label(self) -> str:
         """Name in logs and metrics, such as AssignedPodDelete."""
-        known = self.action in (Action.Update, Action.All) or self.action.bit_count() == 1
-        return f"{self.resource}{self.action.name if known else ''}"
+        return self.custom_label or _label(self.resource, self.action)
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for any event of any object."""
+        return self.resource == ANY and self.action == Action.All
 
     def covers(self, incoming: ClusterEvent) -> bool:
         """Whether a registration of this event hears the incoming one."""
@@ -84,6 +92,35 @@ class ClusterEvent:
             self.resource == POD and incoming.resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
         )
         return same and bool(self.action & incoming.action) and incoming.action <= self.action
+
+
+@cache
+def _label(resource: str, action: Action) -> str:
+    known = action in (Action.Update, Action.All) or action.bit_count() == 1
+    return f"{resource}{action.name if known else ''}"
+
+
+@cache
+def _event(resource: str, action: Action) -> ClusterEvent:
+    """The same event is the same object: there are few, and they are made for every change."""
+    return ClusterEvent(resource, action)
+
+
+ASSIGNED_POD_ADD = _event(ASSIGNED_POD, Action.Add)
+ASSIGNED_POD_UPDATE = _event(ASSIGNED_POD, Action.Update)
+ASSIGNED_POD_DELETE = _event(ASSIGNED_POD, Action.Delete)
+UNSCHEDULABLE_POD_ADD = _event(UNSCHEDULABLE_POD, Action.Add)
+UNSCHEDULABLE_POD_UPDATE = _event(UNSCHEDULABLE_POD, Action.Update)
+
+#: A pod is woken by name, and whoever refused it is not asked.
+FORCE_ACTIVATE = ClusterEvent(ANY, Action.All, "ForceActivate")
+#: A pod was refused so long ago that it is tried again for no other reason.
+UNSCHEDULABLE_TIMEOUT = ClusterEvent(ANY, Action.All, "UnschedulableTimeout")
+
+#: Causes of moves that are no cluster events.
+SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+BACKOFF_COMPLETE = "BackoffComplete"
+POP_FROM_BACKOFF_Q = "PopFromBackoffQ"
 
 
 class Hint(Enum):
@@ -103,10 +140,19 @@ class ClusterEventWithHint:
 
     event: ClusterEvent
     hint: Callable[[PodInfo, Any, Any], Hint] | None = None
+    #: Whether all that the hint reads of a pod is its `shape`, and whether it is the changed object itself. Pods of one
+    #: shape are then asked about once. What else a hint may read: the changed object, and the cluster.
+    by_shape: bool = False
 
 
-def on(resource: str, action: Action, hint: Callable[[PodInfo, Any, Any], Hint] | None = None) -> ClusterEventWithHint:
-    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
+def on(
+    resource: str,
+    action: Action,
+    hint: Callable[[PodInfo, Any, Any], Hint] | None = None,
+    *,
+    by_shape: bool = False,
+) -> ClusterEventWithHint:
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint, by_shape)
 
 
 def queue_if(condition: bool) -> Hint:
@@ -123,8 +169,8 @@ def events_of_change(old: Any, new: Any) -> list[ClusterEvent]:
         return _pod_events(old, new)
     if isinstance(obj, t.Node):
         return _node_events(old, new)
-    resource = RESOURCES.get(type(obj))
-    return [] if resource is None else [ClusterEvent(resource, _plain_action(old, new))]
+    resource = obj.resource if isinstance(obj, CustomObject) else RESOURCES.get(type(obj))
+    return [] if resource is None else [_event(resource, _plain_action(old, new))]
 
 
 def _plain_action(old: Any, new: Any) -> Action:
@@ -138,25 +184,39 @@ def _pod_events(old: t.Pod | None, new: t.Pod | None) -> list[ClusterEvent]:
     assert current is not None
     resource = ASSIGNED_POD if current.spec.node_name else UNSCHEDULABLE_POD
     if old is None or new is None:
-        return [ClusterEvent(resource, _plain_action(old, new))]
+        return [_event(resource, _plain_action(old, new))]
     if new.spec.node_name and not old.spec.node_name:
         # Binding is the arrival of an assigned pod.
-        return [ClusterEvent(ASSIGNED_POD, Action.Add)]
-    changes = {
-        Action.UpdatePodLabel: old.metadata.labels != new.metadata.labels,
-        Action.UpdatePodScaleDown: _scaled_down(old, new),
-        Action.UpdatePodSchedulingGatesEliminated: bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
-        Action.UpdatePodToleration: len(old.spec.tolerations) != len(new.spec.tolerations),
-        Action.UpdatePodGeneratedResourceClaim: _generated_claims(old) != _generated_claims(new),
-    }
-    actions = [action for action, changed in changes.items() if changed] or [Action.Update]
-    return [ClusterEvent(resource, action) for action in actions]
+        return [_event(ASSIGNED_POD, Action.Add)]
+    # In the order in which plugins hear of them.
+    changes = (
+        (Action.UpdatePodLabel, old.metadata.labels != new.metadata.labels),
+        (Action.UpdatePodScaleDown, _scaled_down(old, new)),
+        (Action.UpdatePodSchedulingGatesEliminated, old.spec.scheduling_gates and not new.spec.scheduling_gates),
+        (Action.UpdatePodToleration, len(old.spec.tolerations) != len(new.spec.tolerations)),
+        (Action.UpdatePodGeneratedResourceClaim, _generated_claims(old) != _generated_claims(new)),
+    )
+    actions = [action for action, changed in changes if changed] or (Action.Update,)
+    return [_event(resource, action) for action in actions]
 
 
 def _scaled_down(old: t.Pod, new: t.Pod) -> bool:
+    if _requested(old) == _requested(new):
+        # Most updates of pods are about something else, and sums take longer than comparing what they are made of.
+        return False
     before = pod_requests(old, use_status=True, pod_level_resize=True)
     after = pod_requests(new, use_status=True, pod_level_resize=True)
     return any(name not in after or _milli(after[name]) < _milli(amount) for name, amount in before.items())
+
+
+def _requested(pod: t.Pod) -> tuple[Any, ...]:
+    """All that the sum of a pod's requests is made of."""
+    spec, status = pod.spec, pod.status
+    statuses = (*status.container_statuses, *status.init_container_statuses)
+    resizing = [(c.name, c.resources, c.allocated_resources) for c in statuses if c.resources is not None]
+    pending = [c.reason for c in status.conditions if c.type == "PodResizePending"]
+    of_pod = spec.resources, spec.overhead, status.resources, status.allocated_resources
+    return (spec.containers, spec.init_containers, *of_pod, resizing, pending)
 
 
 def _milli(nano: int) -> int:
@@ -169,7 +229,7 @@ def _generated_claims(pod: t.Pod) -> Any:
 
 def _node_events(old: t.Node | None, new: t.Node | None) -> list[ClusterEvent]:
     if old is None or new is None:
-        return [ClusterEvent(NODE, _plain_action(old, new))]
+        return [_event(NODE, _plain_action(old, new))]
     changes = (
         (Action.UpdateNodeTaint, old.spec.unschedulable and not new.spec.unschedulable),
         (Action.UpdateNodeAllocatable, not same_amounts(old.status.allocatable, new.status.allocatable)),
@@ -179,7 +239,7 @@ def _node_events(old: t.Node | None, new: t.Node | None) -> list[ClusterEvent]:
         (Action.UpdateNodeAnnotation, old.metadata.annotations != new.metadata.annotations),
         (Action.UpdateNodeDeclaredFeature, old.status.declared_features != new.status.declared_features),
     )
-    return [ClusterEvent(NODE, action) for action, changed in changes if changed]
+    return [_event(NODE, action) for action, changed in changes if changed]
 
 
 def same_amounts(old: Mapping[str, t.QuantityValue], new: Mapping[str, t.QuantityValue]) -> bool:

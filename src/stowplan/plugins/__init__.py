@@ -1,5 +1,6 @@
 """The in-tree plugins, one module each, and the names that users' plugins are written with."""
 
+from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.cluster.node_info import NodeInfo
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.view import Nodes
@@ -71,6 +72,7 @@ __all__ = [
     "ClusterEventWithHint",
     "Code",
     "CountsPods",
+    "CustomObject",
     "CycleState",
     "Diagnosis",
     "EnqueueExtensions",
@@ -118,6 +120,7 @@ __all__ = [
     "Status",
     "TemplateSigned",
     "WaitingPod",
+    "custom_resource",
     "error",
     "on",
     "queue_if",

@@ -1,6 +1,7 @@
 """Make room for a pod by evicting less important ones.
 
-The decision is here; carrying it out (conditions, deletions, nominations) is the live scheduler's part.
+The decision is here; carrying it out (conditions, deletions, nominations) is the part of the handle's `Preemptor`, in
+the background. Until it is through, the pod itself is held back; after that it waits for its victims to leave.
 
 Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemption.
 """
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from stowplan.framework.events import POD, Action, Hint, on
 from stowplan.framework.interface import EnqueueExtensions, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
 from stowplan.framework.preemption import Candidate, DryRun, dry_run
-from stowplan.framework.status import Code, Status, error, unschedulable
+from stowplan.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +43,40 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        # Preemptions under way are the live scheduler's to know; offline there are none.
-        return None
+        preemptor = self.handle.preemptor
+        return unresolvable(PREEMPTING) if preemptor is not None and preemptor.gates(pod) else None
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
         reason = self.ineligible_reason(pod, diagnosis)
         if reason:
-            return PostFilterResult(unschedulable(f"preemption: {reason}"), detail=PreemptionOutcome(reason))
+            outcome = PreemptionOutcome(reason)
+            return PostFilterResult(unschedulable(f"preemption: {reason}"), self._as_promised(pod), outcome)
         run = dry_run(self.handle.framework, state, pod, diagnosis)
         if not len(run):
-            return self._without_candidates(run)
+            return self._without_candidates(pod, run)
         best = run.best
         at = self.handle.random.randrange(len(best)) if self.handle.random is not None and len(best) > 1 else 0
         selected = run.candidate_on(best[at])
+        if self.handle.preemptor is not None:
+            self.handle.preemptor.preempt(pod, selected, plugin=self.name)
         return PostFilterResult(Status(Code.Success), selected.node_name, PreemptionOutcome(run=run, selected=selected))
 
-    @staticmethod
-    def _without_candidates(run: DryRun) -> PostFilterResult:
+    def _as_promised(self, pod: PodInfo) -> str | None:
+        """The nomination as it is, also one that the API server has yet to hear of."""
+        return self.handle.nominator.node_of(pod.uid) or None
+
+    def _without_candidates(self, pod: PodInfo, run: DryRun) -> PostFilterResult:
         outcome = PreemptionOutcome(run=run)
         if run.error is not None:
-            return PostFilterResult(error(f"preemption: {run.error.message}"), detail=outcome)
+            return PostFilterResult(error(f"preemption: {run.error.message}"), self._as_promised(pod), outcome)
         return PostFilterResult(unschedulable(f"preemption: {run.message()}"), "", outcome)
 
     def ineligible_reason(self, pod: PodInfo, diagnosis: Diagnosis) -> str:
         """Why the pod may not preempt; "" when it may."""
         if pod.pod.spec.preemption_policy == "Never":
             return NEVER
-        nominated = pod.pod.status.nominated_node_name
+        # What is promised in memory may be on its way to the API server yet: ignoring it would make room twice.
+        nominated = self.handle.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
         if not nominated:
             return ""
         row = self.handle.cluster.table.row_of.get(nominated)
@@ -82,7 +91,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # Never worth a try by itself; registered so that gated preemptors are looked at again.
-        return (on(POD, Action.Delete, lambda pod, old, new: Hint.SKIP),)
+        return (on(POD, Action.Delete, lambda pod, old, new: Hint.SKIP, by_shape=True),)
 
 
 def _terminates_by_preemption(pod: Pod) -> bool:

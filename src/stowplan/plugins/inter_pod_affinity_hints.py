@@ -75,6 +75,6 @@ def events(handle: Handle) -> Sequence[ClusterEventWithHint]:
     pods = Action.Add | Action.UpdatePodLabel | Action.Delete
     nodes = Action.Add | Action.UpdateNodeLabel
     return (
-        on(POD, pods, lambda pod, old, new: after_pod_change(handle, pod, old, new)),
-        on(NODE, nodes, after_node_change),
+        on(POD, pods, lambda pod, old, new: after_pod_change(handle, pod, old, new), by_shape=True),
+        on(NODE, nodes, after_node_change, by_shape=True),
     )

@@ -121,7 +121,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, T
         return default_normalize(scores, feasible)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(NODE, Action.Add | Action.UpdateNodeLabel, self._after_node_change),)
+        return (on(NODE, Action.Add | Action.UpdateNodeLabel, self._after_node_change, by_shape=True),)
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
         added = self._added_required

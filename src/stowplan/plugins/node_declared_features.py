@@ -83,8 +83,8 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, Enqueu
         if not self._enabled:
             return ()
         return (
-            on(NODE, Action.Add | Action.UpdateNodeDeclaredFeature, _after_node_change),
-            on(POD, Action.Update, _after_pod_update),
+            on(NODE, Action.Add | Action.UpdateNodeDeclaredFeature, _after_node_change, by_shape=True),
+            on(POD, Action.Update, _after_pod_update, by_shape=True),
         )
 
 

@@ -55,7 +55,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, EnqueueExtensions
         return Rejections.where(taken, PORTS_TAKEN) if taken.any() else None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(POD, Action.Delete, self._after_pod_deletion), on(NODE, Action.Add))
+        return (on(POD, Action.Delete, self._after_pod_deletion, by_shape=True), on(NODE, Action.Add))
 
     def _after_pod_deletion(self, pod: PodInfo, old: Pod, new: None) -> Hint:
         if not is_placed_or_nominated(old):

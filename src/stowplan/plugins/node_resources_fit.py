@@ -177,12 +177,12 @@ class NodeResourcesFit(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         events = [
-            on(POD, Action.Delete, self._after_pod_deleted),
-            on(POD, Action.UpdatePodScaleDown, self._after_pod_scaled_down),
-            on(NODE, Action.Add | Action.UpdateNodeAllocatable, self._after_node_change),
+            on(POD, Action.Delete, self._after_pod_deleted, by_shape=True),
+            on(POD, Action.UpdatePodScaleDown, self._after_pod_scaled_down, by_shape=True),
+            on(NODE, Action.Add | Action.UpdateNodeAllocatable, self._after_node_change, by_shape=True),
         ]
         if self.handle.features.enabled("DRAExtendedResource"):
-            events.append(on(DEVICE_CLASS, Action.Add | Action.Update, _after_device_class_change))
+            events.append(on(DEVICE_CLASS, Action.Add | Action.Update, _after_device_class_change, by_shape=True))
         return events
 
     def _after_pod_deleted(self, pod: PodInfo, old: Pod, new: None) -> Hint:

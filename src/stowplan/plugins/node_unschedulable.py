@@ -49,8 +49,8 @@ class NodeUnschedulable(FilterPlugin, TemplateSigned, EnqueueExtensions):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            on(NODE, Action.Add | Action.UpdateNodeTaint, _after_node_change),
-            on(POD, Action.UpdatePodToleration, _after_toleration_change),
+            on(NODE, Action.Add | Action.UpdateNodeTaint, _after_node_change, by_shape=True),
+            on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
         )
 
 

@@ -31,7 +31,7 @@ def events(plugin: Any) -> Sequence[ClusterEventWithHint]:
 
     pods = Action.Add | Action.UpdatePodLabel | Action.UpdatePodToleration | Action.Delete
     nodes = Action.Add | Action.Delete | Action.UpdateNodeLabel | Action.UpdateNodeTaint
-    return on(POD, pods, after_pod_change), on(NODE, nodes, after_node_change)
+    return on(POD, pods, after_pod_change, by_shape=True), on(NODE, nodes, after_node_change, by_shape=True)
 
 
 def _after_pod_change(constraints: Sequence[Any], pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:

@@ -30,7 +30,7 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
         return unresolvable(GATED.of(gates=" ".join(gate.name for gate in gates))) if gates else None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(POD, Action.UpdatePodSchedulingGatesEliminated, _after_gates_eliminated),)
+        return (on(POD, Action.UpdatePodSchedulingGatesEliminated, _after_gates_eliminated, by_shape=True),)
 
 
 def _after_gates_eliminated(pod: PodInfo, old: Pod, new: Pod) -> Hint:

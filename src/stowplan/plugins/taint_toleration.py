@@ -86,8 +86,8 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            on(NODE, Action.Add | Action.UpdateNodeTaint, self._after_node_change),
-            on(POD, Action.UpdatePodToleration, _after_toleration_change),
+            on(NODE, Action.Add | Action.UpdateNodeTaint, self._after_node_change, by_shape=True),
+            on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
         )
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:

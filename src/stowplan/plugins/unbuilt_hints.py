@@ -74,13 +74,13 @@ class TranslationError(ValueError):
 
 def volume_binding_events() -> Events:
     return (
-        on(STORAGE_CLASS, Action.Add | Action.Update, _after_storage_class_change),
+        on(STORAGE_CLASS, Action.Add | Action.Update, _after_storage_class_change, by_shape=True),
         on(PVC, Action.Add | Action.Update, _after_any_claim_change),
         on(PV, Action.Add | Action.Update),
         on(NODE, Action.Add | Action.UpdateNodeLabel),
-        on(CSI_NODE, Action.Add | Action.Update, _after_migration_change),
-        on(CSI_DRIVER, Action.Update, _after_driver_update),
-        on(CSI_STORAGE_CAPACITY, Action.Add | Action.Update, _after_capacity_change),
+        on(CSI_NODE, Action.Add | Action.Update, _after_migration_change, by_shape=True),
+        on(CSI_DRIVER, Action.Update, _after_driver_update, by_shape=True),
+        on(CSI_STORAGE_CAPACITY, Action.Add | Action.Update, _after_capacity_change, by_shape=True),
     )
 
 
@@ -123,10 +123,10 @@ def _volume_limit(capacity: t.CSIStorageCapacity) -> int | None:
 
 def volume_zone_events() -> Events:
     return (
-        on(STORAGE_CLASS, Action.Add, _after_storage_class_added),
+        on(STORAGE_CLASS, Action.Add, _after_storage_class_added, by_shape=True),
         on(NODE, Action.Add | Action.UpdateNodeLabel),
-        on(PVC, Action.Add | Action.Update, _after_claim_change),
-        on(PV, Action.Add | Action.Update, _after_volume_change),
+        on(PVC, Action.Add | Action.Update, _after_claim_change, by_shape=True),
+        on(PV, Action.Add | Action.Update, _after_volume_change, by_shape=True),
     )
 
 
@@ -155,10 +155,10 @@ def zones_of(volume: t.PersistentVolume) -> list[tuple[str, frozenset[str]]]:
 def node_volume_limits_events() -> Events:
     return (
         on(CSI_NODE, Action.Add),
-        on(CSI_NODE, Action.Update, _after_limits_update),
-        on(POD, Action.Delete, _after_volumes_freed),
+        on(CSI_NODE, Action.Update, _after_limits_update, by_shape=True),
+        on(POD, Action.Delete, _after_volumes_freed, by_shape=True),
         on(PVC, Action.Add, _after_any_claim_change),
-        on(VOLUME_ATTACHMENT, Action.Delete, _after_detachment),
+        on(VOLUME_ATTACHMENT, Action.Delete, _after_detachment, by_shape=True),
     )
 
 
@@ -228,7 +228,7 @@ def dynamic_resources_events(handle: Handle) -> Events:
     return (
         on(NODE, Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable),
         on(RESOURCE_CLAIM, Action.Add | Action.Update, after_claim_change),
-        on(POD, Action.UpdatePodGeneratedResourceClaim, after_pod_change),
+        on(POD, Action.UpdatePodGeneratedResourceClaim, after_pod_change, by_shape=True),
         on(DEVICE_CLASS, Action.Add | Action.Update),
         on(RESOURCE_SLICE, Action.Add | Action.Update),
     )

@@ -117,9 +117,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, TemplateS
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (
-            on(POD, Action.Delete, self._after_pod_deletion),
+            on(POD, Action.Delete, self._after_pod_deletion, by_shape=True),
             on(NODE, Action.Add),
-            on(PVC, Action.Add, _after_claim_added),
+            on(PVC, Action.Add, _after_claim_added, by_shape=True),
         )
 
     def _after_pod_deletion(self, pod: PodInfo, old: Pod, new: None) -> Hint:

@@ -1,0 +1,140 @@
+"""How long a pod that failed is left alone, and the two heaps in which it waits for that.
+
+Rejected pods and pods that met an error wait apart: the former may be tried early when nothing else is to be done.
+Expiries are whole seconds then, so that all pods that become free in one second do so in the order of the active queue.
+
+Upstream: pkg/scheduler/backend/queue/backoff_queue.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, inf, ldexp
+from typing import TYPE_CHECKING, Any
+
+from stowplan.queue.heap import PodHeap
+from stowplan.queue.queued_pod import Place, QueuedPod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Seconds between two looks at who has waited long enough.
+_INTERVAL = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueSettings:
+    """Times in seconds."""
+
+    initial_backoff: float = 1.0
+    #: 0 means that nobody backs off.
+    max_backoff: float = 10.0
+    #: How long a rejected pod sleeps at most.
+    max_in_unschedulable: float = 300.0
+    #: Whether rejected pods are tried before their backoff is over when no other pod is ready.
+    pop_from_backoff: bool = True
+
+
+DEFAULT_SETTINGS = QueueSettings()
+
+
+class BackoffQueue:
+    """Pods that wait for their backoff to be over."""
+
+    def __init__(
+        self, settings: QueueSettings, *, sort_key: Callable[[QueuedPod], Any], now: Callable[[], float]
+    ) -> None:
+        self._settings = settings
+        self._now = now
+        self._in_whole_seconds = settings.pop_from_backoff
+
+        def by_expiry_and_order(queued: QueuedPod) -> tuple[float, Any]:
+            return self.expiry(queued), sort_key(queued)
+
+        self.rejected = PodHeap(by_expiry_and_order if settings.pop_from_backoff else self.expiry)
+        self.errors = PodHeap(self.expiry)
+        start = now()
+        self._next_look = floor(start) + _INTERVAL if self._in_whole_seconds else start + _INTERVAL
+
+    def __len__(self) -> int:
+        return len(self.rejected) + len(self.errors)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        yield from self.rejected
+        yield from self.errors
+
+    # -- times --------------------------------------------------------------------------------------------------------
+
+    def expiry(self, queued: QueuedPod) -> float:
+        """When the pod's backoff is over; -inf for a pod that has none."""
+        if queued.backoff_expiration is None:
+            count = queued.consecutive_errors_count or queued.unschedulable_count
+            if not count or not self._settings.max_backoff:
+                return -inf
+            queued.backoff_expiration = self._aligned(queued.timestamp + self._duration(count))
+        return queued.backoff_expiration
+
+    def _duration(self, count: int) -> float:
+        """1, 2, 4, 8, 10, 10, … seconds by default."""
+        settings = self._settings
+        if settings.initial_backoff > ldexp(settings.max_backoff, 1 - count):
+            return settings.max_backoff
+        return ldexp(settings.initial_backoff, count - 1)
+
+    def _aligned(self, moment: float) -> float:
+        return float(floor(moment)) if self._in_whole_seconds else moment
+
+    def is_backing_off(self, queued: QueuedPod) -> bool:
+        return self._backs_off(queued, self._now())
+
+    def _backs_off(self, queued: QueuedPod, moment: float) -> bool:
+        expiry = self.expiry(queued)
+        # Parity: in the very second (or moment) of its expiry a pod still backs off.
+        return expiry > -inf and expiry >= self._aligned(moment)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def put(self, queued: QueuedPod) -> Place:
+        """Take the pod in; which of the two heaps it went to."""
+        if queued.failed_with_error:
+            self.errors.put(queued)
+            return Place.ERROR_BACKOFF
+        self.rejected.put(queued)
+        return Place.BACKOFF
+
+    def heap_of(self, queued: QueuedPod) -> PodHeap:
+        return self.errors if queued.place is Place.ERROR_BACKOFF else self.rejected
+
+    def next_look(self) -> float | None:
+        """The next moment at which `completed` finds somebody; None while nobody waits."""
+        heads = [head for head in (self.rejected.peek(), self.errors.peek()) if head is not None]
+        if not heads:
+            return None
+        expiry = min(self.expiry(head) for head in heads)
+        return self._next_look if expiry < self._next_look else ticks_around(expiry, self._next_look, _INTERVAL)[1]
+
+    def completed(self) -> list[QueuedPod]:
+        """Take out who was free when it last was time to look; rejected pods first."""
+        now = self._now()
+        if now < self._next_look:
+            return []
+        look, self._next_look = ticks_around(now, self._next_look, _INTERVAL)
+        return [queued for heap in (self.rejected, self.errors) for queued in self._free(heap, look)]
+
+    def _free(self, heap: PodHeap, moment: float) -> Iterator[QueuedPod]:
+        while (head := heap.peek()) is not None and not self._backs_off(head, moment):
+            heap.pop()
+            yield head
+
+
+def ticks_around(moment: float, tick: float, interval: float) -> tuple[float, float]:
+    """Of the moments `tick`, `tick` + `interval`, … the last up to the given one, and the first after it.
+
+    When `tick` itself is later, it is the first, and the last is one that never was.
+    """
+    tick += floor((moment - tick) / interval) * interval
+    while tick + interval <= moment:
+        tick += interval
+    while tick > moment:
+        tick -= interval
+    return tick, tick + interval

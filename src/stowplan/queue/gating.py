@@ -1,0 +1,57 @@
+"""PreEnqueue: whether a pod may be tried at all.
+
+The plugin that gated a pod last is asked first, so a pod that stays gated costs one question.
+
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (runPreEnqueuePlugins), spec'd in queue.md §3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.framework.status import Code, Status, error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stowplan.framework.interface import PreEnqueuePlugin
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+
+
+class Gate:
+    """The PreEnqueue plugins of all profiles."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], on_problem: Callable[[str], None]) -> None:
+        self._frameworks = frameworks
+        self._on_problem = on_problem
+        #: (plugins, who is asked first) -> the order in which they are asked.
+        self._orders: dict[tuple[tuple[PreEnqueuePlugin, ...], str], list[PreEnqueuePlugin]] = {}
+
+    def keeper(self, queued: QueuedPod) -> str:
+        """The plugin that keeps the pod out; "" when all let it pass."""
+        for plugin in self._plugins(queued):
+            try:
+                status = plugin.pre_enqueue(queued.pod)
+            except Exception as e:
+                status = error(e)
+            if status is not None and status.code != Code.Success:
+                if status.code == Code.Error:
+                    self._report(plugin, queued, status)
+                return plugin.name
+        return ""
+
+    def _plugins(self, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
+        framework = self._frameworks.get(queued.profile)
+        if framework is None:
+            return ()
+        plugins, first = framework.pre_enqueue, queued.gating_plugin
+        if not first:
+            return plugins
+        order = self._orders.get((plugins, first))
+        if order is None:
+            order = self._orders[plugins, first] = sorted(plugins, key=lambda plugin: plugin.name != first)
+        return order
+
+    def _report(self, plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
+        self._on_problem(f'PreEnqueue plugin "{plugin.name}" failed on pod {queued.key}, which waits: {status.message}')

@@ -1,0 +1,76 @@
+"""A priority queue of pods that are also known by their keys.
+
+A binary heap whose removed entries stay until they reach the top or outnumber the others. An entry keeps the sort key
+that the pod had when it was put in, so nothing that happens to the pod can disturb the heap.
+
+Upstream: pkg/scheduler/backend/heap.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.queue.queued_pod import QueuedPod
+
+    #: Sort key, arrival, number of the entry (so that pods themselves are never compared), pod.
+    Entry = tuple[Any, int, int, QueuedPod]
+
+#: Removed entries that are kept in any case.
+_SLACK = 64
+
+
+class PodHeap:
+    """Pods by `key(pod)`, then in order of arrival; each `namespace/name` at most once."""
+
+    def __init__(self, key: Callable[[QueuedPod], Any]) -> None:
+        self._key = key
+        self._heap: list[Entry] = []
+        self._entries: dict[str, Entry] = {}
+        self._pushed = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return (entry[3] for entry in self._entries.values())
+
+    def put(self, queued: QueuedPod) -> None:
+        """Take the pod in, or find its place again after a change."""
+        key = self._key(queued)
+        name = queued.pod.key
+        known = self._entries.get(name)
+        if known is not None and known[0] == key and known[3] is queued:
+            return
+        self._pushed += 1
+        entry = self._entries[name] = (key, queued.arrival, self._pushed, queued)
+        heappush(self._heap, entry)
+        self._drop_removed()
+
+    def discard(self, name: str) -> None:
+        if self._entries.pop(name, None) is not None:
+            self._drop_removed()
+
+    def peek(self) -> QueuedPod | None:
+        heap, entries = self._heap, self._entries
+        while heap:
+            head = heap[0]
+            if entries.get(head[3].pod.key) is head:
+                return head[3]
+            heappop(heap)
+        return None
+
+    def pop(self) -> QueuedPod | None:
+        queued = self.peek()
+        if queued is not None:
+            heappop(self._heap)
+            del self._entries[queued.pod.key]
+        return queued
+
+    def _drop_removed(self) -> None:
+        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)

@@ -1,0 +1,50 @@
+"""Which node a pod is promised, as the queue hears of it.
+
+Upstream: pkg/scheduler/backend/queue/nominator.go, spec'd in queue.md §10. What is nominated is kept by the cluster,
+whose filters leave room for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.nominator import Nominator
+    from stowplan.cluster.pod_info import PodInfo
+
+
+class Nominations:
+    """Changes of the nominator that the queue makes."""
+
+    def __init__(self, nominator: Nominator, pod_of: Callable[[str], Pod | None]) -> None:
+        self._nominator = nominator
+        self._pod_of = pod_of
+
+    def add(self, info: PodInfo, node_name: str | None = None) -> None:
+        """Promise the pod a node, "" none; None stands for the node that its status names."""
+        wanted = info.pod.status.nominated_node_name if node_name is None else node_name
+        if wanted and not self._is_pending(info):
+            wanted = ""
+        self._nominator.add(info, wanted)
+
+    def _is_pending(self, info: PodInfo) -> bool:
+        """Whether the pod still is, and has no node: a promise to any other would never be taken back."""
+        stored = self._pod_of(info.key)
+        return stored is not None and (stored.metadata.uid or info.key) == info.uid
+
+    def update(self, old: Pod, info: PodInfo) -> None:
+        """The pod has changed: what was promised in memory stays, unless its status spoke or speaks of it."""
+        node_name = self._nominator.node_of(info.uid)
+        old_uid = old.metadata.uid or info.key
+        if old_uid != info.uid:
+            self._nominator.delete(old_uid)
+        if not old.status.nominated_node_name and not info.pod.status.nominated_node_name:
+            self.add(info, node_name)
+        else:
+            self.add(info)
+
+    def delete(self, info: PodInfo) -> None:
+        self._nominator.delete(info.uid)

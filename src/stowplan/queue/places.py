@@ -1,0 +1,215 @@
+"""Where waiting pods are, and the moves between the places.
+
+A pod is in one place at a time, and a `namespace/name` is that of one waiting pod. Every way into the active queue, and
+into backoff where pods are popped from there, leads past the PreEnqueue plugins; who does not pass sleeps.
+
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (moveToActiveQ, moveToBackoffQ,
+requeuePodWithQueueingStrategy), spec'd in queue.md §3 to §6.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from stowplan.framework.events import UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
+from stowplan.queue.backoff import BackoffQueue
+from stowplan.queue.heap import PodHeap
+from stowplan.queue.queued_pod import Place, QueuedPod
+from stowplan.queue.requeueing import Strategy
+from stowplan.queue.unschedulable import UnschedulablePods
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.framework.events import ClusterEvent
+    from stowplan.queue.backoff import QueueSettings
+    from stowplan.queue.gating import Gate
+    from stowplan.queue.nominating import Nominations
+
+#: Pods that come with these causes bring the nomination that their status names.
+_NEW = (UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label)
+
+
+class Places:
+    """The active queue, the backoff queue and the sleeping pods."""
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        *,
+        sort_key: Callable[[QueuedPod], Any],
+        now: Callable[[], float],
+        gate: Gate,
+        events_of: Callable[[str], tuple[ClusterEvent, ...]],
+        nominations: Nominations,
+        on_move: Callable[[QueuedPod, Place, str], None] | None,
+    ) -> None:
+        self._pop_from_backoff = settings.pop_from_backoff
+        self._now = now
+        self._gate = gate
+        self._events_of = events_of
+        self._nominations = nominations
+        self._on_move = on_move
+        self.active = PodHeap(sort_key)
+        self.backoff = BackoffQueue(settings, sort_key=sort_key, now=now)
+        self.unschedulable = UnschedulablePods()
+        #: Waiting pods by `namespace/name`.
+        self._queued: dict[str, QueuedPod] = {}
+        self._arrivals = 0
+        #: Whether something became poppable since somebody last looked.
+        self.woke = False
+        #: No ungated pod among the sleeping ones is older than this.
+        self.oldest = inf
+        #: (queue, cause) -> pods that came there.
+        self.incoming: Counter[tuple[str, str]] = Counter()
+        #: (plugin, profile) -> waiting pods that it rejected.
+        self.rejected_by: Counter[tuple[str, str]] = Counter()
+
+    def get(self, key: str) -> QueuedPod | None:
+        return self._queued.get(key)
+
+    # -- moves --------------------------------------------------------------------------------------------------------
+
+    def requeue(self, queued: QueuedPod, strategy: Strategy, cause: str) -> bool:
+        """Do what the strategy says; False if the pod sleeps."""
+        if strategy is Strategy.SKIP:
+            self._put_to_sleep(queued, cause)
+            return False
+        if strategy is Strategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
+            return self._move_to_backoff(queued, cause)
+        return self.move_to_active(queued, cause)
+
+    def wake(self, queued: QueuedPod, strategy: Strategy, cause: str) -> None:
+        """The same for a sleeping pod that something happened to."""
+        if queued.place is not Place.UNSCHEDULABLE:
+            # A plugin that was asked about another pod had this one activated.
+            return
+        if not self.requeue(queued, strategy, cause):
+            # Parity: a pod that is gated again counts as one that left and came.
+            self.incoming["unschedulable", cause] += 1
+
+    def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
+        """Make the pod ready; False if it is gated."""
+        if not (from_backoff and self._pop_from_backoff) and self._is_gated(queued):
+            self._put_to_sleep(queued, cause)
+            return False
+        if queued.initial_attempt_timestamp is None:
+            queued.initial_attempt_timestamp = self._now()
+        self._make_way(queued, cause)
+        self._arrive(queued)
+        self.active.put(queued)
+        self.settle(queued, Place.ACTIVE, cause)
+        self.woke = True
+        self.incoming["active", cause] += 1
+        if cause in _NEW:
+            self._nominations.add(queued.pod)
+        return True
+
+    def _move_to_backoff(self, queued: QueuedPod, cause: str) -> bool:
+        """Have the pod wait for its backoff to be over; False if it is gated."""
+        if self._pop_from_backoff and self._is_gated(queued):
+            self._put_to_sleep(queued, cause)
+            return False
+        self._make_way(queued, cause)
+        self._arrive(queued)
+        place = self.backoff.put(queued)
+        self.settle(queued, place, cause)
+        self.woke = self.woke or (place is Place.BACKOFF and self._pop_from_backoff)
+        self.incoming["backoff", cause] += 1
+        return True
+
+    def _put_to_sleep(self, queued: QueuedPod, cause: str) -> None:
+        present = self._queued.get(queued.pod.key)
+        if present is queued:
+            self.unschedulable.put(queued)
+        elif present is not None and present.place is not Place.UNSCHEDULABLE:
+            # A second, gated pod of that name: the first one stays.
+            return
+        else:
+            self._make_way(queued, cause)
+            self._arrive(queued)
+            self.unschedulable.put(queued)
+            self.settle(queued, Place.UNSCHEDULABLE, cause)
+            self.incoming["unschedulable", cause] += 1
+        if not queued.gated:
+            self.oldest = min(self.oldest, queued.timestamp)
+
+    def _is_gated(self, queued: QueuedPod) -> bool:
+        """Ask the PreEnqueue plugins, and note what they say."""
+        keeper = self._gate.keeper(queued)
+        if keeper:
+            if keeper not in queued.unschedulable_plugins:
+                if keeper not in queued.pending_plugins:
+                    self.rejected_by[keeper, queued.profile] += 1
+                queued.unschedulable_plugins.add(keeper)
+            queued.gating_plugin_events = self._events_of(keeper)
+        queued.gating_plugin = keeper
+        return bool(keeper)
+
+    # -- in and out ---------------------------------------------------------------------------------------------------
+
+    def take_out(self, queued: QueuedPod) -> None:
+        """Take a waiting pod from where it is."""
+        key = queued.pod.key
+        del self._queued[key]
+        if queued.place is Place.UNSCHEDULABLE:
+            self.unschedulable.discard(key)
+        else:
+            self._heap_of(queued).discard(key)
+
+    def pop_active(self) -> QueuedPod | None:
+        """Take out the first of the active pods."""
+        return self._popped(self.active.pop())
+
+    def pop_rejected(self) -> QueuedPod | None:
+        """Take out the first of the rejected pods that back off."""
+        return self._popped(self.backoff.rejected.pop())
+
+    def _popped(self, queued: QueuedPod | None) -> QueuedPod | None:
+        if queued is not None:
+            del self._queued[queued.pod.key]
+        return queued
+
+    def end_backoffs(self, cause: str) -> None:
+        """Make those ready whose backoff is over, if it is time to look."""
+        completed = self.backoff.completed()
+        for queued in completed:
+            del self._queued[queued.pod.key]
+        for queued in completed:
+            self.move_to_active(queued, cause, from_backoff=True)
+
+    def refresh(self, queued: QueuedPod) -> None:
+        """The pod has changed: it stays, at the turn that is now its."""
+        if queued.place is Place.UNSCHEDULABLE:
+            self.unschedulable.put(queued)
+        else:
+            self._heap_of(queued).put(queued)
+
+    def settle(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        """Note where the pod is now, and tell."""
+        queued.place = place
+        if self._on_move is not None:
+            self._on_move(queued, place, cause)
+
+    def count_rejectors(self, queued: QueuedPod, change: int) -> None:
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            for plugin in queued.rejectors:
+                self.rejected_by[plugin, queued.profile] += change
+
+    def _heap_of(self, queued: QueuedPod) -> PodHeap:
+        return self.active if queued.place is Place.ACTIVE else self.backoff.heap_of(queued)
+
+    def _make_way(self, queued: QueuedPod, cause: str) -> None:
+        """Take the pod from where it is, and any other of its name."""
+        present = self._queued.get(queued.pod.key)
+        if present is not None:
+            self.take_out(present)
+            if present is not queued:
+                self.settle(present, Place.GONE, cause)
+
+    def _arrive(self, queued: QueuedPod) -> None:
+        self._arrivals += 1
+        queued.arrival = self._arrivals
+        self._queued[queued.pod.key] = queued

@@ -1,0 +1,85 @@
+"""A pod in the scheduling queue, with what its attempts so far have left behind.
+
+Upstream: pkg/scheduler/framework/types.go (QueuedPodInfo).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.events import ClusterEvent
+
+
+class Place(Enum):
+    """Where a pod of the queue is."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    ERROR_BACKOFF = "error backoff"
+    UNSCHEDULABLE = "unschedulable"
+    IN_FLIGHT = "in flight"
+    GONE = "gone"
+
+
+#: Causes of moves that the queue itself gives.
+POPPED, DONE, REMOVED = "Popped", "Done", "Removed"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class QueuedPod:
+    """Owned by the queue, except while in flight: then whoever popped it fills in who rejected it."""
+
+    pod: PodInfo
+    #: When it was added, or came back from its last attempt.
+    timestamp: float
+    attempts: int = 0
+    #: None while it is not worked out.
+    backoff_expiration: float | None = None
+    #: Attempts that ended in a rejection.
+    unschedulable_count: int = 0
+    #: Attempts since the last rejection that ended in an error.
+    consecutive_errors_count: int = 0
+    #: Whether it was woken for no other reason than that it had slept for so long.
+    was_flushed: bool = False
+    #: When it first became ready to be tried.
+    initial_attempt_timestamp: float | None = None
+    #: Plugins that rejected it in the last attempt, and those that gated it since.
+    unschedulable_plugins: set[str] = field(default_factory=set)
+    #: Plugins that wait for something of their own before the pod can go on.
+    pending_plugins: set[str] = field(default_factory=set)
+    #: The PreEnqueue plugin that keeps it out; "" when none does.
+    gating_plugin: str = ""
+    #: What that plugin registered for, in any profile.
+    gating_plugin_events: tuple[ClusterEvent, ...] = ()
+    place: Place = Place.GONE
+    #: Grows with each move to a place; decides where the order has nothing to say.
+    arrival: int = 0
+
+    @property
+    def gated(self) -> bool:
+        return bool(self.gating_plugin)
+
+    @property
+    def key(self) -> str:
+        return self.pod.key
+
+    @property
+    def profile(self) -> str:
+        return profile_of(self.pod)
+
+    @property
+    def failed_with_error(self) -> bool:
+        """Whether nobody rejected it, so that its last attempt (if there was one) ended in an error."""
+        return not self.unschedulable_plugins and not self.pending_plugins
+
+    @property
+    def rejectors(self) -> set[str]:
+        return self.unschedulable_plugins | self.pending_plugins
+
+
+def profile_of(pod: PodInfo) -> str:
+    return pod.pod.spec.scheduler_name or "default-scheduler"

@@ -1,0 +1,230 @@
+"""Whether an event makes a pod worth another try, and how soon.
+
+Plugins register the events that may help pods that they rejected, mostly with a hint that judges pod by pod. What an
+event means to a profile is worked out when it first happens. Hints that read no more of a pod than its shape are asked
+once for all sleeping pods of one shape.
+
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (isPodWorthRequeuing), spec'd in queue.md §6 and §7.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.api.types import Pod
+from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.in_flight import Happened
+    from stowplan.queue.queued_pod import QueuedPod
+    from stowplan.queue.unschedulable import Group
+
+#: Under this name pods are rejected by extenders.
+EXTENDER = "Extender"
+
+
+class Strategy(Enum):
+    """What becomes of a pod that an event is about."""
+
+    SKIP = "Skip"
+    AFTER_BACKOFF = "AfterBackoff"
+    IMMEDIATELY = "Immediately"
+
+
+class Listener(NamedTuple):
+    """One registration of a plugin that hears an event."""
+
+    plugin: str
+    registered: ClusterEventWithHint
+
+
+class Question(NamedTuple):
+    """Whom to ask about pods of one rejection."""
+
+    listeners: tuple[Listener, ...]
+    #: Plugins whose Queue means "immediately".
+    pending_plugins: frozenset[str] | set[str]
+    #: Whether pods of one shape get one answer.
+    by_shape: bool
+
+
+class Interest:
+    """Who hears an event: per profile its listeners; over all profiles the plugins that may open their gate."""
+
+    def __init__(
+        self, event: ClusterEvent, registrations: Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
+    ) -> None:
+        #: (profile, plugin) -> listeners.
+        self.listeners: dict[tuple[str, str], tuple[Listener, ...]] = {}
+        for profile, plugins in registrations.items():
+            for plugin, registered in plugins.items():
+                if heard := tuple(Listener(plugin, r) for r in registered if r.event.covers(event)):
+                    self.listeners[profile, plugin] = heard
+        self.plugins = frozenset(plugin for _, plugin in self.listeners)
+        self.label = event.label
+
+    def question(self, profile: str, plugins: Iterable[str], pending: frozenset[str] | set[str]) -> Question:
+        """Whom to ask about pods that these plugins rejected."""
+        listeners: list[Listener] = []
+        for plugin in plugins:
+            listeners += self.listeners.get((profile, plugin), ())
+        by_shape = all(listener.registered.hint is None or listener.registered.by_shape for listener in listeners)
+        return Question(tuple(listeners), pending, by_shape)
+
+
+class Requeueing:
+    """The registrations of all profiles, and the judgement of pods by them."""
+
+    def __init__(self, frameworks: Mapping[str, Framework], on_problem: Callable[[str], None]) -> None:
+        self._frameworks = frameworks
+        self._on_problem = on_problem
+        self.read_registrations()
+
+    def read_registrations(self) -> None:
+        """Ask all plugins what they wait for; forget what was worked out from their last answers."""
+        self._registered = {name: _registered(framework) for name, framework in self._frameworks.items()}
+        self._interests: dict[ClusterEvent, Interest] = {}
+        #: (plugin, event) of hints that raised; one report each, or one broken hint would flood the log.
+        self._reported: set[tuple[str, str]] = set()
+        self._events_of: dict[str, tuple[ClusterEvent, ...]] = {}
+        for plugins in self._registered.values():
+            for plugin, registered in plugins.items():
+                self._events_of[plugin] = (*self._events_of.get(plugin, ()), *(r.event for r in registered))
+
+    def listening(self) -> set[tuple[str, str]]:
+        """(profile, plugin) of all plugins that can reject pods."""
+        return {(profile, plugin) for profile, plugins in self._registered.items() for plugin in plugins}
+
+    def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
+        """What the plugin registered for, over all profiles."""
+        return self._events_of.get(plugin, ())
+
+    def interest(self, event: ClusterEvent) -> Interest:
+        found = self._interests.get(event)
+        if found is None:
+            found = self._interests[event] = Interest(event, self._registered)
+        return found
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    def strategy(self, queued: QueuedPod, happened: Happened) -> Strategy:
+        """What an event means to one pod that somebody rejected."""
+        event = happened.event
+        if event.is_wildcard:
+            another = happened.new is not None and not _is(happened.new, queued.pod)
+            return Strategy.SKIP if another else Strategy.AFTER_BACKOFF
+        interest = self.interest(event)
+        question = interest.question(queued.profile, sorted(queued.rejectors), queued.pending_plugins)
+        return self._ask(question, queued.pod, happened, interest.label)
+
+    def strategy_after(self, queued: QueuedPod, events: Iterable[Happened]) -> Strategy:
+        """What all that happened during the pod's attempt means to it."""
+        found = Strategy.SKIP
+        for happened in events:
+            strategy = self.strategy(queued, happened)
+            if strategy is Strategy.IMMEDIATELY:
+                return strategy
+            if strategy is Strategy.AFTER_BACKOFF:
+                if not queued.pending_plugins:
+                    return strategy
+                found = strategy
+        return found
+
+    def _ask(self, question: Question, pod: PodInfo, happened: Happened, label: str) -> Strategy:
+        found = Strategy.SKIP
+        for listener in question.listeners:
+            if self._hint(listener, pod, happened, label) is Hint.SKIP:
+                continue
+            if listener.plugin in question.pending_plugins:
+                return Strategy.IMMEDIATELY
+            if not question.pending_plugins:
+                return Strategy.AFTER_BACKOFF
+            found = Strategy.AFTER_BACKOFF
+        return found
+
+    def _hint(self, listener: Listener, pod: PodInfo, happened: Happened, label: str) -> Hint:
+        function = listener.registered.hint
+        if function is None:
+            return Hint.QUEUE
+        try:
+            return function(pod, happened.old, happened.new)
+        except Exception as e:
+            # What cannot be judged is worth a try.
+            if (listener.plugin, label) not in self._reported:
+                self._reported.add((listener.plugin, label))
+                self._on_problem(
+                    f'the hint of plugin "{listener.plugin}" failed on event {label} for pod {pod.key}, '
+                    f"pods that it fails on are tried again: {e!r}"
+                )
+            return Hint.QUEUE
+
+    # -- many pods ----------------------------------------------------------------------------------------------------
+
+    def woken(
+        self, groups: Iterable[Group], happened: Happened, pre_check: Callable[[PodInfo], bool] | None
+    ) -> Iterator[tuple[QueuedPod, Strategy]]:
+        """The pods of some groups that an event (no wildcard) makes worth another try."""
+        interest = self.interest(happened.event)
+        own_key = _key_of(happened)
+        for group in groups:
+            rejection = group.rejection
+            if rejection.gating_plugin and rejection.gating_plugin not in interest.plugins:
+                continue
+            rejectors = sorted(rejection.unschedulable_plugins | rejection.pending_plugins)
+            question = interest.question(rejection.profile, rejectors, rejection.pending_plugins)
+            # A copy: a plugin that is asked may have pods activated.
+            for pods in list(group.by_shape.values()):
+                yield from self._woken_of_shape(question, pods, own_key, happened, pre_check)
+
+    def _woken_of_shape(
+        self,
+        question: Question,
+        pods: Mapping[str, QueuedPod],
+        own_key: str | None,
+        happened: Happened,
+        pre_check: Callable[[PodInfo], bool] | None,
+    ) -> Iterator[tuple[QueuedPod, Strategy]]:
+        label = self.interest(happened.event).label
+        others: Strategy | None = None
+        if question.by_shape:
+            # The changed object itself is asked about apart.
+            asked = next((queued for key, queued in pods.items() if key != own_key), None)
+            others = Strategy.SKIP if asked is None else self._ask(question, asked.pod, happened, label)
+            if others is Strategy.SKIP:
+                own = pods.get(own_key) if own_key is not None else None
+                pods = {} if own is None else {own.pod.key: own}
+        for key, queued in list(pods.items()):
+            if pre_check is not None and not pre_check(queued.pod):
+                continue
+            strategy = others
+            if strategy is None or key == own_key:
+                strategy = self._ask(question, queued.pod, happened, label)
+            if strategy is not Strategy.SKIP:
+                yield queued, strategy
+
+
+def _registered(framework: Framework) -> dict[str, list[ClusterEventWithHint]]:
+    found = dict(framework.registered_events())
+    if framework.handle.extenders():
+        found[EXTENDER] = with_implied(EVERYTHING)
+    return found
+
+
+def _is(obj: Any, pod: PodInfo) -> bool:
+    """Whether a changed object is a version of the pod: by UID, by name where files leave UIDs out."""
+    return isinstance(obj, Pod) and (obj.metadata.uid or _name_of(obj)) == pod.uid
+
+
+def _name_of(pod: Pod) -> str:
+    return f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+
+
+def _key_of(happened: Happened) -> str | None:
+    """`namespace/name` of the changed pod; None when it is something else that changed."""
+    changed = happened.old if happened.new is None else happened.new
+    return _name_of(changed) if isinstance(changed, Pod) else None

@@ -1,0 +1,376 @@
+"""Which pending pod is tried next, and when the others are.
+
+A pod is in one place at a time. It is *active* when it is ready to be tried; *in flight* while it is tried; after a
+failure it sleeps among the *unschedulable* until an event comes that, by the hints of the plugins that rejected it, may
+help; and between waking and being active it *backs off*, if its last failure is too recent. Pods that a PreEnqueue
+plugin gates sleep until that plugin hears something of interest.
+
+The queue owns no clock and no loop: time is what `now` says, and `flush` does what has become due. Every move is told
+with its cause, and the same calls at the same times give the same moves.
+
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, spec'd in queue.md.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from stowplan.framework.events import (
+    BACKOFF_COMPLETE,
+    FORCE_ACTIVATE,
+    POP_FROM_BACKOFF_Q,
+    SCHEDULE_ATTEMPT_FAILURE,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    UNSCHEDULABLE_TIMEOUT,
+    ClusterEvent,
+    events_of_change,
+)
+from stowplan.queue.backoff import DEFAULT_SETTINGS, QueueSettings, ticks_around
+from stowplan.queue.gating import Gate
+from stowplan.queue.in_flight import Happened, InFlight
+from stowplan.queue.nominating import Nominations
+from stowplan.queue.places import Places
+from stowplan.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
+from stowplan.queue.requeueing import Requeueing, Strategy
+from stowplan.queue.sorting import sort_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.nominator import Nominator
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.runtime import Framework
+
+__all__ = ["QueueSettings", "SchedulingQueue"]
+
+#: Seconds between two looks for pods that have slept too long.
+_LEFTOVERS_INTERVAL = 30.0
+
+#: Plugins were switched off that had rejected pods: nobody is left to wake those.
+PLUGINS_CHANGED = "PluginsChanged"
+
+_POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
+
+
+class SchedulingQueue:
+    """The pending pods of all profiles."""
+
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        nominator: Nominator,
+        *,
+        now: Callable[[], float],
+        pod_of: Callable[[str], Pod | None],
+        settings: QueueSettings = DEFAULT_SETTINGS,
+        on_move: Callable[[QueuedPod, Place, str], None] | None = None,
+        on_problem: Callable[[str], None] | None = None,
+        on_ready: Callable[[], None] | None = None,
+    ) -> None:
+        self._now = now
+        self._settings = settings
+        self._on_problem = _ignore if on_problem is None else on_problem
+        self._on_ready = on_ready
+        first = next(iter(frameworks.values()))
+        # All profiles have the same QueueSort; the configuration sees to that.
+        key = sort_key(first.queue_sort[0], self._on_problem)
+        self._pod_groups = first.handle.features.enabled("GenericWorkload")
+        self._in_flight = InFlight()
+        self._requeueing = Requeueing(frameworks, self._on_problem)
+        self._nominations = Nominations(nominator, pod_of)
+        self._places = Places(
+            settings,
+            sort_key=key,
+            now=now,
+            gate=Gate(frameworks, self._on_problem),
+            events_of=self._requeueing.events_of,
+            nominations=self._nominations,
+            on_move=on_move,
+        )
+        #: When to look next for pods that have slept too long.
+        self._next_leftovers = now()
+        #: Pods taken out to be tried so far.
+        self.scheduling_cycle = 0
+        #: (queue, cause) -> pods that came there: scheduler_queue_incoming_pods_total.
+        self.incoming = self._places.incoming
+        #: (plugin, profile) -> waiting pods that it rejected: scheduler_unschedulable_pods.
+        self.rejected_by = self._places.rejected_by
+
+    # -- pods come, change and go -------------------------------------------------------------------------------------
+
+    def add(self, info: PodInfo) -> None:
+        """A new pending pod."""
+        self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_ADD)
+        self._tell_if_ready()
+
+    def update(self, old: Pod, info: PodInfo) -> None:
+        """The new version of a pending pod."""
+        if info.uid in self._in_flight:
+            # It comes back with its newest version; what changed is judged then.
+            for event in events_of_change(old, info.pod):
+                self._in_flight.record(Happened(event, old, info.pod))
+            return
+        queued = self._places.get(info.key)
+        if queued is None:
+            self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_UPDATE)
+        else:
+            queued.pod = info
+            self._nominations.update(old, info)
+            self._places.refresh(queued)
+            if queued.place is Place.UNSCHEDULABLE:
+                self._update_sleeping(queued, old)
+        self._tell_if_ready()
+
+    def _update_sleeping(self, queued: QueuedPod, old: Pod) -> None:
+        for event in events_of_change(old, queued.pod.pod):
+            strategy = self._requeueing.strategy(queued, Happened(event, old, queued.pod.pod))
+            if self._places.requeue(queued, strategy, event.label):
+                return
+
+    def delete(self, info: PodInfo) -> None:
+        """The pod is gone, or is no longer ours to place; if it is in flight, its attempt goes on."""
+        self._nominations.delete(info)
+        queued = self._places.get(info.key)
+        if queued is None:
+            return
+        if queued.place is Place.UNSCHEDULABLE:
+            self._places.count_rejectors(queued, -1)
+        self._places.take_out(queued)
+        self._places.settle(queued, Place.GONE, REMOVED)
+
+    def nominate(self, info: PodInfo, node_name: str | None) -> None:
+        """Promise a pending pod a node, "" none; None stands for the node that its status names."""
+        self._nominations.add(info, node_name)
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def pop(self) -> QueuedPod | None:
+        """The pod to try now; None when there is none. It is in flight until `done`."""
+        while True:
+            queued = self._places.pop_active() or self._pop_from_backoff()
+            if queued is None or self._fly(queued):
+                return queued
+
+    def _pop_from_backoff(self) -> QueuedPod | None:
+        if not self._settings.pop_from_backoff:
+            return None
+        queued = self._places.pop_rejected()
+        if queued is not None:
+            self.incoming["active", POP_FROM_BACKOFF_Q] += 1
+        return queued
+
+    def pop_specific(self, info: PodInfo) -> QueuedPod | None:
+        """One certain pod as `pop` would give it; None if it is not here, or is gated."""
+        self._activate(info)
+        queued = self._places.get(info.key)
+        if queued is None or queued.place is not Place.ACTIVE:
+            return None
+        self._places.take_out(queued)
+        return queued if self._fly(queued) else None
+
+    def _fly(self, queued: QueuedPod) -> bool:
+        """Begin the attempt; False if the same pod is being tried already, so that this one is dropped."""
+        queued.attempts += 1
+        uid = queued.pod.uid
+        if uid in self._in_flight:
+            self._on_problem(f"the same pod is tracked in multiple places in the scheduler: {queued.key}")
+            self._places.settle(queued, Place.GONE, POPPED)
+            return False
+        self._in_flight.begin(queued)
+        self.scheduling_cycle += 1
+        self._places.count_rejectors(queued, -1)
+        self._places.settle(queued, Place.IN_FLIGHT, POPPED)
+        return True
+
+    def done(self, uid: str) -> None:
+        """The pod's attempt needs the queue no more, and the pod does not come back; again is no matter."""
+        queued = self._in_flight.end(uid)
+        if queued is not None:
+            self._places.settle(queued, Place.GONE, DONE)
+
+    def add_unschedulable_if_not_present(self, queued: QueuedPod) -> None:
+        """A pod comes back from an attempt that failed, with who rejected it filled in; nobody means an error.
+
+        ValueError if a pod of its name waits already; this one is dropped then.
+        """
+        present = self._places.get(queued.pod.key)
+        if present is not None:
+            self._in_flight.end(queued.pod.uid)
+            queued.place = Place.GONE
+            raise ValueError(f"Pod {queued.key} is already present in {_QUEUE_TEXT[present.place]}")
+        if queued.failed_with_error:
+            queued.consecutive_errors_count += 1
+        else:
+            queued.unschedulable_count += 1
+            queued.consecutive_errors_count = 0
+        queued.timestamp = self._now()
+        queued.backoff_expiration = None
+        queued.was_flushed = False
+        self._places.count_rejectors(queued, 1)
+        strategy = self._strategy_of_returning(queued)
+        self._in_flight.end(queued.pod.uid)
+        self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
+        self._tell_if_ready()
+
+    def _strategy_of_returning(self, queued: QueuedPod) -> Strategy:
+        if queued.failed_with_error:
+            return Strategy.AFTER_BACKOFF
+        if self._pod_groups and queued.pod.pod.spec.scheduling_group is not None:
+            return Strategy.AFTER_BACKOFF
+        events = self._in_flight.since(queued.pod.uid)
+        # After `done` (in PreBind) nobody kept what happened meanwhile.
+        return Strategy.AFTER_BACKOFF if events is None else self._requeueing.strategy_after(queued, events)
+
+    # -- what wakes pods ----------------------------------------------------------------------------------------------
+
+    def move_all(
+        self, event: ClusterEvent, old: Any, new: Any, *, pre_check: Callable[[PodInfo], bool] | None = None
+    ) -> None:
+        """Something happened: wake the sleeping pods (that pass the check) that it may help."""
+        interest = self._requeueing.interest(event)
+        if not interest.listeners:
+            return
+        happened = Happened(event, old, new)
+        groups = self._places.unschedulable.groups_of(interest.listeners)
+        if groups:
+            woken = sorted(self._requeueing.woken(groups, happened, pre_check), key=_arrival)
+            for queued, strategy in woken:
+                self._places.wake(queued, strategy, interest.label)
+        if self._in_flight:
+            self._in_flight.record(happened)
+        self._tell_if_ready()
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Have these pods tried soon, whatever they wait for; unknown ones are no matter."""
+        for info in pods:
+            if not self._activate(info) and info.uid in self._in_flight:
+                self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))
+        self._tell_if_ready()
+
+    def _activate(self, info: PodInfo) -> bool:
+        queued = self._places.get(info.key)
+        if queued is None or queued.place is Place.ACTIVE:
+            return False
+        from_backoff = queued.place is not Place.UNSCHEDULABLE
+        if from_backoff:
+            self._places.take_out(queued)
+        return self._places.move_to_active(queued, FORCE_ACTIVATE.label, from_backoff=from_backoff)
+
+    def register(self) -> None:
+        """Plugins were switched on or off: ask all anew what they wait for, and wake the pods of those that are off."""
+        before = self._requeueing.listening()
+        self._requeueing.read_registrations()
+        off = before - self._requeueing.listening()
+        orphans = []
+        for queued in self._places.unschedulable:
+            queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
+            if any((queued.profile, plugin) in off for plugin in queued.rejectors):
+                orphans.append(queued)
+        for queued in orphans:
+            self._places.wake(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
+        self._tell_if_ready()
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Do what has become due: end backoffs, and wake who has slept too long."""
+        self._places.end_backoffs(BACKOFF_COMPLETE)
+        if self._now() >= self._next_leftovers:
+            self._flush_leftovers()
+        self._tell_if_ready()
+
+    def _flush_leftovers(self) -> None:
+        look, self._next_leftovers = ticks_around(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
+        overdue = [q for q in self._places.unschedulable if look - q.timestamp > self._settings.max_in_unschedulable]
+        opening = self._requeueing.interest(UNSCHEDULABLE_TIMEOUT).plugins
+        for queued in overdue:
+            queued.was_flushed = True
+            if not queued.gated or queued.gating_plugin in opening:
+                self._places.wake(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
+        if overdue and self._in_flight:
+            self._in_flight.record(Happened(UNSCHEDULABLE_TIMEOUT, None, None))
+        self._places.oldest = min((q.timestamp for q in self._places.unschedulable if not q.gated), default=inf)
+
+    def next_flush(self) -> float | None:
+        """When `flush` next has something to do, if nothing else happens; None while nothing can become due."""
+        backoff = self._places.backoff.next_look()
+        leftovers = self._next_overdue()
+        if backoff is None or leftovers is None:
+            return leftovers if backoff is None else backoff
+        return min(backoff, leftovers)
+
+    def _next_overdue(self) -> float | None:
+        if len(self._places.unschedulable) == self._places.unschedulable.gated:
+            return None
+        grown_old, look = self._places.oldest + self._settings.max_in_unschedulable, self._next_leftovers
+        return look if grown_old < look else ticks_around(grown_old, look, _LEFTOVERS_INTERVAL)[1]
+
+    def _tell_if_ready(self) -> None:
+        if self._places.woke:
+            self._places.woke = False
+            if self._on_ready is not None:
+                self._on_ready()
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> QueuedPod | None:
+        """The waiting pod of a `namespace/name`; pods in flight are not waiting."""
+        return self._places.get(key)
+
+    def is_in_flight(self, uid: str) -> bool:
+        return uid in self._in_flight
+
+    def in_flight(self) -> list[QueuedPod]:
+        return self._in_flight.pods()
+
+    def in_flight_events(self) -> Mapping[str, int]:
+        """What is remembered for pods in flight, by label, and these pods: scheduler_inflight_events."""
+        return self._in_flight.counts()
+
+    def counts(self) -> Mapping[str, int]:
+        """Pods by where they wait: scheduler_pending_pods."""
+        gated = self._places.unschedulable.gated
+        return {
+            "active": len(self._places.active),
+            "backoff": len(self._places.backoff),
+            "unschedulable": len(self._places.unschedulable) - gated,
+            "gated": gated,
+        }
+
+    def pending(self) -> Iterator[QueuedPod]:
+        """All waiting pods: active ones, those that back off, sleeping ones."""
+        yield from self._places.active
+        yield from self._places.backoff
+        yield from self._places.unschedulable
+
+    def summary(self) -> str:
+        """One line for dumps."""
+        sizes = len(self._places.active), len(self._places.backoff), len(self._places.unschedulable)
+        return "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*sizes)
+
+    def close(self) -> list[str]:
+        """Give up all pods in flight; their UIDs. What is active can still be popped."""
+        uids = [queued.pod.uid for queued in self._in_flight.pods()]
+        for uid in uids:
+            self.done(uid)
+        return uids
+
+
+#: How a queue is called in texts that people match on.
+_QUEUE_TEXT = {
+    Place.ACTIVE: "the active queue",
+    Place.BACKOFF: "the backoff queue",
+    Place.ERROR_BACKOFF: "the backoff queue",
+    Place.UNSCHEDULABLE: "unschedulable queue",
+}
+
+
+def _ignore(problem: str) -> None:
+    """For queues whose owner does not want to hear of problems."""
+
+
+def _arrival(woken: tuple[QueuedPod, Strategy]) -> int:
+    return woken[0].arrival

@@ -1,0 +1,67 @@
+"""The order of the active queue, as a sort key made from the profile's QueueSort plugin.
+
+For PrioritySort that is a plain tuple. Any other plugin is asked pod against pod, about pods as they were when they
+were queued; what it does not decide, arrival does. A plugin that raises has decided nothing.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from stowplan.plugins.priority_sort import PrioritySort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.framework.interface import QueueSortPlugin
+    from stowplan.queue.queued_pod import QueuedPod
+
+
+def sort_key(plugin: QueueSortPlugin, on_problem: Callable[[str], None]) -> Callable[[QueuedPod], Any]:
+    """Equal or less exactly where the plugin has a pod go first."""
+    if type(plugin) is PrioritySort:
+        return _by_priority
+    order = _Order(plugin, on_problem)
+    return lambda queued: _Ranked(copy(queued), order)
+
+
+def _by_priority(queued: QueuedPod) -> tuple[int, float]:
+    return -queued.pod.priority, queued.timestamp
+
+
+class _Order:
+    """A plugin's opinion of two pods."""
+
+    def __init__(self, plugin: QueueSortPlugin, on_problem: Callable[[str], None]) -> None:
+        self._plugin = plugin
+        self._on_problem = on_problem
+        self._reported = False
+
+    def less(self, a: QueuedPod, b: QueuedPod) -> bool:
+        try:
+            return bool(self._plugin.less(a, b))
+        except Exception as e:
+            if not self._reported:
+                self._reported = True
+                self._on_problem(
+                    f'QueueSort plugin "{self._plugin.name}" failed to compare pods {a.key} and {b.key}, '
+                    f"pods that it cannot compare keep their order of arrival: {e!r}"
+                )
+            return False
+
+
+class _Ranked:
+    """A pod as it was when it was queued."""
+
+    __slots__ = ("_order", "_queued")
+
+    def __init__(self, queued: QueuedPod, order: _Order) -> None:
+        self._queued = queued
+        self._order = order
+
+    def __lt__(self, other: _Ranked) -> bool:
+        mine, theirs = self._queued, other._queued
+        if self._order.less(mine, theirs):
+            return True
+        return not self._order.less(theirs, mine) and mine.arrival < theirs.arrival

@@ -1,0 +1,177 @@
+"""How long a pod that failed is left alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from examples import examples
+from queues import Room, event, waits_for
+from stowplan.framework.events import NODE, PVC, Action, Hint, on
+from stowplan.queue.backoff import ticks_around
+from stowplan.testing import a_node, a_pod
+
+WAITS = waits_for("P", on(PVC, Action.Add), on(NODE, Action.Add))
+
+
+def expiries(room, times, *plugins):
+    """Seconds of backoff after each of so many failures."""
+    room.add(a_pod("a"))
+    queued, found = room.queue.pop(), []
+    for _ in range(times):
+        room.fails(queued, *plugins)
+        if plugins:
+            room.happens(event(PVC))
+        found.append((queued.backoff_expiration or queued.timestamp) - room.now)
+        room.goes_on(20)
+        assert room.queue.pop() is queued
+    return found
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        pytest.param({}, [1, 2, 4, 8, 10, 10, 10], id="the defaults"),
+        pytest.param({"initial_backoff": 3, "max_backoff": 7}, [3, 6, 7, 7], id="a cap that is no power"),
+        pytest.param({"initial_backoff": 5, "max_backoff": 5}, [5, 5], id="constant"),
+        pytest.param({"initial_backoff": 9, "max_backoff": 5}, [5, 5], id="a cap below the first"),
+        pytest.param({"max_backoff": 0}, [0, 0, 0], id="none at all"),
+    ],
+)
+@pytest.mark.parametrize("plugins", [("P",), ()], ids=["rejected", "error"])
+def test_backoff_doubles_until_its_cap(settings, expected, plugins):
+    assert expiries(Room(WAITS, **settings), len(expected), *plugins) == expected
+
+
+def test_backoff_never_overflows():
+    room = Room(WAITS)
+    room.rejected(a_pod("a"), "P")
+    queued = room.queue.get("default/a")
+    queued.unschedulable_count = 100_000
+    room.happens(event(PVC))
+    assert queued.backoff_expiration == room.now + 10
+
+
+def test_errors_count_until_a_rejection_and_rejections_for_ever():
+    room = Room(WAITS)
+    room.add(a_pod("a"))
+    queued = room.queue.pop()
+    seen = []
+    for plugins in ((), (), ("P",), (), ("P",)):
+        room.fails(queued, *plugins)
+        seen.append((queued.unschedulable_count, queued.consecutive_errors_count))
+        if plugins:
+            room.happens(event(PVC))
+        room.goes_on(30)
+        assert room.queue.pop() is queued
+    assert seen == [(0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
+
+
+def test_the_error_count_decides_while_there_is_one():
+    room = Room(WAITS)
+    room.add(a_pod("a"))
+    queued = room.queue.pop()
+    for _ in range(3):
+        room.fails(queued, "P")
+        room.now += 60
+        room.happens(event(PVC))
+        assert room.queue.pop() is queued
+    room.fails(queued)
+    assert queued.place.name == "ERROR_BACKOFF"
+    room.goes_on(0)
+    assert room.queue.next_flush() == room.now + 2, "1 s after the first error, not 8 after the third rejection"
+
+
+@pytest.mark.parametrize(
+    ("pop_from_backoff", "failed_at", "free_at"),
+    [
+        pytest.param(True, 1000.0, 1002.0, id="in the second of its expiry it still backs off"),
+        pytest.param(True, 1000.75, 1002.0, id="expiry is cut to the second"),
+        pytest.param(False, 1000.0, 1002.0, id="exact: in the very moment it still backs off"),
+        pytest.param(False, 1000.75, 1002.0, id="exact: the next look after the expiry"),
+    ],
+)
+def test_when_a_pod_is_free(pop_from_backoff, failed_at, free_at):
+    room = Room(WAITS, pop_from_backoff=pop_from_backoff)
+    room.now = failed_at
+    room.rejected(a_pod("a"), "P")
+    room.happens(event(PVC))
+    assert room.queue.next_flush() == free_at
+    room.passes(free_at - room.now - 0.125)
+    assert room.place("a") == "BACKOFF"
+    room.passes(0.125)
+    assert room.place("a") == "ACTIVE"
+
+
+def test_looks_are_at_whole_seconds():
+    room = Room(WAITS, start=1000.6)
+    room.rejected(a_pod("a"), "P")
+    room.happens(event(PVC))
+    assert room.queue.next_flush() == 1002.0
+
+
+def test_exact_looks_are_counted_from_the_start():
+    room = Room(WAITS, start=1000.5, pop_from_backoff=False)
+    room.now = 1000.75
+    room.rejected(a_pod("a"), "P")
+    room.happens(event(PVC))
+    assert room.queue.next_flush() == 1002.5
+
+
+def test_a_pod_that_slept_long_enough_does_not_back_off():
+    room = Room(WAITS)
+    room.rejected(a_pod("a"), "P")
+    room.now += 1.99
+    room.happens(event(PVC))
+    assert room.place("a") == "BACKOFF"
+    room.rejected(a_pod("b"), "P")
+    room.now += 2
+    room.happens(event(PVC))
+    assert room.place("b") == "ACTIVE"
+
+
+def test_flushed_pods_go_to_the_active_queue_rejected_ones_first():
+    room = Room(WAITS)
+    room.rejected(a_pod("error"))
+    room.add(a_pod("rejected"))
+    room.fails(room.queue.pop(), "P")
+    room.happens(event(PVC))
+    room.take_moves()
+    room.goes_on(2)
+    assert room.take_moves() == [("rejected", "ACTIVE", "BackoffComplete"), ("error", "ACTIVE", "BackoffComplete")]
+    assert room.ready == 4
+    assert room.queue.incoming["active", "BackoffComplete"] == 2
+
+
+def test_the_backoff_is_not_counted_again_until_the_next_attempt():
+    room = Room(WAITS)
+    room.rejected(a_pod("a"), "P")
+    queued = room.queue.get("default/a")
+    room.happens(event(PVC))
+    assert queued.backoff_expiration == 1001.0
+    room.update(a_pod("a"), a_pod("a").labels(a="b"))
+    assert queued.backoff_expiration == 1001.0
+    room.goes_on(5)
+    assert room.queue.pop() is queued
+    room.fails(queued, "P")
+    assert queued.backoff_expiration is None
+
+
+def test_nothing_is_due_while_nobody_waits():
+    room = Room(waits_for("P", on(NODE, Action.Add, lambda p, o, n: Hint.SKIP)))
+    assert room.queue.next_flush() is None
+    room.add(a_pod("a"))
+    assert room.queue.next_flush() is None
+    room.happens(event(NODE), None, a_node())
+    room.pop()
+    assert room.queue.next_flush() is None
+
+
+@examples(200)
+@given(st.floats(-1e6, 2e9), st.floats(0, 2e9), st.sampled_from((1.0, 30.0)), st.lists(st.floats(0, 100), max_size=5))
+def test_the_next_look_is_always_later(moment, tick, interval, steps):
+    """However the numbers round, or what is due would be due for ever."""
+    for step in steps:
+        last, tick = ticks_around(moment, tick, interval)
+        assert last <= moment < tick
+        assert tick - last == pytest.approx(interval)
+        moment = max(moment + step, tick)

@@ -1,0 +1,45 @@
+"""Hints that claim to read no more of a pod than its shape do so: on every change of the reference's clusters, a pod
+that differs in name, UID, annotations and status gets the same answer."""
+
+import pytest
+
+import compare
+import stowplan
+from stowplan.framework.events import Hint, events_of_change
+from worlds import struct
+
+
+def twin_of(pod):
+    metadata = pod["metadata"] | {"name": "twin-of-it", "uid": "twin", "annotations": {"a": "twin"}}
+    return {**pod, "metadata": metadata, "status": {"message": "twin", "nominatedNodeName": "somewhere"}}
+
+
+def answer(hint, pod, old, new):
+    try:
+        return hint(pod, old, new)
+    except Exception:
+        return Hint.QUEUE
+
+
+def hear(registered, events):
+    return any(registered.event.covers(event) for event in events)
+
+
+@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED + compare.NOT_YET_CLAIMED))
+def test_twins_get_one_answer(scenario):
+    cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
+    pairs = [(cluster.pod(pod), cluster.pod(twin_of(pod))) for pod in scenario["pods"]]
+    asked = 0
+    for change in scenario["changes"]:
+        old, new = struct(change.get("old")), struct(change.get("new"))
+        events, changed = events_of_change(old, new), (old if new is None else new)
+        for pod, twin in pairs:
+            assert pod.shape is twin.shape
+            if changed.metadata.uid == pod.uid or changed.metadata.name == pod.pod.metadata.name:
+                continue
+            for name, registrations in cluster.framework_of(pod).registered_events().items():
+                for r in registrations:
+                    if r.by_shape and hear(r, events):
+                        asked += 1
+                        assert answer(r.hint, pod, old, new) == answer(r.hint, twin, old, new), (name, change)
+    assert asked
