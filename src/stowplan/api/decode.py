@@ -16,8 +16,9 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 import msgspec
 
 from stowplan.api import types as api
+from stowplan.api.custom_objects import CustomObject, OnTheWire, on_the_wire
 from stowplan.api.label_selectors import LABEL_SELECTOR_OPERATORS, NODE_SELECTOR_OPERATORS
-from stowplan.api.meta import ApiStruct, QuantityValue, ResourceList
+from stowplan.api.meta import ApiStruct, ObjectMeta, QuantityValue, ResourceList
 from stowplan.api.quantity import QuantityError, parse_quantity
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ _NAMESPACED = (
     api.ResourceClaim,
     api.Lease,
     api.Event,
+    api.CoreEvent,
 )
 
 
@@ -128,12 +130,13 @@ def _text(obj: Mapping[str, Any], field: str) -> str:
 
 
 def convert(obj: object, type_: type[T]) -> T:
+    wanted = expected(type_)
     try:
-        return msgspec.convert(obj, type_)
+        return cast("T", msgspec.convert(obj, wanted, dec_hook=decode_custom))
     except msgspec.ValidationError:
         stripped = without_nulls(obj)
     try:
-        return msgspec.convert(stripped, type_)
+        return cast("T", msgspec.convert(stripped, wanted, dec_hook=decode_custom))
     except msgspec.ValidationError as error:
         raise _decode_error(str(error), stripped) from None
 
@@ -149,7 +152,29 @@ def decode_json(data: bytes | str, type_: type[T]) -> T:
 
 @lru_cache(maxsize=256)
 def _decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(type_)
+    return msgspec.json.Decoder(expected(type_), dec_hook=decode_custom)
+
+
+def expected(type_: Any) -> Any:
+    """What msgspec is to expect for a type, with `decode_custom` as its hook."""
+    return on_the_wire(type_) if isinstance(type_, type) and issubclass(type_, CustomObject) else type_
+
+
+class _Head(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def decode_custom(type_: type[Any], content: Any) -> CustomObject:
+    """Make a custom object of its JSON."""
+    if not issubclass(type_, OnTheWire):
+        raise NotImplementedError(f"{type_} cannot be decoded")
+    head = convert(content, _Head)
+    # Who manages which field concerns no reader, and may be the larger part.
+    metadata = content.get("metadata") or {}
+    metadata.pop("managedFields", None)
+    return type_.kind(api_version=head.api_version, kind=head.kind, metadata=head.metadata, content=content)
 
 
 def without_nulls(value: Any) -> Any:
@@ -162,6 +187,8 @@ def without_nulls(value: Any) -> Any:
 
 def to_dict(obj: ApiStruct) -> dict[str, Any]:
     """The object as Kubernetes serialises it: defaults left out, but for apiVersion and kind."""
+    if isinstance(obj, CustomObject):
+        return obj.content
     # By way of JSON, so that tuples become lists.
     fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
     if "kind" not in obj.__struct_fields__:
@@ -175,7 +202,7 @@ def encode_json(obj: ApiStruct) -> bytes:
 
 
 def is_namespaced(obj: ApiStruct) -> bool:
-    return isinstance(obj, _NAMESPACED)
+    return obj.namespaced if isinstance(obj, CustomObject) else isinstance(obj, _NAMESPACED)
 
 
 def namespace_of(obj: ApiStruct) -> str:

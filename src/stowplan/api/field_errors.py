@@ -11,25 +11,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from stowplan.klog.quoting import go_quote
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
-_ESCAPES |= {'"': r"\"", "\\": r"\\"}
-
-
-def go_quote(text: str) -> str:
-    """Quote like Go's `%q`."""
-    return '"' + "".join(_ESCAPES.get(char) or _escape(char) for char in text) + '"'
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    if char.isprintable():
-        return char
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+__all__ = ["aggregate", "child", "go_json", "go_quote", "invalid", "invalid_list", "not_supported"]
 
 
 def go_json(value: object) -> str:

@@ -80,3 +80,26 @@ class Event(ApiStruct, frozen=True, kw_only=True):
     related: ObjectReference | None = None
     note: str = ""
     type: str = ""
+
+
+class EventSource(ApiStruct, frozen=True, kw_only=True):
+    component: str = ""
+    host: str = ""
+
+
+class CoreEvent(ApiStruct, frozen=True, kw_only=True):
+    """An event of `v1`, for clusters without the newer form and for readers that know only this one."""
+
+    api_version: str = "v1"
+    kind: str = "Event"
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    source: EventSource = EventSource()
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    count: Int32 = 0
+    type: str = ""
+    reporting_component: str = ""
+    reporting_instance: str = ""

@@ -59,8 +59,10 @@ from stowplan.api.pod import (
     ResourceRequirements,
 )
 from stowplan.api.policy import (
+    CoreEvent,
     Event,
     EventSeries,
+    EventSource,
     Lease,
     LeaseSpec,
     PodDisruptionBudget,
@@ -149,10 +151,12 @@ __all__ = [
     "ContainerRestartRule",
     "ContainerRestartRuleOnExitCodes",
     "ContainerStatus",
+    "CoreEvent",
     "DeviceClass",
     "EphemeralVolumeSource",
     "Event",
     "EventSeries",
+    "EventSource",
     "GCEPersistentDiskVolumeSource",
     "ISCSIVolumeSource",
     "ImageVolumeSource",

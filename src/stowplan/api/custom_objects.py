@@ -1,0 +1,63 @@
+"""Objects of kinds that users define: their metadata, and everything as it came.
+
+Nothing is known of such a kind but where it lives, so each resource has a type of its own that says just that. The
+type stands for the resource wherever other types stand for theirs: `custom_resource("queues.v1.batch.example.com")`.
+
+Upstream: the dynamic informers of pkg/scheduler/eventhandlers.go, which name a resource in the same way.
+"""
+
+from abc import ABC
+from functools import cache
+from typing import Any, ClassVar, cast
+
+import msgspec
+
+from stowplan.api.meta import ApiStruct, ObjectMeta
+
+
+class CustomObject(ApiStruct, frozen=True, kw_only=True):
+    """An object of some resource; which one, its class says."""
+
+    #: `<plural>.<version>.<group>`, which is also how plugins name it in their events.
+    resource: ClassVar[str] = ""
+    plural: ClassVar[str] = ""
+    version: ClassVar[str] = ""
+    group: ClassVar[str] = ""
+    namespaced: ClassVar[bool] = True
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    #: The whole object as JSON has it, metadata included; shared by all who read it, so not to be changed.
+    content: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class OnTheWire(ABC):  # noqa: B024 - not for its methods, but to count custom objects among its instances
+    """What decoders are told to expect in place of a custom object: any object."""
+
+    kind: ClassVar[type[CustomObject]] = CustomObject
+
+
+@cache
+def custom_resource(resource: str, *, namespaced: bool = True) -> type[CustomObject]:
+    """The type of the objects of `<plural>.<version>.<group>`; ValueError if that is no such name."""
+    plural, _, rest = resource.partition(".")
+    version, dot, group = rest.partition(".")
+    if not (plural and version and dot) or "/" in resource:
+        raise ValueError(f"{resource!r} names no custom resource: want <plural>.<version>.<group>")
+    about = {
+        "resource": resource,
+        "plural": plural,
+        "version": version,
+        "group": group,
+        "namespaced": namespaced,
+        "__doc__": f"An object of {resource}.",
+    }
+    made = msgspec.defstruct(resource, [], bases=(CustomObject,), namespace=about, frozen=True, kw_only=True)
+    return cast("type[CustomObject]", made)
+
+
+@cache
+def on_the_wire(kind: type[CustomObject]) -> type[OnTheWire]:
+    made = cast("type[OnTheWire]", type(kind.resource, (OnTheWire,), {"kind": kind}))
+    made.register(kind)
+    return made

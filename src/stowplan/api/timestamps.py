@@ -1,0 +1,31 @@
+"""Moments as Kubernetes writes them: RFC 3339 in UTC, in whole seconds or in microseconds.
+
+Upstream: staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/{time,micro_time}.go.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+
+
+def timestamp(seconds: float) -> str:
+    """metav1.Time of seconds since the epoch."""
+    return _whole_seconds(int(seconds))
+
+
+# Most writes of a second ask for the same one.
+@lru_cache(maxsize=64)
+def _whole_seconds(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(seconds: float) -> str:
+    """metav1.MicroTime of seconds since the epoch."""
+    whole, micros = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_whole_seconds(whole)[:-1]}.{micros:06}Z"
+
+
+def parse_timestamp(text: str) -> float:
+    """Seconds since the epoch; ValueError if it is no RFC 3339 time."""
+    return datetime.fromisoformat(text).timestamp()

@@ -1,0 +1,98 @@
+"""A queue of things to send and those who send them: some at a time, and only as many as it takes.
+
+One worker begins. Another joins whenever all of them wait for an answer and more waits to be sent; so an API in this
+process, whose answers come at once, is written to by one worker, and one far away by up to `limit`. After each thing
+a worker lets everybody else run, so that a long queue holds up nothing. A worker leaves when nothing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+class Workers(Generic[T]):
+    def __init__(self, work: Callable[[T], Awaitable[None]], *, limit: int) -> None:
+        self._work = work
+        self._limit = limit
+        self.waiting: deque[T] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        #: Those of the tasks that are at a thing, and those of them that let time pass before they go on with it.
+        self._working = 0
+        self._resting = 0
+        self._started = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do before time passes."""
+        return self._working == self._resting and (not self.waiting or self._resting == self._limit)
+
+    def put(self, thing: T) -> None:
+        self.waiting.append(thing)
+        self._hire()
+
+    async def rest(self, until: Awaitable[object]) -> None:
+        """Sleep in the middle of a thing."""
+        self._resting += 1
+        try:
+            await until
+        finally:
+            self._resting -= 1
+
+    def start(self) -> None:
+        """Begin; what was put before has waited."""
+        self._started = True
+        self._hire()
+
+    async def halt(self) -> None:
+        """Stop at once; what is not done waits again."""
+        self._started = False
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # One that never ran has not taken itself off the list.
+        self._tasks.clear()
+
+    async def finish(self, time_limit: Awaitable[object]) -> None:
+        """Work until nothing waits, at most until `time_limit` is over; then halt. Who rests begins anew."""
+        timer = asyncio.ensure_future(time_limit)
+        await self.halt()
+        self.start()
+        try:
+            while self._tasks and not timer.done():
+                await asyncio.wait({*self._tasks, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            await asyncio.gather(timer, return_exceptions=True)
+            await self.halt()
+
+    def _hire(self) -> None:
+        if self._started and self.waiting and self._working == len(self._tasks) < self._limit:
+            self._tasks.add(asyncio.get_running_loop().create_task(self._run()))
+
+    async def _run(self) -> None:
+        loop, me = asyncio.get_running_loop(), asyncio.current_task()
+        try:
+            while self.waiting:
+                thing = self.waiting.popleft()
+                self._working += 1
+                if self.waiting:
+                    loop.call_soon(self._hire)
+                try:
+                    await self._work(thing)
+                except asyncio.CancelledError:
+                    self.waiting.appendleft(thing)
+                    raise
+                finally:
+                    self._working -= 1
+                await asyncio.sleep(0)
+        finally:
+            if me is not None:
+                self._tasks.discard(me)

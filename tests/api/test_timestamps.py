@@ -1,0 +1,17 @@
+import pytest
+
+from stowplan.api.timestamps import micro_timestamp, parse_timestamp, timestamp
+
+
+@pytest.mark.parametrize(
+    ("seconds", "whole", "micro"),
+    [
+        (0, "1970-01-01T00:00:00Z", "1970-01-01T00:00:00.000000Z"),
+        (1_800_000_000.25, "2027-01-15T08:00:00Z", "2027-01-15T08:00:00.250000Z"),
+        (1_800_000_000.999, "2027-01-15T08:00:00Z", "2027-01-15T08:00:00.999000Z"),
+        (1_709_164_799.000001, "2024-02-28T23:59:59Z", "2024-02-28T23:59:59.000001Z"),
+    ],
+)
+def test_moments_as_kubernetes_writes_them(seconds, whole, micro):
+    assert (timestamp(seconds), micro_timestamp(seconds)) == (whole, micro)
+    assert parse_timestamp(micro) == seconds

@@ -1,0 +1,123 @@
+"""Who sends what waits: as many as it takes, one thing after the other, and never in anybody's way."""
+
+import asyncio
+
+import pytest
+
+from manual_time import ManualTime, settle
+from stowplan.client.workers import Workers
+
+
+class Work:
+    """Things that are done when the test says so; `now` for those that take no time."""
+
+    def __init__(self, *, limit=3, now=False):
+        self.workers = Workers(self.do, limit=limit)
+        self.begun, self.done = [], []
+        self.gate = asyncio.Event()
+        if now:
+            self.gate.set()
+
+    async def do(self, thing):
+        self.begun.append(thing)
+        await self.gate.wait()
+        self.done.append(thing)
+
+
+async def test_things_wait_until_the_workers_start():
+    work = Work(now=True)
+    work.workers.put("a")
+    await settle()
+    assert work.begun == []
+    assert not work.workers.idle
+    work.workers.start()
+    await settle()
+    assert work.done == ["a"]
+    assert work.workers.idle
+
+
+async def test_as_many_work_as_there_are_things_up_to_the_limit():
+    work = Work(limit=3)
+    work.workers.start()
+    for thing in "abcde":
+        work.workers.put(thing)
+    await settle()
+    assert work.begun == ["a", "b", "c"]
+    work.gate.set()
+    await settle()
+    assert work.done == list("abcde")
+    work.workers.put("f")
+    await settle()
+    assert work.done[-1] == "f"
+
+
+async def test_one_worker_is_enough_when_nothing_takes_time():
+    work = Work(limit=16, now=True)
+    work.workers.start()
+    for thing in range(10):
+        work.workers.put(thing)
+    done = []
+    for _ in range(5):
+        await asyncio.sleep(0)
+        done.append(len(work.done))
+    # Everybody else gets a turn after each thing.
+    assert done == [1, 2, 3, 4, 5]
+    await work.workers.halt()
+
+
+async def test_a_worker_joins_while_the_others_wait():
+    work = Work(limit=3)
+    work.workers.start()
+    for thing in "ab":
+        work.workers.put(thing)
+        await settle()
+    assert work.begun == ["a", "b"]
+    await work.workers.halt()
+
+
+async def test_what_is_not_done_waits_again_after_a_halt():
+    work = Work(limit=2)
+    work.workers.start()
+    for thing in "abc":
+        work.workers.put(thing)
+    await settle()
+    await work.workers.halt()
+    assert sorted(work.workers.waiting) == ["a", "b", "c"]
+    work.gate.set()
+    work.workers.start()
+    await settle()
+    assert sorted(work.done) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("in_time", "left"), [(True, 0), (False, 3)])
+async def test_finishing_takes_no_longer_than_allowed(in_time, left):
+    work, time = Work(limit=2, now=in_time), ManualTime()
+    for thing in "abc":
+        work.workers.put(thing)
+    finishing = asyncio.create_task(work.workers.finish(time.sleep(5.0)))
+    await time.advance(4.9)
+    assert finishing.done() is in_time
+    await time.advance(0.2)
+    await finishing
+    assert len(work.workers.waiting) == left
+    work.workers.put("late")
+    await settle()
+    assert "late" not in work.begun
+
+
+async def test_who_rests_is_not_busy():
+    time = ManualTime()
+    workers = Workers(lambda _: workers.rest(time.sleep(1.0)), limit=2)
+    workers.start()
+    workers.put("a")
+    assert not workers.idle
+    await settle()
+    assert workers.idle
+    for thing in "bc":
+        workers.put(thing)
+    await settle()
+    assert workers.idle
+    assert list(workers.waiting) == ["c"]
+    await time.advance(2.0)
+    assert workers.idle
+    assert not workers.waiting
