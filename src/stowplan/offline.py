@@ -69,7 +69,13 @@ class Cluster:
         self._uid_of: dict[str, str] = {}
         for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
             self.add(obj)
-        self.scheduler = Scheduler(self.state, self._frameworks(registry, random), random=random, reuse=reuse)
+        self.scheduler = Scheduler(
+            self.state,
+            self._frameworks(registry, random),
+            random=random,
+            reuse=reuse,
+            percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
+        )
 
     def _frameworks(self, registry: Registry, random: Random | None) -> dict[str, Framework]:
         found = {}

@@ -386,7 +386,7 @@ def both(method):
 
 QUEUED = both("pre_enqueue")
 FILTERED = [*QUEUED, *both("pre_filter"), *both("filter")]
-SCORED = [*FILTERED, *both("pre_score"), *("A.score", "A.normalize", "B.score", "B.normalize")]
+SCORED = [*FILTERED, *both("pre_score"), *both("score"), *both("normalize")]
 RESERVED = [*SCORED, *both("reserve")]
 PERMITTED = [*RESERVED, *both("permit")]
 FLOWN = [*PERMITTED, *both("pre_bind_pre_flight")]

@@ -41,6 +41,24 @@ def test_room_is_left_for_promised_pods(promised, feasible):
     assert feasible_with(pod, promised) == feasible
 
 
+@pytest.mark.parametrize(
+    ("order", "feasible"),
+    [
+        pytest.param(("me", "p"), ["a", "b"], id="it was promised first"),
+        pytest.param(("p", "me"), ["b"], id="it came later"),
+        pytest.param(("me", "p", "me"), ["a", "b"], id="renewed, a promise keeps its age"),
+        pytest.param(("me", "p", "elsewhere", "me"), ["b"], id="given up meanwhile, it does not"),
+    ],
+)
+def test_of_equals_with_the_same_promise_the_first_goes_first(order, feasible):
+    state = state_of([a_node("a").allocatable(cpu=2), a_node("b").allocatable(cpu=2)])
+    pods = {name: a_pod(name).uid(name).priority(10).requests(cpu="2") for name in ("me", "p")}
+    for name in order:
+        promise(state, pods["me" if name == "elsewhere" else name], "b" if name == "elsewhere" else "a")
+    _, outcome, _ = judged(framework(state), pods["me"])
+    assert [name for name, row in state.table.row_of.items() if outcome.feasible[row]] == feasible
+
+
 def test_a_promised_pod_does_not_count_as_being_there():
     """Affinity to it is not met: the second pass looks at the node without it."""
     pod = a_pod("me").requires_pods(ZONE, WEB)

@@ -19,6 +19,7 @@ from stowplan.api.resource_names import is_scalar
 from stowplan.cluster.columns import grown, with_rows
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.labels import LabelColumn, LabelColumns
+from stowplan.cluster.node_order import NodeOrder, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -110,6 +111,7 @@ class NodeTable:
         #: Number of rows with `unschedulable` set, so that the common case costs nothing.
         self.unschedulable_count = 0
         self.images = ImageIndex()
+        self.order = NodeOrder()
         self._labels = LabelColumns()
         self._memos: dict[Hashable, tuple[int, Any]] = {}
 
@@ -136,6 +138,7 @@ class NodeTable:
         self.valid[row] = True
         self.count += 1
         self._write(row, node, amounts)
+        self.order.add(row, zone_of(node))
         return row
 
     def update(self, row: int, node: Node) -> bool:
@@ -148,12 +151,14 @@ class NodeTable:
         amounts = allocatable_amounts(node)
         self.images.remove(row, old)
         self._write(row, node, amounts)
+        self.order.move(row, zone_of(old), zone_of(node))
         return True
 
     def remove(self, row: int) -> None:
         old = self.nodes[row]
         assert old is not None
         self.images.remove(row, old)
+        self.order.remove(row, zone_of(old))
         self._labels.set_row(row, {})
         self.taint_sets.exchange(int(self.taint_set[row]), ())
         self.feature_sets.exchange(int(self.feature_set[row]), ())

@@ -17,14 +17,21 @@ class Nominator:
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._pods: dict[str, list[PodInfo]] = {}
+        #: Moves with every change.
+        self.version = 0
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
 
     def add(self, info: PodInfo, node_name: str) -> None:
-        """Nominate a pod; an empty name only takes the old nomination away."""
+        """Nominate a pod; an empty name only takes the old nomination away. A promise that is renewed keeps its age."""
+        if node_name and self._node_of.get(info.uid) == node_name:
+            self.version += 1
+            self._pods[node_name] = [info if known.uid == info.uid else known for known in self._pods[node_name]]
+            return
         self.delete(info.uid)
         if node_name:
+            self.version += 1
             self._node_of[info.uid] = node_name
             self._pods.setdefault(node_name, []).append(info)
 
@@ -32,6 +39,7 @@ class Nominator:
         node_name = self._node_of.pop(uid, None)
         if node_name is None:
             return
+        self.version += 1
         left = [info for info in self._pods[node_name] if info.uid != uid]
         if left:
             self._pods[node_name] = left

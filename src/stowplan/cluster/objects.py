@@ -7,9 +7,11 @@ Upstream: the shared informers' listers.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.api import types as t
+from stowplan.api.custom_objects import CustomObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +37,8 @@ STORED: tuple[type[Any], ...] = (
     t.ResourceClaim,
     t.ResourceSlice,
     t.DeviceClass,
+    #: A kind for each custom resource.
+    CustomObject,
 )
 _NO_LABELS: dict[str, str] = {}
 
@@ -47,8 +51,8 @@ class ObjectStore:
     """Type -> key (`name` or `namespace/name`) -> object."""
 
     def __init__(self) -> None:
-        self._objects: dict[type[Any], dict[str, Any]] = {kind: {} for kind in STORED}
-        self._versions: dict[type[Any], int] = dict.fromkeys(STORED, 0)
+        self._objects: dict[type[Any], dict[str, Any]] = defaultdict(dict)
+        self._versions: dict[type[Any], int] = defaultdict(int)
         #: Moves with every change of any object.
         self.total_version = 0
 

@@ -40,6 +40,8 @@ class PodTable:
         #: What a pod of each shape takes, in the node table's resources; shape (resources, shapes).
         self.shape_requests: npt.NDArray[np.int64] = np.zeros((3, 64), np.int64)
         self.shape_non_zero: npt.NDArray[np.int64] = np.zeros((2, 64), np.int64)
+        #: Moves with every change, also of the order of a node's pods.
+        self.version = 0
         self._free: list[int] = []
         self._next_order = 0
 
@@ -58,11 +60,13 @@ class PodTable:
         """Let the pod come after all others in the order."""
         self.order[slot] = self._next_order
         self._next_order += 1
+        self.version += 1
 
     def remove(self, slot: int) -> None:
         self.infos[slot] = None
         self.row[slot] = -1
         self._free.append(slot)
+        self.version += 1
 
     def _append(self) -> int:
         if self.n == len(self.row):

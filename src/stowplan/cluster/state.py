@@ -262,6 +262,17 @@ class ClusterState:
         if not self.claim_users[key]:
             del self.claim_users[key]
 
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Differs once anything changed that a decision may hang on."""
+        return (
+            self.table.generation,
+            self.objects.total_version,
+            self.changes.position,
+            self.pods.version,
+            self.nominator.version,
+        )
+
     def what_if(self) -> WhatIf:
         """A context in which pods can be moved; leaving it restores the state exactly."""
         return WhatIf(self)

@@ -5,7 +5,7 @@ Upstream: pkg/scheduler/framework/cycle_state.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from stowplan.cluster.memos import Memos
 
@@ -14,13 +14,6 @@ if TYPE_CHECKING:
 
 #: Where `PodsToActivate` is kept; plugins must not use the key for anything else.
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
-
-
-@runtime_checkable
-class Cloneable(Protocol):
-    """State that extensions change must be able to copy itself; anything else is shared by clones."""
-
-    def clone(self) -> Any: ...
 
 
 class NotFoundError(KeyError):
@@ -87,8 +80,11 @@ class CycleState(Memos):
         return found
 
     def clone(self) -> CycleState:
-        """A copy whose pod extensions may change it; skip sets travel along."""
+        """A copy whose pod extensions may change it; skip sets travel along.
+
+        State that extensions change must have a `clone` method; anything else is shared by the copies.
+        """
         copy = CycleState()
-        copy._data = {k: v.clone() if isinstance(v, Cloneable) else v for k, v in self._data.items()}
+        copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         copy.skip_filter, copy.skip_score = self.skip_filter, self.skip_score
         return copy

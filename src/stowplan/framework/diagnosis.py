@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.cluster.memos import Memos
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
@@ -40,10 +41,17 @@ class Diagnosis:
     pre_filter_message: str = ""
     #: Plugins that narrowed the nodes or refused the pod as a whole.
     pre_filter_plugins: frozenset[str] = frozenset()
+    #: What PostFilter worked out from it; equal pods that fail for the same reasons share them.
+    memos: Memos = field(default_factory=Memos, repr=False, compare=False)
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         return int(self.valid.sum())
+
+    @cached_property
+    def evaluated(self) -> int:
+        """Nodes that Filter looked at."""
+        return int(np.count_nonzero(self.examined & self.valid))
 
     @cached_property
     def _firsts(self) -> list[tuple[str, Rejections, npt.NDArray[np.bool_]]]:
@@ -119,12 +127,16 @@ class Diagnosis:
 
     def message(self, post_filter_message: str = "") -> str:
         """Upstream's text of a failed attempt."""
+        return f"{self._text} {post_filter_message}" if post_filter_message else self._text
+
+    @cached_property
+    def _text(self) -> str:
         text = f"0/{self.nodes} nodes are available:"
         if self.pre_filter_message:
             text += f" {self.pre_filter_message}."
         elif listed := histogram_text(self.histogram()):
             text += f" {listed}."
-        return f"{text} {post_filter_message}" if post_filter_message else text
+        return text
 
 
 def histogram_text(counts: Counter[str]) -> str:

@@ -36,9 +36,25 @@ def promised(cluster: ClusterState, pod: PodInfo) -> dict[int, list[PodInfo]]:
     found: dict[int, list[PodInfo]] = {}
     for name in cluster.nominator.nodes():
         row = cluster.table.row_of.get(name)
-        pods = [p for p in cluster.nominator.on(name) if p.priority >= pod.priority and p.uid != pod.uid]
+        pods = _ahead_of(pod, cluster.nominator.on(name))
         if row is not None and pods:
             found[row] = pods
+    return found
+
+
+def _ahead_of(pod: PodInfo, promised_to: list[PodInfo]) -> list[PodInfo]:
+    """Those of a node's nominated pods that the pod must leave room for.
+
+    Where the pod is promised the node itself, its equals that came later must leave room for it, not it for them: else
+    two promises that both hold would keep each other off the node, and each pod would have others evicted elsewhere.
+    """
+    found = []
+    later = False
+    for other in promised_to:
+        if other.uid == pod.uid:
+            later = True
+        elif other.priority > pod.priority or (other.priority == pod.priority and not later):
+            found.append(other)
     return found
 
 
@@ -53,17 +69,29 @@ def add_pods(
     cluster = framework.handle.cluster
     for rank in range(max(len(of_node) for of_node in pods.values())):
         chosen = [(position, of_node[rank]) for position, of_node in pods.items() if rank < len(of_node)]
+        positions = np.array([position for position, _ in chosen], np.intp)
+        nodes.shift(positions, *_amounts(cluster, [info for _, info in chosen]), 1)
         for position, info in chosen:
-            vector = cluster.vector(info.shape.used)[:, None]
-            non_zero = np.array(info.shape.non_zero_used, np.int64)[:, None]
-            nodes.shift(np.array([position], np.intp), vector, non_zero, 1)
             nodes.add_pod(position, info)
         assert nodes.rows is not None
-        rows = nodes.rows[[position for position, _ in chosen]]
-        status = framework.shift_pods(state, pod, PodShift(rows, [info for _, info in chosen], 1), nodes)
+        status = framework.shift_pods(
+            state, pod, PodShift(nodes.rows[positions], [info for _, info in chosen], 1), nodes
+        )
         if status is not None:
             return status
     return None
+
+
+def _amounts(cluster: ClusterState, pods: list[PodInfo]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """What pods take, and what they count for in scores: a column a pod."""
+    codes = {shape: i for i, shape in enumerate(dict.fromkeys(info.shape for info in pods))}
+    vectors = [cluster.vector(shape.used) for shape in codes]
+    requests = np.zeros((max(len(vector) for vector in vectors), len(codes)), np.int64)
+    for i, vector in enumerate(vectors):
+        requests[: len(vector), i] = vector
+    non_zero = np.array([shape.non_zero_used for shape in codes], np.int64).T
+    columns = [codes[info.shape] for info in pods]
+    return requests[:, columns], non_zero[:, columns]
 
 
 def first_pass(

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
+#: Under which name a diagnosis keeps the outcome of its dry run.
+_OUTCOME = "dry run"
+
 Ints = "npt.NDArray[np.int64]"
 
 
@@ -56,9 +59,8 @@ class Candidate:
 class DryRun:
     """The outcome of a dry run; candidates are spelled out when somebody reads them."""
 
-    def __init__(self, framework: Framework, pod: PodInfo, nodes_total: int) -> None:
+    def __init__(self, framework: Framework, nodes_total: int) -> None:
         self._cluster = framework.handle.cluster
-        self.pod = pod
         self.nodes_total = nodes_total
         #: Reason -> nodes that the dry run tried and gave up.
         self.failures: Counter[str] = Counter()
@@ -100,6 +102,10 @@ class DryRun:
 
     def message(self) -> str:
         """Why there is no candidate."""
+        return self._message
+
+    @cached_property
+    def _message(self) -> str:
         counts = Counter(self.failures)
         untried = self.nodes_total - self.tried
         if untried:
@@ -142,8 +148,24 @@ class DryRun:
 
 
 def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> DryRun:
-    """Try eviction on every node whose refusal eviction could lift."""
-    outcome = DryRun(framework, pod, diagnosis.nodes)
+    """Try eviction on every node whose refusal eviction could lift.
+
+    For the next of several equal pods that fail for the same reasons the outcome is at hand while nothing changed.
+    """
+    cluster = framework.handle.cluster
+    nominator = cluster.nominator
+    # With promised pods it may matter which pod asks: it does not stand in its own way, and its labels may hinder it.
+    who = (pod.shape, pod.uid if nominator.node_of(pod.uid) else "") if nominator else None
+    version = (cluster.version, pod.priority, who)
+    known: DryRun | None = diagnosis.memos.memo(_OUTCOME, version)
+    if known is None:
+        known = _dry_run(framework, state, pod, diagnosis)
+        diagnosis.memos.remember(_OUTCOME, version, known)
+    return known
+
+
+def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> DryRun:
+    outcome = DryRun(framework, diagnosis.nodes)
     cluster = framework.handle.cluster
     potential = diagnosis.codes == int(Code.Unschedulable)
     outcome.tried = int(potential.sum())
@@ -227,16 +249,18 @@ class _Simulation:
     ) -> npt.NDArray[np.int64]:
         """Order equally important pods of a node as the reference's sort, which is not stable, would leave them.
 
-        `unsorted` gives the order in which a node's pods came into that sort.
+        `nodes` rises; `unsorted` gives the order in which a node's pods came into that sort.
         """
         p = self.pods
         same = (np.diff(nodes) == 0) & (np.diff(p.priority[slots]) == 0) & (np.diff(p.start_time[slots]) == 0)
-        for node in np.unique(nodes[1:][same & sorted_here[1:]]).tolist():
-            at = np.flatnonzero(nodes == node)
-            if len(at) > INSERTION_LIMIT:
-                of_node: list[int] = unsorted(slots[at]).tolist()
-                go_sort(of_node, self._more_important)
-                slots[at] = of_node
+        found = np.unique(nodes[1:][same & sorted_here[1:]])
+        begins, ends = np.searchsorted(nodes, found), np.searchsorted(nodes, found, side="right")
+        # Short lists are sorted in a way that is stable.
+        long = ends - begins > INSERTION_LIMIT
+        for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
+            of_node: list[int] = unsorted(slots[begin:end]).tolist()
+            go_sort(of_node, self._more_important)
+            slots[begin:end] = of_node
         return slots
 
     def _more_important(self, a: int, b: int) -> bool:

@@ -17,16 +17,19 @@ import numpy as np
 from stowplan.framework.status import Code, Status
 from stowplan.scheduler.evaluation import Evaluation
 from stowplan.scheduler.node_sums import NodeSums
+from stowplan.scheduler.sampling import Found, Sampling
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import PostFilterResult
     from stowplan.framework.runtime import Framework
+    from stowplan.scheduler.evaluation import Outcome
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -34,9 +37,10 @@ NO_NODES = "no nodes available to schedule pods"
 _KEPT_EVALUATIONS = 64
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: one is made for each attempt, and a frozen one takes four times as long to make.
+@dataclass(slots=True, eq=False)
 class Decision:
-    """What became of one attempt."""
+    """What became of one attempt; not to be written to."""
 
     pod: PodInfo
     #: The chosen node; "" when there is none.
@@ -46,6 +50,12 @@ class Decision:
     diagnosis: Diagnosis | None = None
     #: What PostFilter plugins said, by plugin, in the order in which they ran.
     post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
+    #: What plugins wrote in this attempt. Equal pods share it: who goes on with it works on a clone.
+    state: CycleState | None = None
+    #: Nodes that were judged.
+    evaluated: int = 0
+    #: Nodes that the choice was made from.
+    feasible: int = 0
 
     @property
     def message(self) -> str:
@@ -54,16 +64,31 @@ class Decision:
 
     @property
     def nominated_node_name(self) -> str | None:
-        """The node that preemption makes room on; None when the pod's nomination stays as it is."""
-        return self.post_filter[-1][1].nominated_node_name if self.post_filter else ""
+        """The node that preemption makes room on; "" when a nomination must go, None when it stays as it is."""
+        if not self.post_filter:
+            return ""
+        last = self.post_filter[-1][1]
+        if last.status.code in (Code.Unschedulable, Code.Pending):
+            # Nobody had the last word: of those who said anything of a nomination, the last one counts.
+            said = (result.nominated_node_name for _, result in reversed(self.post_filter))
+            return next((name for name in said if name is not None), None)
+        decided = last.status.code in (Code.Success, Code.UnschedulableAndUnresolvable)
+        return last.nominated_node_name if decided else None
 
     @property
     def unschedulable_plugins(self) -> frozenset[str]:
         return frozenset() if self.diagnosis is None else self.diagnosis.unschedulable_plugins
 
+    @property
+    def pending_plugins(self) -> frozenset[str]:
+        return frozenset() if self.diagnosis is None else self.diagnosis.pending_plugins
+
 
 class Scheduler:
-    """Decides for pods of several profiles on one cluster."""
+    """Decides for pods of several profiles on one cluster.
+
+    `percentage_of_nodes_to_score` is for profiles that do not name their own; 0 stands for all.
+    """
 
     def __init__(
         self,
@@ -72,13 +97,20 @@ class Scheduler:
         *,
         random: Random | None = None,
         reuse: bool = True,
+        percentage_of_nodes_to_score: int = 0,
     ) -> None:
         self.cluster = cluster
         self.frameworks = frameworks
         self._random = random
         self._reuse = reuse
+        self._sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
         self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
         self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
+
+    def forget(self) -> None:
+        """Drop everything that equal pods share: a profile's plugins are others now."""
+        self._evaluations.clear()
+        self._sums = {name: NodeSums(framework) for name, framework in self.frameworks.items()}
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
         """The profile that is responsible for a pod."""
@@ -89,22 +121,49 @@ class Scheduler:
         if not self.cluster.table.count:
             return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
         evaluation = self._evaluation(framework, pod)
-        outcome = evaluation.filter(pod)
-        if outcome.error is not None:
-            return Decision(pod, status=outcome.error)
+        outcome = evaluation.filter(pod, one_by_one=not self._sampling.stops_early(framework))
+        found = self._found(framework, evaluation, outcome, pod)
+        if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
+            # Plugins that look at nodes one by one left none: now the reasons count.
+            outcome = evaluation.filter(pod)
+            found = self._found(framework, evaluation, outcome, pod)
+        if isinstance(found, Status):
+            return Decision(pod, status=found, state=outcome.state)
         if outcome.diagnosis is not None:
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
-        row = promised_row(self.cluster, pod, outcome.feasible)
-        if row is None:
-            if np.count_nonzero(outcome.feasible) == 1:
-                # A single feasible node is taken without scoring.
-                row = int(outcome.feasible.argmax())
-            else:
-                totals = evaluation.score(pod, outcome.feasible)
-                if isinstance(totals, Status):
-                    return Decision(pod, status=totals)
-                row = self._best(totals)
-        return Decision(pod, self.cluster.table.names[row])
+        return self._chosen(evaluation, outcome.state, pod, found)
+
+    def _found(self, framework: Framework, evaluation: Evaluation, outcome: Outcome, pod: PodInfo) -> Found | Status:
+        """The nodes that the choice is made from; none when nothing fits."""
+        if outcome.error is not None:
+            return outcome.error
+        feasible, seen = outcome.feasible, outcome.seen
+        if outcome.diagnosis is None:
+            tried = _row_tried_first(self.cluster, pod)
+            if tried is not None and feasible[tried] and evaluation.passes(pod, tried):
+                # It wins without scoring, and the search has not begun.
+                only = np.zeros(len(feasible), np.bool_)
+                only[tried] = True
+                return Found(only, 1, 1)
+            if self._sampling.stops_early(framework):
+                return self._sampling.search(
+                    framework, outcome.examined, feasible, ask=lambda rows: evaluation.passing(pod, rows), tried=tried
+                )
+        if seen < self.cluster.table.count:
+            self._sampling.saw(seen)
+        return Found(feasible, int(np.count_nonzero(feasible)), seen)
+
+    def _chosen(self, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found) -> Decision:
+        if found.feasible_count == 1:
+            # A single feasible node is taken without scoring.
+            row = int(found.feasible.argmax())
+        else:
+            totals = evaluation.score(pod, found.feasible)
+            if isinstance(totals, Status):
+                return Decision(pod, status=totals, state=state)
+            row = self._best(totals)
+        name = self.cluster.table.names[row]
+        return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
 
     def _evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
         signature = framework.signature(pod) if self._reuse else None
@@ -131,12 +190,15 @@ class Scheduler:
 
 def promised_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
     """The node that preemption promised the pod, if it takes the pod now: it wins without scoring."""
-    name = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
-    row = cluster.table.row_of.get(name)
+    row = _row_tried_first(cluster, pod)
     return row if row is not None and feasible[row] else None
 
 
-def post_filtered(framework: Framework, state: Any, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+def _row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
+    return cluster.table.row_of.get(cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name)
+
+
+def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
     """Let PostFilter plugins try to help a pod that fits nowhere."""
     results: list[tuple[str, PostFilterResult]] = []
     messages: list[str] = []
@@ -146,9 +208,11 @@ def post_filtered(framework: Framework, state: Any, pod: PodInfo, diagnosis: Dia
         if result.status.code == Code.Success:
             break
         if result.status.code not in (Code.Unschedulable, Code.Pending):
-            messages = [result.status.message]
+            final = result.status.code == Code.UnschedulableAndUnresolvable
+            messages = [result.status.message if final else str(result.status.cause)]
             break
         messages += result.status.shown_reasons
     succeeded = bool(results) and results[-1][1].status.code == Code.Success
     text = diagnosis.message("" if succeeded else ", ".join(messages))
-    return Decision(pod, "", Status(Code.Unschedulable, (text,)), diagnosis, tuple(results))
+    status = Status(Code.Unschedulable, (text,))
+    return Decision(pod, "", status, diagnosis, tuple(results), state, diagnosis.evaluated)

@@ -13,8 +13,9 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from stowplan.cluster.view import Nodes
 from stowplan.framework import nominated
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.interface import CountsPods, Reads
+from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Status
 from stowplan.scheduler.node_sums import NodeSums
@@ -67,6 +68,9 @@ class Outcome:
     #: Why the attempt ended early; None when nodes were judged.
     error: Status | None = None
     feasible: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    #: Rows that filters looked at, and how many they are.
+    examined: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    seen: int = 0
     diagnosis: Diagnosis | None = None
     #: Rows that have no room next to the pods promised to them.
     refused: dict[int, Status] = field(default_factory=dict)
@@ -86,9 +90,14 @@ class Evaluation:
         self._state = CycleState()
         self._pre_filtered: PreFiltered | None = None
         self._examined: Mask = np.zeros(0, np.bool_)
+        self._seen = 0
         #: Filter's answers over all rows, in the order of the plugins; None: refuses nobody.
         self._filters: dict[str, Rejections | None] = {}
         self._patched = False
+        #: Whether plugins that look at nodes one by one took part.
+        self._whole = True
+        #: The last findings, if the pod fitted nowhere, and what they hang on.
+        self._kept: tuple[tuple[Any, ...], Outcome] | None = None
         self._error: Status | None = None
         self._feasible: Mask = np.zeros(0, np.bool_)
         #: The feasible rows that the scores below were worked out for; None: there are no scores.
@@ -102,29 +111,63 @@ class Evaluation:
         self._moved_scores: set[str] = set()
         self._dirty: npt.NDArray[np.intp] | None = None
 
+    @cached_property
+    def _looks_one_by_one(self) -> bool:
+        return any(isinstance(plugin, NodeFilterPlugin) for plugin in self._framework.filter)
+
     # -- filtering ----------------------------------------------------------------------------------------------------
 
-    def filter(self, pod: PodInfo) -> Outcome:
-        """Judge all nodes, or bring the last judgement up to date."""
-        rows = self._changed_rows()
+    def filter(self, pod: PodInfo, *, one_by_one: bool = True) -> Outcome:
+        """Judge all nodes, or bring the last judgement up to date.
+
+        Without `one_by_one`, plugins that look at nodes one by one are left for `passing`, if other plugins leave any.
+        """
+        one_by_one = one_by_one or not self._looks_one_by_one
+        rows = self._changed_rows() if one_by_one == self._whole else None
         if rows is None or not self._update_filters(pod, rows):
-            self._run_filters(pod)
+            self._run_filters(pod, one_by_one=one_by_one)
             rows = None
         self._note_dirty(rows)
         self._stand_now()
         if self._error is not None:
             return Outcome(self._state, self._error)
+        if rows is not None and not len(rows) and not self._moved and self._kept is not None:
+            stamp, outcome = self._kept
+            if stamp == self._stamp(pod):
+                return outcome
+        return self._judgement(pod)
+
+    def _judgement(self, pod: PodInfo) -> Outcome:
+        """The filters' findings and what promises make of them; with the reasons if no node is left."""
+        self._kept = None
         feasible, refused = self._with_promises(pod)
         if isinstance(refused, Status):
             return Outcome(self._state, refused)
-        outcome = Outcome(self._state, None, feasible, None, refused)
-        if not feasible.any():
-            if self._patched:
-                # Reasons are not kept up to date, only masks.
-                self._run_filters(pod)
-                self._note_dirty(None)
-            outcome.diagnosis = self.diagnosis(refused)
+        if feasible.any():
+            return Outcome(self._state, None, feasible, self._examined, self._seen, None, refused)
+        if self._patched or not self._whole:
+            # Reasons are not kept up to date, only masks.
+            self._run_filters(pod)
+            self._note_dirty(None)
+            if self._error is not None:
+                return Outcome(self._state, self._error)
+        diagnosis = self.diagnosis(refused)
+        outcome = Outcome(self._state, None, feasible, self._examined, self._seen, diagnosis, refused)
+        stamp = self._stamp(pod)
+        if stamp is not None:
+            self._kept = stamp, outcome
         return outcome
+
+    def _stamp(self, pod: PodInfo) -> tuple[Any, ...] | None:
+        """What findings hang on besides the cluster's state; None when they are not to be kept."""
+        nominator, skipped = self._cluster.nominator, self._state.skip_filter
+        if any(p.reads is Reads.ANYTHING and p.name not in skipped for p in self._framework.moving_filters):
+            return None
+        if nominator.node_of(pod.uid):
+            # Room that is promised to the pod itself is free for it, and for no other pod.
+            return None
+        # Promised pods may tell pods apart that nothing on the nodes does.
+        return nominator.version, pod.priority, pod.shape if nominator else None
 
     def _changed_rows(self) -> npt.NDArray[np.intp] | None:
         """Rows whose pods changed since; None when everything must be done anew."""
@@ -153,13 +196,15 @@ class Evaluation:
         elif len(rows):
             self._dirty = np.union1d(self._dirty, rows)
 
-    def _run_filters(self, pod: PodInfo) -> None:
+    def _run_filters(self, pod: PodInfo, *, one_by_one: bool = True) -> None:
+        self._whole = one_by_one
         table = self._cluster.table
         nodes = Nodes(self._cluster)
         self._state = CycleState()
         self._filters, self._error, self._patched = {}, None, False
         pre = self._pre_filtered = self._framework.run_pre_filter(self._state, pod, nodes)
         self._examined = self._in_question(pre)
+        self._seen = int(np.count_nonzero(self._examined))
         if pre.status is not None:
             if not pre.status.rejected:
                 self._error = pre.status
@@ -167,6 +212,8 @@ class Evaluation:
             return
         feasible = self._examined
         for plugin in self._framework.active_filters(self._state):
+            if self._leaves_out(plugin):
+                continue
             nodes.candidates = feasible
             answer = self._framework.run_filter(plugin, self._state, pod, nodes)
             if isinstance(answer, Status):
@@ -204,6 +251,8 @@ class Evaluation:
         for plugin in self._framework.moving_filters:
             if plugin.name in skipped:
                 changed = self._filters.pop(plugin.name, None) is not None or changed
+            elif self._leaves_out(plugin):
+                continue
             elif plugin.name in self._moved or plugin.name not in self._filters or plugin.reads is Reads.ANYTHING:
                 answer = self._framework.run_filter(plugin, self._state, pod, self._nodes_left_to(plugin))
                 if isinstance(answer, Status):
@@ -283,11 +332,37 @@ class Evaluation:
             if answer is None:
                 self._state.skip_filter.discard(plugin.name)
             elif isinstance(answer, Status) and answer.code == Code.Skip:
+                if plugin.name in self._state.skip_filter:
+                    continue
                 self._state.skip_filter.add(plugin.name)
             else:
                 return False
             self._moved.add(plugin.name)
         return True
+
+    # -- plugins that look at nodes one by one ------------------------------------------------------------------------
+
+    def _leaves_out(self, plugin: FilterPlugin) -> bool:
+        return not self._whole and isinstance(plugin, NodeFilterPlugin)
+
+    def passing(self, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Mask | Status:
+        """Which of some feasible rows also pass the plugins that the last `filter` left out."""
+        nodes = Nodes(self._cluster, rows)
+        passed = np.ones(len(rows), np.bool_)
+        for plugin in self._framework.active_filters(self._state):
+            if not self._leaves_out(plugin) or not passed.any():
+                continue
+            nodes.candidates = passed
+            answer = self._framework.run_filter(plugin, self._state, pod, nodes)
+            if isinstance(answer, Status):
+                return answer
+            if answer is not None:
+                passed = passed & ~answer.mask
+        return passed
+
+    def passes(self, pod: PodInfo, row: int) -> bool:
+        answer = self.passing(pod, np.array([row], np.intp))
+        return not isinstance(answer, Status) and bool(answer[0])
 
     # -- promised nodes and diagnosis ---------------------------------------------------------------------------------
 
@@ -353,9 +428,15 @@ class Evaluation:
         if failed is not None:
             return failed
         self._scores = {}
-        totals = np.zeros(self._cluster.table.n, np.int64)
+        raws: list[tuple[ScorePlugin, Ints]] = []
         for plugin in self._framework.active_scores(self._state):
-            part = self._fresh_score(plugin, pod, nodes, feasible)
+            raw = self._framework.run_score(plugin, self._state, pod, nodes)
+            if isinstance(raw, Status):
+                return raw
+            raws.append((plugin, raw))
+        totals = np.zeros(self._cluster.table.n, np.int64)
+        for plugin, raw in raws:
+            part = self._weighted(plugin, pod, raw, feasible)
             if isinstance(part, Status):
                 return part
             self._scores[plugin.name] = part
@@ -370,10 +451,7 @@ class Evaluation:
             return self._totals
         return np.where(feasible, self._totals, INFEASIBLE)
 
-    def _fresh_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> _Score | Status:
-        raw = self._framework.run_score(plugin, self._state, pod, nodes)
-        if isinstance(raw, Status):
-            return raw
+    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> _Score | Status:
         weight = self._framework.weights.get(plugin.name, 1)
         normal = self._framework.normalize(plugin, self._state, pod, raw, feasible)
         return normal if isinstance(normal, Status) else _Score(plugin, weight, raw, normal, normal * weight)
@@ -429,7 +507,8 @@ class Evaluation:
         """Score all nodes anew with one plugin."""
         old = self._scores.get(plugin.name)
         if old is None:
-            part = self._fresh_score(plugin, pod, nodes, feasible)
+            raw = self._framework.run_score(plugin, self._state, pod, nodes)
+            part = raw if isinstance(raw, Status) else self._weighted(plugin, pod, raw, feasible)
             if isinstance(part, Status):
                 return part
             self._totals += part.weighted

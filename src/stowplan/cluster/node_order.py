@@ -1,0 +1,71 @@
+"""The order in which a search looks at nodes: zone by zone in turn, so that whoever stops early has seen all zones.
+
+Upstream: pkg/scheduler/backend/cache/node_tree.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.api.types import Node
+
+#: (region, zone); two empty texts for a node that tells neither.
+Zone = tuple[str, str]
+
+
+class NodeOrder:
+    """The first node of each zone, the second of each, and so on; zones and their nodes in the order of appearance.
+
+    A zone whose last node leaves loses its place. A node that changes its zone comes last in the new one.
+    """
+
+    def __init__(self) -> None:
+        #: Zone -> the rows of its nodes, in order; the values mean nothing.
+        self._zones: dict[Zone, dict[int, None]] = {}
+        self._rows: npt.NDArray[np.intp] | None = None
+
+    def add(self, row: int, zone: Zone) -> None:
+        self._zones.setdefault(zone, {})[row] = None
+        self._rows = None
+
+    def remove(self, row: int, zone: Zone) -> None:
+        rows = self._zones[zone]
+        del rows[row]
+        if not rows:
+            del self._zones[zone]
+        self._rows = None
+
+    def move(self, row: int, old: Zone, new: Zone) -> None:
+        if old != new:
+            self.remove(row, old)
+            self.add(row, new)
+
+    @property
+    def rows(self) -> npt.NDArray[np.intp]:
+        """The rows of all nodes in this order; not to be written to."""
+        if self._rows is None:
+            self._rows = self._by_turns()
+        return self._rows
+
+    def _by_turns(self) -> npt.NDArray[np.intp]:
+        zones = [np.fromiter(rows, np.intp, len(rows)) for rows in self._zones.values()]
+        if not zones:
+            return np.zeros(0, np.intp)
+        turns = np.concatenate([np.arange(len(rows)) for rows in zones])
+        # Stable: within a turn the zones keep their order.
+        return np.concatenate(zones)[np.argsort(turns, kind="stable")]
+
+
+def zone_of(node: Node) -> Zone:
+    labels = node.metadata.labels
+    return _place(labels, "region"), _place(labels, "zone")
+
+
+def _place(labels: dict[str, str], what: str) -> str:
+    # Parity: the label of old stands even when it is empty.
+    return labels.get(f"failure-domain.beta.kubernetes.io/{what}", labels.get(f"topology.kubernetes.io/{what}", ""))
