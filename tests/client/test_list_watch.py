@@ -191,6 +191,15 @@ async def test_synced_is_set_if_there_is_nothing():
     assert result.batches == []
 
 
+async def test_the_first_list_is_told_once():
+    told_when = []
+    result = await told(
+        listings=[FORBIDDEN, page(), page(version=20)], streams=[[EXPIRED]], on_synced=lambda: told_when.append(1)
+    )
+    assert result.calls[-1] == ("watch", "20")
+    assert told_when == [1]
+
+
 @pytest.mark.parametrize(("chance", "seconds"), [(0.0, 300), (0.5, 450), (0.99999, 599)])
 async def test_watches_are_to_end_at_random(chance, seconds):
     result = await told(listings=[page()], chance=chance, label_selector="a=b", namespace="ns", field_selector="f=g")
@@ -302,6 +311,20 @@ async def test_an_expired_version_is_a_new_list_of_which_the_difference_is_told(
     ]
     assert result.slept == [0.8]
     assert result.reports == []
+
+
+async def test_a_server_that_comes_back_without_our_version_is_listed_soon():
+    refused = Unreachable("https://s: connection refused")
+    result = await told(
+        listings=[page(), page(pod("a", 11), version=30), page(pod("a", 11), version=31)],
+        streams=[[refused]] * 5 + [[EXPIRED], [EXPIRED], [EXPIRED]],
+    )
+    assert result.slept[:7] == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 0.8, 1.6])
+    assert result.changes == [(None, "a:11")]
+    assert list(map(str, result.reports)) == [
+        "watching pods: https://s: connection refused",
+        "listing and watching pods works again",
+    ]
 
 
 async def test_expiring_in_mid_stream_keeps_what_came_before():

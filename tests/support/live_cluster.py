@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.controllers import Loop, workload_controllers
 from stowplan.apiserver.deletion import DeleteOptions
-from stowplan.apiserver.objects import timestamp
 from stowplan.apiserver.server import ApiServer
 
 START = 1_700_000_000.0

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import NOT_SUPPORTED, REQUIRED, BadRequest, FieldError, conflict, invalid
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.conditions import set_condition
 from stowplan.apiserver.metadata import check_namespace
-from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.objects import metadata_of
 from stowplan.apiserver.schema import conform, struct_named
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from stowplan.api.api_errors import INVALID, BadRequest, FieldError, conflict, invalid
 from stowplan.api.field_errors import go_quote
 from stowplan.api.pod import FINISHED
-from stowplan.apiserver.objects import metadata_of, parse_timestamp, timestamp
+from stowplan.api.timestamps import parse_timestamp, timestamp
+from stowplan.apiserver.objects import metadata_of
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject

@@ -21,6 +21,7 @@ from stowplan.apiserver.listing import ListOptions, parse_version
 from stowplan.apiserver.registry import Options
 from stowplan.apiserver.selection import selection_of
 from stowplan.client.api import BadObject, Listing, WatchEvent
+from stowplan.client.resources import resource_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -166,18 +167,21 @@ class EmbeddedApi:
         self._registry.bind(namespace, name, binding, options=self._options())
 
     async def serves(self, kind: type[ApiStruct]) -> bool:
-        example = cast("Any", kind())
-        return self._server.catalogue.of_kind(example.api_version, example.kind) is not None
+        return self._found(kind) is not None
 
     async def close(self) -> None:
         """The server is somebody else's to close."""
 
     def _resource(self, kind: type[ApiStruct]) -> Resource:
-        example = cast("Any", kind())
-        resource = self._server.catalogue.of_kind(example.api_version, example.kind)
+        resource = self._found(kind)
         if resource is None:
             raise NotFound("the server could not find the requested resource")
         return resource
+
+    def _found(self, kind: type[ApiStruct]) -> Resource | None:
+        wanted = resource_of(kind)
+        served = (self._server.catalogue.find(wanted.group, version, wanted.plural) for version in wanted.versions)
+        return next((resource for resource in served if resource is not None), None)
 
     def _options(self) -> Options:
         return Options(field_manager=self._manager, field_validation="Ignore")

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from stowplan.api.api_errors import ApiError, BadRequest, InternalError, TooManyRequests, conflict, forbidden
 from stowplan.api.pod import FINISHED
 from stowplan.api.status import StatusCause, StatusDetails
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.conditions import condition_of, is_true, set_condition
 from stowplan.apiserver.deletion import Deletion, options_of
 from stowplan.apiserver.label_selectors import compiled
-from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.objects import metadata_of
 from stowplan.apiserver.schema import conform, struct_named
 
 if TYPE_CHECKING:

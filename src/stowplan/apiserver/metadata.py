@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.api_errors import REQUIRED, BadRequest, FieldError, conflict, invalid
-from stowplan.apiserver.objects import keep, metadata_of, timestamp
+from stowplan.api.timestamps import timestamp
+from stowplan.apiserver.objects import keep, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

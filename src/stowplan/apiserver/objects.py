@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 #: An object as JSON has it. What is stored is encoded bytes; whoever gets a dict may change it freely.
@@ -33,24 +31,3 @@ def keep(new: JsonObject, old: JsonObject, *names: str) -> None:
             new.pop(name, None)
         else:
             new[name] = old[name]
-
-
-def timestamp(seconds: float) -> str:
-    """metav1.Time: RFC 3339 in whole seconds."""
-    return _whole_seconds(int(seconds))
-
-
-# Most writes of a second ask for the same one.
-@lru_cache(maxsize=64)
-def _whole_seconds(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def micro_timestamp(seconds: float) -> str:
-    """metav1.MicroTime: RFC 3339 in microseconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def parse_timestamp(text: str) -> float:
-    """Seconds since the epoch; ValueError if it is no RFC 3339 time."""
-    return datetime.fromisoformat(text).timestamp()

@@ -27,6 +27,7 @@ from stowplan.api.api_errors import (
     not_found,
 )
 from stowplan.api.field_errors import go_quote
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver import conversion, deletion, managed_fields, patches, strategies, validation
 from stowplan.apiserver.binding import bind_pod, check_binding
 from stowplan.apiserver.custom.definitions import definition_warnings, validate_definition
@@ -36,7 +37,7 @@ from stowplan.apiserver.deletion import DeleteOptions, Deletion
 from stowplan.apiserver.json_values import go_text, same, sorted_json
 from stowplan.apiserver.listing import ListOptions, Page, list_page
 from stowplan.apiserver.metadata import Names, carry_over, check_identity, check_name, prepare_metadata
-from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.objects import metadata_of
 from stowplan.apiserver.schema import conform, schema_of
 from stowplan.apiserver.selection import selection_of
 from stowplan.apiserver.store import stored_of

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.api_errors import invalid as invalid_object
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.authorization import Attributes, User
-from stowplan.apiserver.objects import metadata_of, timestamp
+from stowplan.apiserver.objects import metadata_of
 from stowplan.apiserver.selection import parse_label_selector
 from stowplan.apiserver.validation.fields import Errors, invalid, required
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from stowplan.api.api_errors import error_of
-from stowplan.api.decode import DecodeError, decode_json
+from stowplan.api.decode import DecodeError, decode_custom, decode_json, expected
 from stowplan.api.meta import ApiStruct, ListMeta
 from stowplan.api.status import Status
 from stowplan.client.api import BadObject, Listing, Unreachable, WatchEvent
@@ -62,12 +62,12 @@ class _RawLine(msgspec.Struct, gc=False):
 
 @lru_cache(maxsize=256)
 def _line_decoder(kind: type[ApiStruct]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_Line[kind])  # type: ignore[valid-type]
+    return msgspec.json.Decoder(_Line[expected(kind)], dec_hook=decode_custom)  # type: ignore[misc]
 
 
 @lru_cache(maxsize=256)
 def _page_decoder(kind: type[ApiStruct]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_Page[kind])  # type: ignore[valid-type]
+    return msgspec.json.Decoder(_Page[expected(kind)], dec_hook=decode_custom)  # type: ignore[misc]
 
 
 _raw_page_decoder = msgspec.json.Decoder(_RawPage)

@@ -102,6 +102,7 @@ class ListWatch(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         page: int = PAGE,
+        on_synced: Callable[[], None] | None = None,
     ) -> None:
         self._api = api
         self._kind = kind
@@ -114,6 +115,7 @@ class ListWatch(Generic[T]):
             "field_selector": field_selector,
         }
         self._page = page
+        self._on_synced = on_synced
         self._known: Known[T] = Known()
         #: Where to resume; None before the first list and after Expired.
         self._version: str | None = None
@@ -128,7 +130,7 @@ class ListWatch(Generic[T]):
         self._listed = False
 
     async def run(self, deliver: Callable[[Sequence[Change[T]]], None]) -> None:
-        """Deliver what changes until cancelled; an exception of `deliver` ends it."""
+        """Deliver what changes until cancelled; an exception of a callback ends it."""
         follower = asyncio.create_task(self._follow())
         follower.add_done_callback(lambda _: self._news.set())
         try:
@@ -138,8 +140,10 @@ class ListWatch(Generic[T]):
                 changes, self._changes, listed = self._changes, [], self._listed
                 if changes:
                     deliver(changes)
-                if listed:
+                if listed and not self.synced.is_set():
                     self.synced.set()
+                    if self._on_synced is not None:
+                        self._on_synced()
             follower.result()
         finally:
             follower.cancel()
@@ -162,6 +166,10 @@ class ListWatch(Generic[T]):
             await self._watch(progress)
         except (Expired, Gone):
             self._version = None
+            if self._trouble is not None:
+                # The server is back, and has forgotten what we knew: the long waits were for one that does not answer.
+                self._works()
+                self._backoff.reset()
         except StreamSilent as error:
             if self._worked(progress):
                 return 0.0

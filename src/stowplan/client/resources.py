@@ -1,20 +1,22 @@
 """Where each kind lives: struct to group, version, resource name and scope, and from there to URL paths.
 
 The struct says its group, kind and preferred version by its defaults; the resource name follows from the kind as
-upstream guesses it. Kinds whose older versions have the shape of our structs, too, list those as well: which one a
-cluster serves is `discovery`'s to find out.
+upstream guesses it. Types of custom resources say all of it themselves. Kinds whose older versions have the shape of
+our structs, too, list those as well: which one a cluster serves is `discovery`'s to find out.
 
 Upstream: staging/src/k8s.io/apimachinery/pkg/api/meta/restmapper.go, client-go/rest/request.go.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from stowplan.api.api_errors import qualified
+from stowplan.api.custom_objects import CustomObject
 from stowplan.api.decode import is_namespaced
 
 if TYPE_CHECKING:
@@ -22,11 +24,14 @@ if TYPE_CHECKING:
 
 #: Group to versions that `stowplan.api` reads besides the preferred one.
 _OLDER_VERSIONS = {"resource.k8s.io": ("v1beta2",)}
+#: What most names are made of, and needs no quoting.
+_PLAIN = re.compile(r"[0-9A-Za-z.-]+").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResource:
     group: str
+    #: "" for custom resources: only their objects say it.
     kind: str
     #: In URLs and messages: `pods`.
     plural: str
@@ -61,6 +66,8 @@ class ApiResource:
 
 @cache
 def resource_of(struct: type[ApiStruct]) -> ApiResource:
+    if issubclass(struct, CustomObject):
+        return ApiResource(struct.group, "", struct.plural, struct.namespaced, (struct.version,))
     example = cast("Any", struct())
     group, _, version = example.api_version.rpartition("/")
     return ApiResource(
@@ -80,4 +87,4 @@ def _plural(kind: str) -> str:
 
 
 def _segment(text: str) -> str:
-    return quote(text, safe="")
+    return text if _PLAIN(text) else quote(text, safe="")

@@ -16,13 +16,16 @@ from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from stowplan.api.meta import ApiStruct
     from stowplan.api.types import Pod
+    from stowplan.client.api import Api
     from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.cluster.view import Nodes
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.preemption import Candidate
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
 
@@ -31,6 +34,24 @@ class Random(Protocol):
     """The part of `random.Random` that decisions draw on; injected, so that a decision can be repeated."""
 
     def randrange(self, stop: int, /) -> int: ...
+
+
+class EventRecorder(Protocol):
+    """Tells users what happened to their objects, as Events in the API; never waits, never fails."""
+
+    def event(
+        self, regarding: ApiStruct, *, type_: str, reason: str, action: str, note: str, related: ApiStruct | None = None
+    ) -> None: ...
+
+
+class Preemptor(Protocol):
+    """Carries out preemptions in the background."""
+
+    def preempt(self, preemptor: PodInfo, candidate: Candidate, *, plugin: str) -> None:
+        """Begin to evict the candidate's victims for a pod."""
+
+    def gates(self, pod: PodInfo) -> bool:
+        """Whether the pod's own preemption is still under way, so that it need not be tried."""
 
 
 class Handle:
@@ -47,6 +68,9 @@ class Handle:
         waiting_pods: WaitingPods | None = None,
         pods_in_pre_bind: PodsInPreBind | None = None,
         extenders: Sequence[object] = (),
+        api: Api | None = None,
+        event_recorder: EventRecorder | None = None,
+        preemptor: Preemptor | None = None,
     ) -> None:
         #: Nodes, pods and lookup objects; plugins read, the scheduler writes.
         self.cluster = cluster
@@ -59,6 +83,12 @@ class Handle:
         self.waiting_pods = WaitingPods(now=lambda: 0.0) if waiting_pods is None else waiting_pods
         #: Pods whose PreBind runs, of all profiles: `get(uid)` and `cancel(reason)`.
         self.pods_in_pre_bind = PodsInPreBind() if pods_in_pre_bind is None else pods_in_pre_bind
+        #: The API server, for what is asynchronous (pre-bind, bind, post-bind); None offline.
+        self.api = api
+        #: None offline.
+        self.event_recorder = event_recorder
+        #: None offline: preemption is decided and not carried out.
+        self.preemptor = preemptor
         self._activate = activate
         self._extenders = tuple(extenders)
         self._framework: Framework | None = None

@@ -49,7 +49,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.status import Code, Status, error, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy.typing as npt
 
@@ -93,34 +93,57 @@ class Framework:
         self.profile = profile
         self.handle = handle
         self.plugins: dict[str, Plugin] = {}
-        points = {point: [ref.name for ref in profile.points.get(point, ())] for point in EXTENSION_POINTS}
-        for name in sorted({name for names in points.values() for name in names}):
+        enabled = {ref.name for point in EXTENSION_POINTS for ref in profile.points.get(point, ())}
+        for name in sorted(enabled):
             plugin = self.plugins[name] = self._build(name, profile, registry, handle)
             plugin.reads = trusted_reads(plugin)
-        self.pre_enqueue = self._at(points, "preEnqueue", PreEnqueuePlugin)
-        self.queue_sort = self._at(points, "queueSort", QueueSortPlugin)
-        self.pre_filter = self._at(points, "preFilter", PreFilterPlugin)
-        self.filter = self._at(points, "filter", FilterPlugin)
-        self.post_filter = self._at(points, "postFilter", PostFilterPlugin)
-        self.pre_score = self._at(points, "preScore", PreScorePlugin)
-        self.score = self._at(points, "score", ScorePlugin)
-        self.reserve = self._at(points, "reserve", ReservePlugin)
-        self.permit = self._at(points, "permit", PermitPlugin)
-        self.pre_bind = self._at(points, "preBind", PreBindPlugin)
-        self.bind = self._at(points, "bind", BindPlugin)
-        self.post_bind = self._at(points, "postBind", PostBindPlugin)
-        self.placement_generate = self._at(points, "placementGenerate", PlacementGeneratePlugin)
-        self.placement_score = self._at(points, "placementScore", PlacementScorePlugin)
-        self.points = {point: tuple(names) for point, names in points.items()}
-        self.weights = {ref.name: ref.weight or 1 for ref in profile.points.get("score", ())}
-        self.placement_weights = {ref.name: ref.weight or 1 for ref in profile.points.get("placementScore", ())}
+        #: Plugins that take no part for now.
+        self.switched_off: frozenset[str] = frozenset()
+        self._arrange()
+        handle.set_framework(self)
+
+    def _arrange(self) -> None:
+        """Line up the plugins that take part, point by point, in the profile's order."""
+        refs = {
+            point: tuple(ref for ref in self.profile.points.get(point, ()) if ref.name not in self.switched_off)
+            for point in EXTENSION_POINTS
+        }
+        self.points = {point: tuple(ref.name for ref in of_point) for point, of_point in refs.items()}
+        self.pre_enqueue = self._at("preEnqueue", PreEnqueuePlugin)
+        self.queue_sort = self._at("queueSort", QueueSortPlugin)
+        self.pre_filter = self._at("preFilter", PreFilterPlugin)
+        self.filter = self._at("filter", FilterPlugin)
+        self.post_filter = self._at("postFilter", PostFilterPlugin)
+        self.pre_score = self._at("preScore", PreScorePlugin)
+        self.score = self._at("score", ScorePlugin)
+        self.reserve = self._at("reserve", ReservePlugin)
+        self.permit = self._at("permit", PermitPlugin)
+        self.pre_bind = self._at("preBind", PreBindPlugin)
+        self.bind = self._at("bind", BindPlugin)
+        self.post_bind = self._at("postBind", PostBindPlugin)
+        self.placement_generate = self._at("placementGenerate", PlacementGeneratePlugin)
+        self.placement_score = self._at("placementScore", PlacementScorePlugin)
+        self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
+        self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
         self._signers = self._find_signers()
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
         self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
         self.moving_filters = _moving(self.filter)
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
-        handle.set_framework(self)
+
+    def switch_off(self, names: Collection[str]) -> None:
+        """Leave plugins out at every point until they are switched on again; names that are not here do not matter."""
+        self._switch(self.switched_off | self.plugins.keys() & names)
+
+    def switch_on(self, names: Collection[str]) -> None:
+        """Let plugins take part again, each in its place."""
+        self._switch(self.switched_off.difference(names))
+
+    def _switch(self, off: frozenset[str]) -> None:
+        if off != self.switched_off:
+            self.switched_off = off
+            self._arrange()
 
     @staticmethod
     def _build(name: str, profile: Profile, registry: Registry, handle: Handle) -> Plugin:
@@ -132,9 +155,9 @@ class Framework:
         except Exception as e:
             raise PluginInitError(f'initializing plugin "{name}": {e}') from e
 
-    def _at(self, points: Mapping[str, Sequence[str]], point: str, kind: type[P]) -> tuple[P, ...]:
+    def _at(self, point: str, kind: type[P]) -> tuple[P, ...]:
         found = []
-        for name in points[point]:
+        for name in self.points[point]:
             plugin = self.plugins[name]
             if not isinstance(plugin, kind):
                 raise PluginInitError(f'plugin "{name}" does not extend {kind.__name__} plugin')
@@ -146,7 +169,11 @@ class Framework:
 
         `points` has the bare names, of every point.
         """
-        return {point: refs for point, refs in self.profile.points.items() if refs}
+        off = self.switched_off
+        taking_part = {
+            point: tuple(ref for ref in refs if ref.name not in off) for point, refs in self.profile.points.items()
+        }
+        return {point: refs for point, refs in taking_part.items() if refs}
 
     # -- signatures ---------------------------------------------------------------------------------------------------
 
@@ -162,7 +189,8 @@ class Framework:
         """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
         if self._signers is None:
             return None
-        fragments: list[Any] = [pod.shape if self._by_shape else pod.shape.template]
+        # What was found out while other plugins took part is not for now.
+        fragments: list[Any] = [self.switched_off, pod.shape if self._by_shape else pod.shape.template]
         for plugin in self._signers:
             try:
                 answer = plugin.sign_pod(pod)

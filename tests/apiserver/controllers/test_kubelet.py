@@ -1,9 +1,9 @@
 import pytest
 
 from living import Living, condition, node, pod
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.apiserver.controllers.kubelet import Kubelet
 from stowplan.apiserver.controllers.kubelet_node import LEASES
-from stowplan.apiserver.objects import parse_timestamp
 
 NEVER = {"restartPolicy": "Never"}
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job-uid", "controller": True}

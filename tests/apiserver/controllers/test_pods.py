@@ -3,8 +3,8 @@ from random import Random
 import pytest
 
 from stowplan.api.decode import convert
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.controllers.pods import Pod, by_deletion_order, next_availability
-from stowplan.apiserver.objects import timestamp
 
 NOW = 1_700_000_000.0
 

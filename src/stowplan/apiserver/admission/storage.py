@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.quantity import parse_quantity
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.apiserver.admission.cluster import Plugin, refusal
-from stowplan.apiserver.objects import metadata_of, parse_timestamp
+from stowplan.apiserver.objects import metadata_of
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import NotFound, not_found
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.controllers.events import FIELD_MANAGER, EventRecorder
 from stowplan.apiserver.deletion import DeleteOptions
-from stowplan.apiserver.objects import timestamp
 from stowplan.apiserver.registry import Options
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.meta import MAX_INT32
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.conditions import condition_of
 from stowplan.apiserver.controllers.deployment_scaling import max_unavailable, reported, wanted
 from stowplan.apiserver.controllers.pods import seconds_of
-from stowplan.apiserver.objects import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

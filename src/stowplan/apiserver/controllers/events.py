@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from stowplan.api.api_errors import ApiError, NotFound
-from stowplan.apiserver.objects import timestamp
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.registry import Options
 
 if TYPE_CHECKING:

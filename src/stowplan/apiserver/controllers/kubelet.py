@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.api_errors import NotFound
 from stowplan.api.decode import decode_json
 from stowplan.api.pod import FINISHED, Pod
+from stowplan.api.timestamps import micro_timestamp, parse_timestamp, timestamp
 from stowplan.apiserver.controllers import kubelet_node, kubelet_status
 from stowplan.apiserver.controllers.events import NORMAL, WARNING, EventRecorder
 from stowplan.apiserver.controllers.kubelet_admission import Refusal, affinity_refusal, requests_of
@@ -41,7 +42,6 @@ from stowplan.apiserver.controllers.kubelet_hosts import Host, Hosts
 from stowplan.apiserver.controllers.pods import PODS
 from stowplan.apiserver.controllers.pods_by_node import NODES, NodeKey, node_of
 from stowplan.apiserver.deletion import DeleteOptions
-from stowplan.apiserver.objects import micro_timestamp, parse_timestamp, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

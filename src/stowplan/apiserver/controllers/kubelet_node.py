@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.timestamps import micro_timestamp, timestamp
 from stowplan.apiserver.conditions import condition_of
-from stowplan.apiserver.objects import micro_timestamp, timestamp
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject

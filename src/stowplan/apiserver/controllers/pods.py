@@ -17,7 +17,7 @@ from stowplan.api.affinity import Affinity
 from stowplan.api.decode import decode_json
 from stowplan.api.meta import ApiStruct, Int32, ObjectMeta
 from stowplan.api.pod import FINISHED
-from stowplan.apiserver.objects import parse_timestamp
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.apiserver.store import Stored
 from stowplan.apiserver.validation.pods import DELETION_COST
 

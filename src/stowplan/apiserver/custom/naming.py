@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.field_errors import aggregate, go_quote
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.conditions import is_true, set_condition
 from stowplan.apiserver.json_values import copy_of
-from stowplan.apiserver.objects import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

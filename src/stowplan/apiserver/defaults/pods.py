@@ -14,6 +14,7 @@ from stowplan.apiserver.defaults.aggregates import total_texts
 from stowplan.apiserver.defaults.images import pull_policy
 from stowplan.apiserver.defaults.quantities import round_amounts
 from stowplan.apiserver.defaults.volumes import default_pod_volume
+from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -24,7 +25,7 @@ _PROBE_DEFAULTS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold":
 _SPEC_DEFAULTS = {
     "dnsPolicy": "ClusterFirst",
     "restartPolicy": "Always",
-    "schedulerName": "default-scheduler",
+    "schedulerName": DEFAULT_SCHEDULER_NAME,
 }
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.apiserver.managed_fields.field_sets import FieldSet, decoded, ordered, union
-from stowplan.apiserver.objects import parse_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

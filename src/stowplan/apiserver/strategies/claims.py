@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.apiserver.objects import timestamp
+from stowplan.api.timestamps import timestamp
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
+from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.conditions import condition_of, set_condition
 from stowplan.apiserver.defaults.aggregates import qos_class
-from stowplan.apiserver.objects import keep, metadata_of, timestamp
+from stowplan.apiserver.objects import keep, metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

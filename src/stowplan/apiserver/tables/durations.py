@@ -5,7 +5,7 @@ Upstream: k8s.io/apimachinery/pkg/util/duration.HumanDuration.
 
 from __future__ import annotations
 
-from stowplan.apiserver.objects import parse_timestamp
+from stowplan.api.timestamps import parse_timestamp
 
 UNKNOWN = "<unknown>"
 INVALID = "<invalid>"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.apiserver.conditions import is_true
 from stowplan.apiserver.label_selectors import format_selector
-from stowplan.apiserver.objects import parse_timestamp
 from stowplan.apiserver.tables.cells import (
     AGE,
     NAME,

@@ -1,0 +1,84 @@
+"""One attempt at a pod: what it has got so far, and how it failed if it did.
+
+Upstream: pkg/scheduler/schedule_one.go (ScheduleResult), pkg/scheduler/framework/types.go (FitError).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stowplan.framework.diagnosis import histogram_text
+from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """A pod that was popped, on its way to a node."""
+
+    queued: QueuedPod
+    framework: Framework
+    #: The pod as it was when the attempt began; a newer object changes nothing for this attempt.
+    pod: PodInfo
+    #: When it began, on the scheduler's clock.
+    started: float
+    node_name: str
+    #: The attempt's own: nobody shares it.
+    state: CycleState
+    #: Plugins that make the pod wait on Permit -> seconds.
+    permit_timeouts: Mapping[str, float] = field(default_factory=dict)
+    evaluated: int = 0
+    feasible: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """How an attempt ended without a bound pod, and what follows from it."""
+
+    status: Status
+    #: Plugins that refused the pod: whose events wake it up. Without any the pod counts as failed by an error.
+    unschedulable_plugins: frozenset[str] = _NOBODY
+    pending_plugins: frozenset[str] = _NOBODY
+    #: The node that the pod is promised from now on; "": none any more; None: as before.
+    nominated_node_name: str | None = ""
+
+    @property
+    def reason(self) -> str:
+        """The condition's reason."""
+        return "Unschedulable" if self.status.rejected else "SchedulerError"
+
+    @property
+    def message(self) -> str:
+        return self.status.message
+
+
+def refused_by_node(status: Status) -> Failure:
+    """A rejection by Reserve, Permit or whoever the pod waited for: a fit error about one node."""
+    listed = histogram_text(Counter(status.shown_reasons))
+    text = f"0/1 nodes are available: {listed}." if listed else "0/1 nodes are available:"
+    # Parity: a pod that was turned away because it goes has a rejector without a name, whom no event wakes.
+    plugins = frozenset((status.plugin,))
+    return Failure(
+        status=Status(status.code, (text,), status.plugin),
+        unschedulable_plugins=plugins,
+        pending_plugins=plugins if status.code == Code.Pending else _NOBODY,
+    )
+
+
+def on_node(pod: Pod, node_name: str) -> Pod:
+    """The pod as if it were bound."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))

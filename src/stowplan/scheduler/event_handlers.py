@@ -1,0 +1,191 @@
+"""What each change in the cluster does to the scheduler: to its columns, and to the pods that wait.
+
+Changes come in batches from the informers, between cycles, never inside one. Each is first taken into the cluster's
+state and then told to the queue, so that hints judge the world as it is now; only a node that goes is told of first.
+
+Pods are ours (their schedulerName is a profile) or somebody else's. Somebody else's count once they are on a node;
+ours are queued until they are.
+
+Upstream: pkg/scheduler/eventhandlers.go; spec'd in cache-and-events.md §6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.types import Node, Pod
+from stowplan.cluster.objects import STORED
+from stowplan.config.types import DEFAULT_SCHEDULER_NAME
+from stowplan.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, events_of_change
+from stowplan.klog import get_logger
+from stowplan.scheduler.attempt import on_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
+    from stowplan.client.known import Change
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.waiting_pods import WaitingPods
+    from stowplan.queue.scheduling_queue import SchedulingQueue
+    from stowplan.scheduler.status_writer import PodStatusWriter
+    from stowplan.scheduler.story import Stories
+
+_log = get_logger(__name__)
+
+
+class EventHandlers:
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        unassigned: dict[str, Pod],
+        profiles: Container[str],
+        waiting_pods: WaitingPods,
+        statuses: PodStatusWriter,
+        stories: Stories,
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        #: "namespace/name" -> each pod of ours without a node, as the informer last had it.
+        self._unassigned = unassigned
+        self._profiles = profiles
+        self._waiting_pods = waiting_pods
+        self._statuses = statuses
+        self._stories = stories
+
+    def handle(self, kind: type[Any], changes: Sequence[Change[Any]]) -> None:
+        """Take in what an informer delivered; an object that cannot be taken in keeps out no other."""
+        take_in: Callable[[Any, Any], None] = self._object
+        if kind is Pod:
+            take_in = self._pod
+        elif kind is Node:
+            take_in = self._node
+        for change in changes:
+            try:
+                take_in(change.old, change.new)
+            except Exception as e:
+                _log.error(
+                    e,
+                    "an object could not be taken in",
+                    trace=True,
+                    kind=kind.__name__,
+                    object=change.new or change.old,
+                )
+
+    # -- nodes and lookup objects -------------------------------------------------------------------------------------
+
+    def _node(self, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            self._state.add_node(new)
+            self._tell(old, new)
+        elif old is not None:
+            self._tell(old, None)
+            self._state.remove_node(old.metadata.name)
+
+    def _object(self, old: Any, new: Any) -> None:
+        if isinstance(new, STORED):
+            self._state.put_object(new)
+        elif isinstance(old, STORED):
+            self._state.remove_object(old)
+        self._tell(old, new)
+
+    def _tell(self, old: Any, new: Any) -> None:
+        for event in events_of_change(old, new):
+            self._queue.move_all(event, old, new)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _ours(self, pod: Pod) -> bool:
+        return (pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME) in self._profiles
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._pod_deleted(old)
+        elif old is None:
+            self._pod_added(new)
+        elif old.spec.node_name:
+            self._state.update_pod(new)
+            self._tell(old, new)
+        elif new.spec.node_name:
+            self._pod_bound(new)
+        elif self._ours(new):
+            self._unassigned_pod_updated(old, new)
+
+    def _pod_added(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._state.add_pod(pod)
+            self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        elif self._ours(pod):
+            info = self._state.pod_info(pod)
+            self._unassigned[info.key] = pod
+            self._queue.add(info)
+
+    def _pod_bound(self, pod: Pod) -> None:
+        """A pod has come to a node: ours as we assumed, or by somebody else's hand."""
+        known = self._state.placed(pod.metadata.uid)
+        if known is not None and known.node_name != pod.spec.node_name:
+            _log.info(
+                "Pod was added to a different node than it was assumed",
+                pod=pod,
+                assumedNode=known.node_name,
+                currentNode=pod.spec.node_name,
+            )
+        info = self._state.add_pod(pod)
+        self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        if self._ours(pod):
+            self._unassigned.pop(info.key, None)
+            self._queue.delete(info)
+            self._statuses.forget(info.uid)
+
+    def _unassigned_pod_updated(self, old: Pod, new: Pod) -> None:
+        info = self._state.pod_info(new)
+        self._unassigned[info.key] = new
+        self._statuses.observe(new)
+        if self._state.is_assumed(info.uid):
+            if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+                self._assumed_pod_goes(info.uid)
+            return
+        self._queue.update(old, info)
+        if old.status.nominated_node_name and old.status.nominated_node_name != new.status.nominated_node_name:
+            self._promise_lost(old, info.priority)
+
+    def _pod_deleted(self, pod: Pod) -> None:
+        if pod.spec.node_name:
+            self._state.remove_pod(pod.metadata.uid)
+            self._tell(pod, None)
+            if self._ours(pod):
+                self._stories.gone(pod.metadata.uid)
+        elif self._ours(pod):
+            self._unassigned_pod_deleted(pod)
+
+    def _unassigned_pod_deleted(self, pod: Pod) -> None:
+        info = self._state.pod_info(pod)
+        self._unassigned.pop(info.key, None)
+        self._statuses.forget(info.uid)
+        self._queue.delete(info)
+        self._stories.gone(info.uid)
+        if self._state.is_assumed(info.uid):
+            self._assumed_pod_goes(info.uid)
+        elif pod.status.nominated_node_name:
+            self._promise_lost(pod, info.priority)
+
+    def _assumed_pod_goes(self, uid: str) -> None:
+        """A pod that we have put on a node, but the API server has not, is going away."""
+        info = self._state.placed(uid)
+        if info is None:
+            return
+        was = on_node(info.pod, info.node_name)
+        if not self._waiting_pods.reject(uid):
+            self._state.forget(info)
+        self._queue.move_all(ASSIGNED_POD_DELETE, was, None)
+
+    def _promise_lost(self, pod: Pod, priority: int) -> None:
+        """A node is no longer promised to the pod: those who had to leave it room may have it."""
+        self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, pre_check=_no_more_important_than(priority))
+
+
+def _no_more_important_than(priority: int) -> Callable[[PodInfo], bool]:
+    return lambda info: info.priority <= priority

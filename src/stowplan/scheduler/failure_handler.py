@@ -1,0 +1,99 @@
+"""What follows when an attempt fails: the pod's place in the queue, its nomination, an Event, its condition.
+
+Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.types import PodCondition
+from stowplan.framework.status import Code
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+    from stowplan.queue.scheduling_queue import SchedulingQueue
+    from stowplan.scheduler.attempt import Failure
+    from stowplan.scheduler.status_writer import PodStatusWriter
+
+_log = get_logger(__name__)
+
+
+class FailureHandler:
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        unassigned: Mapping[str, Pod],
+        statuses: PodStatusWriter,
+        report: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        #: "namespace/name" -> the newest object of each pod of ours without a node.
+        self._unassigned = unassigned
+        self._statuses = statuses
+        self._report = report
+
+    def handle(self, framework: Framework, queued: QueuedPod, failure: Failure) -> None:
+        queued.unschedulable_plugins = set(failure.unschedulable_plugins)
+        queued.pending_plugins = set(failure.pending_plugins)
+        queued.gating_plugin = ""
+        _log_failure(queued, failure)
+        tried = queued.pod.pod
+        pod = self._unassigned.get(queued.pod.key)
+        if pod is not None and pod.metadata.uid != tried.metadata.uid:
+            # The pod is gone and another has its name: that one is in the queue by itself.
+            self._queue.done(queued.pod.uid)
+            return
+        if pod is None:
+            self._queue.done(queued.pod.uid)
+        else:
+            self._requeue(queued, pod)
+            self._queue.nominate(queued.pod, failure.nominated_node_name)
+        if failure.status.code == Code.Skip:
+            # Every Bind plugin left the pod to the next one: nothing that could be told.
+            return
+        recorder = framework.handle.event_recorder
+        if recorder is not None:
+            recorder.event(
+                pod or tried, type_="Warning", reason="FailedScheduling", action="Scheduling", note=failure.message
+            )
+        if pod is not None:
+            self._statuses.write(
+                pod, condition=_condition(pod, failure), nominated_node_name=failure.nominated_node_name
+            )
+
+    def _requeue(self, queued: QueuedPod, pod: Pod) -> None:
+        if pod is not queued.pod.pod:
+            queued.pod = self._state.pod_info(pod)
+        try:
+            self._queue.add_unschedulable_if_not_present(queued)
+        except ValueError as e:
+            self._report(str(e))
+
+
+def _condition(pod: Pod, failure: Failure) -> PodCondition:
+    return PodCondition(
+        type="PodScheduled",
+        status="False",
+        reason=failure.reason,
+        message=failure.message,
+        observed_generation=pod.metadata.generation,
+    )
+
+
+def _log_failure(queued: QueuedPod, failure: Failure) -> None:
+    if failure.status.rejected:
+        verbose = _log.v(2)
+        if verbose.enabled:
+            verbose.info("Unable to schedule pod; no fit; waiting", pod=queued.pod, err=failure.message)
+    else:
+        _log.error(failure.message, "Error scheduling pod; retrying", pod=queued.pod)

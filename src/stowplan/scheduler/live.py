@@ -1,0 +1,391 @@
+"""A scheduler at work on a cluster: the parts wired together, and the loop that drives them.
+
+One event loop owns everything. Informers hand over batches of changes; between them the loop pops a pod, runs its
+scheduling cycle to the end without waiting, and leaves the binding to a coroutine of its own. Nothing is locked,
+because nothing else runs meanwhile. What needs the network, or a timer, is a task beside the loop: binding cycles,
+status patches, events, preemptions, the informers themselves.
+
+    async with HttpApi.open(connection, ...) as api:
+        await LiveScheduler(api, config, registry=in_tree_registry()).run()  # until cancelled
+
+Upstream: pkg/scheduler/scheduler.go and schedule_one.go; spec'd in scheduling-cycle.md §1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stowplan.client.event_recorder import EventBroadcaster
+from stowplan.client.times import REAL_TIMES, Times
+from stowplan.cluster.state import ClusterState
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.framework.handle import Handle
+from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.klog import get_logger
+from stowplan.queue.backoff import QueueSettings
+from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.scheduler.attempt import Failure
+from stowplan.scheduler.binding_cycle import BindingCycle
+from stowplan.scheduler.cycle import Scheduler
+from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.informers import Informers
+from stowplan.scheduler.kinds import watched_kinds
+from stowplan.scheduler.preemptor import BackgroundPreemptor
+from stowplan.scheduler.scheduling_cycle import SchedulingCycle
+from stowplan.scheduler.status_writer import PodStatusWriter
+from stowplan.scheduler.story import Stories
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Coroutine, Sequence
+
+    from stowplan.api.types import Pod
+    from stowplan.client.api import Api
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.framework.handle import EventRecorder, Random
+    from stowplan.framework.registry import Registry
+    from stowplan.queue.queued_pod import QueuedPod
+
+#: Pods on their way to the API server at a time, those that wait on Permit not counted. Deciding about more would only
+#: decide too early.
+MOST_BINDING = 256
+#: Seconds that the loop schedules before it lets others have a turn, and the pods in that time.
+TURN = 0.002
+MOST_A_TURN = 16
+#: Seconds that a scheduler that ends gives to what is still to be written.
+LAST_WORDS = 5.0
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveSettings:
+    """What is not in KubeSchedulerConfiguration."""
+
+    max_in_unschedulable: float = 300.0
+    #: For the reportingInstance of events.
+    hostname: str = "localhost"
+    #: Seconds after which API groups that the cluster does not serve are looked for again.
+    look_again: float = 60.0
+
+
+class NotSupportedError(ValueError):
+    """The configuration asks for something that this scheduler cannot do yet."""
+
+
+class LiveScheduler:
+    def __init__(
+        self,
+        api: Api,
+        config: Configuration,
+        *,
+        registry: Registry,
+        times: Times = REAL_TIMES,
+        random: Random | None = None,
+        settings: LiveSettings | None = None,
+        features: FeatureGates = DEFAULT_FEATURES,
+    ) -> None:
+        if config.extenders:
+            raise NotSupportedError("extenders: not supported yet; without them the pods would go elsewhere")
+        settings = settings or LiveSettings()
+        self._times = times
+        self._started_at = times.wall_clock() - times.clock()
+        self.state = ClusterState()
+        self.stories = Stories(now=self.clock)
+        self.waiting_pods = WaitingPods(now=times.clock)
+        self._pods_in_pre_bind = PodsInPreBind()
+        #: "namespace/name" -> each pod of ours without a node.
+        self.unassigned: dict[str, Pod] = {}
+        self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)
+        self._statuses = PodStatusWriter(api, times=times, report=_report)
+        #: Tasks beside the loop that end by themselves: binding cycles, preemptions.
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._preemptor = BackgroundPreemptor(
+            api=api,
+            state=self.state,
+            pod_of=self._newest,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self._pods_in_pre_bind,
+            statuses=self._statuses,
+            recorder_of=self._recorder_of,
+            activate=self._activate,
+            spawn=self._spawn,
+            report=_report,
+        )
+        self.frameworks = self._frameworks(api, config, registry, random, features)
+        self._wake = asyncio.Event()
+        self.queue = SchedulingQueue(
+            self.frameworks,
+            self.state.nominator,
+            now=self.clock,
+            pod_of=self.unassigned.get,
+            settings=QueueSettings(
+                initial_backoff=config.pod_initial_backoff_seconds,
+                max_backoff=config.pod_max_backoff_seconds,
+                max_in_unschedulable=settings.max_in_unschedulable,
+                pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            ),
+            on_move=self.stories.moved,
+            on_problem=_report,
+            on_ready=self._wake.set,
+        )
+        #: Where a second begins for the queue: backoffs that end in whole seconds do so for all pods at once.
+        self._second = 0.0 if features.enabled("SchedulerPopFromBackoffQ") else self.clock()
+        self.scheduler = Scheduler(
+            self.state,
+            self.frameworks,
+            random=random,
+            percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+        )
+        self._wire(api, times, settings)
+        #: Set when the informers have delivered their first lists, and pods are being scheduled.
+        self.ready = asyncio.Event()
+        self._binding_now = 0
+        self._fewer_binding = asyncio.Event()
+
+    def _frameworks(
+        self, api: Api, config: Configuration, registry: Registry, random: Random | None, features: FeatureGates
+    ) -> dict[str, Framework]:
+        found = {}
+        for profile in config.profiles:
+            handle = Handle(
+                cluster=self.state,
+                profile_name=profile.scheduler_name,
+                features=features,
+                random=random,
+                activate=self._activate,
+                waiting_pods=self.waiting_pods,
+                pods_in_pre_bind=self._pods_in_pre_bind,
+                api=api,
+                event_recorder=self._broadcaster.recorder(profile.scheduler_name),
+                preemptor=self._preemptor,
+            )
+            found[profile.scheduler_name] = Framework(profile, registry, handle)
+        return found
+
+    def _wire(self, api: Api, times: Times, settings: LiveSettings) -> None:
+        self._failures = FailureHandler(
+            state=self.state,
+            queue=self.queue,
+            unassigned=self.unassigned,
+            statuses=self._statuses,
+            report=_report,
+        )
+        self._cycle = SchedulingCycle(
+            scheduler=self.scheduler,
+            state=self.state,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            stories=self.stories,
+            now=self.clock,
+            report=_report,
+        )
+        self._binding = BindingCycle(
+            state=self.state,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self._pods_in_pre_bind,
+            statuses=self._statuses,
+            failures=self._failures,
+            stories=self.stories,
+            times=times,
+            report=_report,
+        )
+        self._handlers = EventHandlers(
+            state=self.state,
+            queue=self.queue,
+            unassigned=self.unassigned,
+            profiles=self.frameworks,
+            waiting_pods=self.waiting_pods,
+            statuses=self._statuses,
+            stories=self.stories,
+        )
+        self.informers = Informers(
+            api,
+            kinds=watched_kinds(self.frameworks.values(), report=_report),
+            deliver=self._handlers.handle,
+            switch_off=self._switch_off,
+            switch_on=self._switch_on,
+            times=times,
+            report=_report,
+            look_again=settings.look_again,
+        )
+
+    # -- what the parts ask of each other -----------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """Seconds since the epoch that never jump: the time of the start, and what has passed since."""
+        return self._started_at + self._times.clock()
+
+    def _newest(self, key: str, uid: str) -> Pod | None:
+        """A pod as it was last heard of; None when it is gone."""
+        pod = self.unassigned.get(key)
+        if pod is not None and pod.metadata.uid == uid:
+            return pod
+        info = self.state.placed(uid)
+        return None if info is None else info.pod
+
+    def _recorder_of(self, pod: PodInfo) -> EventRecorder | None:
+        framework = self.scheduler.framework_for(pod)
+        return None if framework is None else framework.handle.event_recorder
+
+    def _activate(self, pods: Sequence[PodInfo]) -> None:
+        self.queue.activate(pods)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failed := task.exception()) is not None:
+            _log.error(failed, "a background task failed", trace=True)
+
+    def _switch_off(self, plugins: frozenset[str]) -> None:
+        for framework in self.frameworks.values():
+            framework.switch_off(plugins)
+        self._plugins_switched()
+
+    def _switch_on(self, plugins: frozenset[str]) -> None:
+        for framework in self.frameworks.values():
+            framework.switch_on(plugins)
+        self._plugins_switched()
+
+    def _plugins_switched(self) -> None:
+        """Nothing that was worked out with the old set of plugins holds."""
+        self.scheduler.forget()
+        self.queue.register()
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        tasks = [
+            asyncio.create_task(self._broadcaster.run()),
+            asyncio.create_task(self.informers.run()),
+            asyncio.create_task(self._flushing()),
+            asyncio.create_task(self._scheduling()),
+        ]
+        try:
+            await _first_to_fail(tasks)
+        finally:
+            await self._stop(tasks)
+
+    async def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        broadcasting, *others = tasks
+        await _cancelled(others)
+        await self._finish()
+        self.queue.close()
+        await self._statuses.close(LAST_WORDS)
+        await self._broadcaster.flush(LAST_WORDS)
+        broadcasting.cancel()
+        await asyncio.gather(broadcasting, return_exceptions=True)
+        for framework in self.frameworks.values():
+            for problem in framework.close():
+                _report(problem)
+
+    async def _finish(self) -> None:
+        """Let the pods that are on their way to the API server get there; who waits on Permit would not in time."""
+        timer = asyncio.ensure_future(self._times.sleep(LAST_WORDS))
+        while len(self._tasks) > len(self.waiting_pods) and not timer.done():
+            await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
+        await _cancelled((*self._tasks, timer))
+
+    async def _scheduling(self) -> None:
+        await self.informers.synced.wait()
+        self.ready.set()
+        clock = self._times.clock
+        while True:
+            turn_ends = clock() + TURN
+            for _ in range(MOST_A_TURN):
+                queued = self.queue.pop()
+                if queued is None:
+                    self._wake.clear()
+                    await self._wake.wait()
+                    break
+                self.schedule_one(queued)
+                while self._binding_now >= MOST_BINDING:
+                    self._fewer_binding.clear()
+                    await self._fewer_binding.wait()
+                if clock() > turn_ends:
+                    break
+            await asyncio.sleep(0)
+
+    async def _flushing(self) -> None:
+        """Look after the queue's timers: once a second, and whenever it knows that something is due."""
+        while True:
+            self.queue.flush()
+            now = self.clock()
+            wait = 1.0 - (now - self._second) % 1.0
+            due = self.queue.next_flush()
+            await self._times.sleep(wait if due is None or due <= now else min(wait, due - now))
+
+    def schedule_one(self, queued: QueuedPod) -> None:
+        """Run a popped pod's scheduling cycle, and set off its binding."""
+        pod = queued.pod
+        framework = self.scheduler.framework_for(pod)
+        if framework is None:
+            name = pod.pod.spec.scheduler_name
+            _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
+            self.queue.done(pod.uid)
+            return
+        if self._skipped(framework, pod):
+            self.queue.done(pod.uid)
+            return
+        outcome = self._cycle.run(framework, queued)
+        if isinstance(outcome, Failure):
+            self._failures.handle(framework, queued, outcome)
+        else:
+            self._spawn(self._bind(outcome))
+
+    def _skipped(self, framework: Framework, pod: PodInfo) -> bool:
+        if pod.terminating:
+            recorder = framework.handle.event_recorder
+            if recorder is not None:
+                note = f"skip schedule deleting pod: {pod.key}"
+                recorder.event(pod.pod, type_="Warning", reason="FailedScheduling", action="Scheduling", note=note)
+            return True
+        return self.state.is_assumed(pod.uid)
+
+    async def _bind(self, attempt: Any) -> None:
+        counted = not attempt.permit_timeouts
+        self._binding_now += counted
+        try:
+            await self._binding.run(attempt)
+        finally:
+            self._binding_now -= counted
+            self._fewer_binding.set()
+
+    # -- for those who look on ----------------------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """Whether a pod could be scheduled, is being bound, or something is still to be written."""
+        waiting = len(self.waiting_pods)
+        return bool(
+            self.queue.counts()["active"]
+            or len(self._tasks) > waiting
+            or not self._statuses.idle
+            or not self._broadcaster.idle
+        )
+
+
+def _report(problem: str) -> None:
+    _log.warning(problem)
+
+
+async def _cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _first_to_fail(tasks: Sequence[asyncio.Task[None]]) -> None:
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
