@@ -24,7 +24,7 @@ check: $(STAMP) ## linters, types and layer order only
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-demo: $(STAMP) ## place and explain a bundled cluster and workload
+demo: $(STAMP) ## a small cluster comes up, a workload is placed, one pod that waits is explained
 	@$(BIN)/stowplan demo
 
 bench: $(STAMP) ## µs for each decision, at several cluster sizes

@@ -7,10 +7,43 @@
 `stowplan.plugins` holds what plugins are written with, `stowplan.testing` builders for tests.
 """
 
-from stowplan.config import ConfigError, Configuration, load_config
-from stowplan.explain.verdict import Verdict
-from stowplan.offline import Cluster, ClusterError
-from stowplan.scheduler.cycle import Decision
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stowplan.config import ConfigError, Configuration, load_config
+    from stowplan.explain.verdict import Verdict
+    from stowplan.offline import Cluster, ClusterError
+    from stowplan.scheduler.cycle import Decision
 
 __all__ = ["Cluster", "ClusterError", "ConfigError", "Configuration", "Decision", "Verdict", "load_config"]
 __version__ = "0.1.0"
+
+# Imported when somebody asks for them: a command does without most of it, and starts the sooner.
+_HOMES = {
+    "Cluster": "stowplan.offline",
+    "ClusterError": "stowplan.offline",
+    "ConfigError": "stowplan.config",
+    "Configuration": "stowplan.config",
+    "Decision": "stowplan.scheduler.cycle",
+    "Verdict": "stowplan.explain.verdict",
+    "load_config": "stowplan.config",
+}
+
+
+def _imported(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+if not TYPE_CHECKING:
+    # Type checkers would take it for a promise that there is a name for everything.
+    __getattr__ = _imported
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

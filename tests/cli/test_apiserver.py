@@ -4,14 +4,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from contextlib import contextmanager
 
 import pytest
-import yaml
 
+import commands
 import manifests
+from commands import serving
 from servers import running, until
 
 NODE = (
@@ -21,46 +21,12 @@ NODE = (
 
 @contextmanager
 def server(folder, *args):
-    kubeconfig, log = folder / "kubeconfig", folder / "log"
-    command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={kubeconfig}", *args]
-    with running(command, log) as process:
-        until(kubeconfig.exists, process, log)
-        yield process, Client(kubeconfig)
-
-
-class Client:
-    """As few lines of client as will do."""
-
-    def __init__(self, kubeconfig):
-        import base64
-        import ssl
-
-        self.config = yaml.safe_load(kubeconfig.read_text())
-        cluster = self.config["clusters"][0]["cluster"]
-        self.url = cluster["server"]
-        self.headers = {"Authorization": "Bearer " + self.config["users"][0]["user"]["token"]}
-        ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        self.tls = ssl.create_default_context(cadata=ca)
-
-    def __call__(self, path, body=None):
-        import urllib.request
-
-        data = None if body is None else json.dumps(body).encode()
-        headers = {**self.headers, "Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, data=data, headers=headers)
-        with urllib.request.urlopen(request, context=self.tls) as answer:
-            return json.loads(answer.read())
-
-    def names(self, path):
-        return [item["metadata"]["name"] for item in self(path)["items"]]
+    with serving("apiserver", folder, *args) as (process, client, _):
+        yield process, client
 
 
 def refused(*args, cwd):
-    result = subprocess.run(
-        [sys.executable, "-m", "stowplan", "apiserver", *args], capture_output=True, text=True, cwd=cwd, timeout=60
-    )
-    assert "Traceback" not in result.stderr
-    return result.returncode, result.stderr
+    return commands.refused("apiserver", *args, cwd=cwd)
 
 
 def test_serves_nodes_of_a_template_and_manifests(tmp_path):
@@ -128,18 +94,10 @@ def test_a_killed_server_has_lost_nothing(tmp_path):
 def test_a_cluster_that_lives_starts_pods(tmp_path):
     with server(tmp_path, "--nodes=1") as (_, client):
         client("/api/v1/namespaces/default/pods", manifests.pod(nodeName="node-0000"))
-        pods = "/api/v1/namespaces/default/pods"
-        version = 0
-        # A watch tells when it runs; asking again and again would only be slower.
-        assert _watched(client, f"{pods}?watch=1&resourceVersion={version}&timeoutSeconds=20", "Running")
-
-
-def _watched(client, path, phase):
-    import urllib.request
-
-    request = urllib.request.Request(client.url + path, headers=client.headers)
-    with urllib.request.urlopen(request, context=client.tls) as lines:
-        return any(json.loads(line)["object"].get("status", {}).get("phase") == phase for line in lines)
+        client.until(
+            "/api/v1/namespaces/default/pods",
+            lambda pods: any(pod.get("status", {}).get("phase") == "Running" for pod in pods.values()),
+        )
 
 
 class TestRefusals:

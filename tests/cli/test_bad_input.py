@@ -93,10 +93,11 @@ def test_places_without_objects(run, tmp_path, make, message):
     ],
 )
 def test_configuration_errors_read_as_the_references(run, files, tmp_path, config, message):
-    (tmp_path / "config.yaml").write_text(config)
-    ran = run("explain", "-f", files(NODE), "--config", str(tmp_path / "config.yaml"))
+    file = tmp_path / "config.yaml"
+    file.write_text(config)
+    ran = run("explain", "-f", files(NODE), "--config", str(file))
     assert ran.code == 2
-    assert ran.err == f"error: {message}\n"
+    assert ran.err == f"error: {file}: {message}\n"
 
 
 def test_a_configuration_that_is_not_there(run, files):
@@ -139,7 +140,11 @@ def test_plugins_that_cannot_be_had(run, files, plugin, message):
 @pytest.mark.parametrize(
     "args",
     [
-        pytest.param(("explain",), id="no file"),
+        pytest.param(("explain", "-f", "-", "--kubeconfig", "c"), id="files and a live cluster"),
+        pytest.param(("explain", "-f", "-", "pod"), id="a pod without a name"),
+        pytest.param(("explain", "-f", "-", "node", ""), id="a node without a name"),
+        pytest.param(("explain", "-f", "-", "why"), id="unknown question"),
+        pytest.param(("explain", "-f", "-", "pending", "--pod", "a"), id="a question in both ways"),
         pytest.param(("explain", "-f", "-", "--pod", "a", "--pending"), id="both questions"),
         pytest.param(("explain", "-f", "-", "-o", "xml"), id="unknown form"),
         pytest.param(("explain", "--nonsense"), id="unknown flag"),

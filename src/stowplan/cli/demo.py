@@ -1,152 +1,268 @@
-"""`stowplan demo`: place a bundled workload, show where it went, explain three of its pods."""
+"""`stowplan demo`: a cluster of its own, a workload, where it went and why, and everything is gone again.
+
+The cluster is a `stowplan up` in a process of its own, and all else is done to it over HTTP, as kubectl and people do
+it: manifests are created, pods are watched while they get their nodes, and the objects are read back to be drawn and
+explained. What does not happen in time ends the demo with an error.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import signal
+import subprocess
 import sys
-from collections import Counter
+import tempfile
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.api.decode import decode_object, to_dict
+from stowplan import __version__
+from stowplan.api.custom_objects import CustomObject, custom_resource
+from stowplan.api.decode import convert, to_dict
+from stowplan.api.meta import ObjectMeta
+from stowplan.api.types import Node, Pod
 from stowplan.cli import demo_cluster
-from stowplan.cli.admission import admit
+from stowplan.cli.cluster_picture import picture
 from stowplan.cli.errors import InputError, reported
-from stowplan.explain.suggestions import advise
-from stowplan.explain.tables import Grid, Line, write
+from stowplan.cli.event_loop import first_of, run, running
+from stowplan.cli.pod_watcher import PodWatcher
+from stowplan.cli.question import Question
+from stowplan.cluster.objects import STORED
+from stowplan.config import ClientConnection
+from stowplan.explain.tables import Line, write
 from stowplan.explain.text import explanation
-from stowplan.explain.words import amount, count
-from stowplan.offline import Cluster
+from stowplan.explain.words import count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
-    from stowplan.cluster.pod_info import PodInfo
-    from stowplan.explain.tables import Block, Cell
+    from stowplan.client.api import Api
+    from stowplan.explain.tables import Block
 
-#: The placed pod that is explained.
-_SHOWN = "shop/api-0"
-_BAR = 10
+#: Seconds for the cluster to get ready, for pods to be placed, for the cluster to end.
+PATIENCE = 30.0
+
+_TERMINATED = 128 + signal.SIGTERM
 
 
-@click.command(short_help="Place and explain a bundled workload.")
+class DemoError(click.ClickException):
+    """It did not go as it should."""
+
+    exit_code = 1
+
+
+@click.command(short_help="See it at work: a cluster, a workload, one pod explained.")
 @click.option("--save", metavar="FILE", help="Write the cluster as it then is, to try `stowplan explain` on it.")
 def demo(save: str | None) -> None:
-    """Place a small workload on a small cluster, in memory, and explain what happened.
+    """Start a small cluster, place a workload on it, explain a pod that has to wait, and clean up.
+
+    Nothing but this program is needed: no cluster, no kubectl, no network.
 
     \b
     Examples:
       stowplan demo
-      stowplan demo --save demo.yaml && stowplan explain -f demo.yaml --pod ml/train-0
+      stowplan demo --save demo.yaml && stowplan explain -f demo.yaml --pod ml/notebook
     """
-    with reported():
-        objects = _decoded([*demo_cluster.cluster(), *demo_cluster.workload()])
-        cluster = Cluster(objects)
-        placed = sum(bool(decision.node_name) for decision in cluster.schedule())
-        late = [obj for obj in _decoded([*demo_cluster.cluster(), *demo_cluster.latecomers()]) if obj not in objects]
-        for obj in late:
-            cluster.add(obj)
+    if save is not None and not Path(save).parent.is_dir():
+        raise InputError(f"{save}: No such file or directory")
+    with reported(), tempfile.TemporaryDirectory(prefix="stowplan-demo-") as folder:
+        try:
+            run(_demo(Path(folder), save))
+        except asyncio.CancelledError:
+            sys.exit(_TERMINATED)
+
+
+async def _demo(folder: Path, save: str | None) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    # However this ends, the cluster has to end with it.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    async with _up(folder) as kubeconfig, _connected(kubeconfig) as api:
+        await _show(api, str(kubeconfig))
         if save:
-            _save(save, [*objects, *late], cluster)
-    write(_page(cluster, placed, save), sys.stdout)
+            _write_documents(save, await _objects(api))
+    _tell([*_chapter("Try next"), *_next(save)])
 
 
-def _decoded(objects: Iterable[dict[str, Any]]) -> list[ApiStruct]:
-    return admit([decode_object(obj) for obj in objects]).objects
+# -- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def _page(cluster: Cluster, placed: int, save: str | None) -> list[Block]:
-    pending = cluster.pending()
-    blocks: list[Block] = [
-        Line(((f"{count(placed, 'pod')} placed on {count(cluster.state.table.count, 'node')}", "head"),)),
-        Line(),
-        _picture(cluster),
-        *_chapter(f"Why is {_SHOWN} where it is?"),
-        *_explained(cluster, _SHOWN),
-    ]
-    for key in pending:
-        blocks += [
-            *_chapter(f"Then came {key} and found no room. Why, and what would help?"),
-            *_explained(cluster, key),
-        ]
-    return [*blocks, *_chapter("Try next"), *_next(save)]
+async def _show(api: Api, kubeconfig: str) -> None:
+    from stowplan.client.list_watch import ListWatch
+    from stowplan.client.times import REAL_TIMES
+
+    watcher = PodWatcher(clock=REAL_TIMES.clock, tell=lambda line: _tell([line]))
+    pods = ListWatch(api, Pod, times=REAL_TIMES, report=lambda problem: click.echo(problem, err=True))
+    workload, latecomers = demo_cluster.workload(), demo_cluster.latecomers()
+    total = demo_cluster.pod_count(workload)
+    async with running(pods.run(watcher.deliver)) as watching:
+        _tell(_chapter("A workload arrives"))
+        await _create(api, workload, watcher, watching, total)
+        seconds = watcher.seconds
+        _tell(_placed(await _asked(kubeconfig), total, seconds))
+        _tell(_chapter("Then come a checkout, which is critical, and a notebook"))
+        total += demo_cluster.pod_count(latecomers)
+        await _create(api, latecomers, watcher, watching, total, may_wait=demo_cluster.MAY_WAIT)
+    _tell(_chapter(f"Why does {demo_cluster.WAITING} wait, and what would help?"))
+    _tell(_explained(await _asked(kubeconfig)))
+
+
+async def _asked(kubeconfig: str) -> Question:
+    """The cluster as `stowplan explain` reads it."""
+    return await Question.of_live_cluster(kubeconfig=kubeconfig, context=None, config=None, plugins=(), pod="")
+
+
+def _placed(about: Question, total: int, seconds: float) -> list[Block]:
+    state = about.cluster.state
+    placed = f"{count(total, 'pod')} placed on {count(state.table.count, 'node')} in {seconds:.2f} s"
+    return [Line(), Line(((placed, "head"),)), Line(), picture(state)]
+
+
+def _explained(about: Question) -> list[Block]:
+    info = about.find(demo_cluster.WAITING)
+    return explanation(about.cluster.framework_of(info), about.verdict(info), heard=about.heard(info))
+
+
+async def _create(
+    api: Api,
+    manifests: Sequence[Mapping[str, Any]],
+    watcher: PodWatcher,
+    watching: asyncio.Task[None],
+    total: int,
+    *,
+    may_wait: Collection[str] = (),
+) -> None:
+    """The objects created, and all pods settled; DemoError if that takes too long."""
+    watcher.begin()
+    for manifest in manifests:
+        await api.create(_whole(manifest))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await first_of(watcher.settled(total, may_wait=may_wait), watching)
+    except TimeoutError:
+        problems = "\n  ".join(watcher.open(total, may_wait=may_wait))
+        raise DemoError(f"after {PATIENCE:g} s the pods are not placed:\n  {problems}") from None
+
+
+def _tell(blocks: Sequence[Block]) -> None:
+    write(blocks, sys.stdout)
+    # It is shown as it happens, to a file as well.
+    sys.stdout.flush()
 
 
 def _chapter(title: str) -> list[Block]:
     return [Line(), Line((("── ", "dim"), (title, "head"), (" ──", "dim"))), Line()]
 
 
-def _explained(cluster: Cluster, key: str) -> list[Block]:
-    verdict = cluster.explain(key)
-    framework = cluster.framework_of(verdict.pod)
-    return explanation(framework, advise(framework, verdict))
-
-
 def _next(save: str | None) -> list[Block]:
     file = save or "demo.yaml"
-    commands = [] if save else [f"stowplan demo --save {file}"]
-    commands += [
-        f"stowplan explain -f {file} --pod shop/checkout-0 -o wide",
-        "kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json | stowplan explain -f -",
+    saved = "" if save else f"stowplan demo --save {file} && "
+    commands = [
+        "stowplan up                      a cluster of your own, for kubectl",
+        f"{saved}stowplan explain -f {file} --pod {demo_cluster.WAITING} -o wide",
     ]
     return [Line(command, 2) for command in commands]
 
 
-# -- the picture ------------------------------------------------------------------------------------------------------
+# -- the cluster ------------------------------------------------------------------------------------------------------
 
 
-def _picture(cluster: Cluster) -> Grid:
-    table = cluster.state.table
-    order = sorted(table.row_of.items(), key=lambda item: item[0])
-    rows = [
-        [((name, "name"),), *_usage(cluster, row, "cpu"), *_usage(cluster, row, "memory"), _pods(cluster, row)]
-        for name, row in order
-    ]
-    return Grid(rows, ("node", "cpu", "", "memory", "", "pods"), frozenset((2, 4)))
+@asynccontextmanager
+async def _up(folder: Path) -> AsyncIterator[Path]:
+    """A `stowplan up` while this lasts; its kubeconfig."""
+    manifests, kubeconfig = folder / "cluster.json", folder / "kubeconfig"
+    objects = {"apiVersion": "v1", "kind": "List", "items": demo_cluster.cluster()}
+    manifests.write_text(json.dumps(objects), encoding="utf-8")
+    arguments = ["up", "-f", str(manifests), "--kubeconfig-out", str(kubeconfig), "--until-end-of-input"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "stowplan", *arguments),
+        # Should we be killed, it goes, too.
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # A Ctrl-C is ours alone: we end it then.
+        start_new_session=True,
+    )
+    try:
+        await _ready(process)
+        yield kubeconfig
+    finally:
+        await _stop(process)
+    if process.returncode:
+        raise DemoError(f"`stowplan up` ended with exit code {process.returncode}")
 
 
-def _usage(cluster: Cluster, row: int, resource: str) -> list[Cell]:
-    """A bar, and `3500m of 4`."""
-    table = cluster.state.table
-    index = table.resources[resource]
-    used, total = int(table.requested[index, row]), int(table.allocatable[index, row])
-    filled = round(_BAR * used / total) if total else 0
-    bar = (("█" * filled, "full" if filled == _BAR else "bar"), ("░" * (_BAR - filled), "dim"))
-    return [bar, f"{amount(resource, used)} of {amount(resource, total)}"]
+async def _ready(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            told = await process.stdout.readline()
+    except TimeoutError:
+        raise DemoError(f"`stowplan up` was not ready after {PATIENCE:g} s") from None
+    if not told:
+        raise DemoError(f"`stowplan up` ended with exit code {await process.wait()} before it was ready")
+    _tell([Line((("$ ", "dim"), ("stowplan up -f cluster.yaml", "name"))), Line(told.decode().rstrip())])
 
 
-def _pods(cluster: Cluster, row: int) -> Cell:
-    """Pods by what they are part of."""
-    counts = Counter(_app_of(info) for info in cluster.state.row_pods[row])
-    listed = ", ".join(app if number == 1 else f"{app} ×{number}" for app, number in sorted(counts.items()))
-    if cluster.state.table.unschedulable[row]:
-        return (("cordoned", "pending"),)
-    return listed or (("none", "dim"),)
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            # Reads what it has still to say, too: unread, that might keep it from ending.
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
-def _app_of(info: PodInfo) -> str:
-    return info.labels.get("app") or info.pod.metadata.name
+@asynccontextmanager
+async def _connected(kubeconfig: Path) -> AsyncIterator[Api]:
+    # What talks HTTP takes a while to import; other commands do without.
+    from stowplan.client.connection import connect_from_flags
+    from stowplan.client.http_api import HttpApi
+    from stowplan.client.user_agent import user_agent
+
+    agent = user_agent(command="stowplan", version=__version__, purpose="demo")
+    connection = connect_from_flags(kubeconfig=str(kubeconfig))
+    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+        yield api
+
+
+def _whole(manifest: Mapping[str, Any]) -> ApiStruct:
+    """An object of whatever kind, with all that it says: our own types have only what the scheduler reads."""
+    from stowplan.apiserver.resources import BUILT_IN, Catalogue
+
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    served = Catalogue(BUILT_IN).of_kind(api_version, kind)
+    assert served is not None, kind
+    resource = custom_resource(f"{served.plural}.{served.version}.{served.group}", namespaced=served.namespaced)
+    metadata = convert(manifest["metadata"], ObjectMeta)
+    return resource(api_version=api_version, kind=kind, metadata=metadata, content=dict(manifest))
 
 
 # -- saving -----------------------------------------------------------------------------------------------------------
 
 
-def _save(file: str, objects: Iterable[ApiStruct], cluster: Cluster) -> None:
-    """Everything as one would get it from an API server: bound pods name their node."""
+async def _objects(api: Api) -> list[ApiStruct]:
+    """All that the scheduler reads, as far as it reads it."""
+    kinds: tuple[type[Any], ...] = (Node, Pod, *STORED)
+    objects: list[ApiStruct] = []
+    for kind in kinds:
+        if kind is not CustomObject:
+            objects += (await api.list(kind)).items
+    return objects
+
+
+def _write_documents(file: str, objects: Sequence[ApiStruct]) -> None:
     import yaml
 
-    documents = []
-    for obj in objects:
-        document = to_dict(obj)
-        if document["kind"] == "Pod":
-            info = cluster.pod(f"{document['metadata']['namespace']}/{document['metadata']['name']}")
-            if info.node_name:
-                document["spec"]["nodeName"] = info.node_name
-        documents.append(document)
     try:
-        Path(file).write_text(yaml.safe_dump_all(documents, sort_keys=False), encoding="utf-8")
+        Path(file).write_text(yaml.safe_dump_all(map(to_dict, objects), sort_keys=False), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}") from error
-    click.echo(f"note: {count(len(documents), 'object')} written to {file}", err=True)
+    click.echo(f"note: {count(len(objects), 'object')} written to {file}", err=True)

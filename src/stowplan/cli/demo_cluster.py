@@ -1,7 +1,8 @@
 """The demo's cluster and workload: small enough to see at a glance, with something of every reason that pods wait for.
 
 Three zones with two ordinary nodes each, two nodes with GPUs that only those may use who tolerate their taint, and
-one that is being repaired. A shop and its batch jobs fill them; then come two pods that find no room.
+one that is being repaired. A shop and its batch jobs fill them; then come two that find no room: one may push others
+aside, one forgot a toleration.
 """
 
 from __future__ import annotations
@@ -13,64 +14,81 @@ Obj = dict[str, Any]
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 GPU = "nvidia.com/gpu"
 
+#: The latecomer that has to wait.
+WAITING = "ml/notebook"
+#: Apps of which pods may find no room in the end: the latecomer, and what the other one pushes aside.
+MAY_WAIT = ("notebook", "crunch")
+
 
 def cluster() -> list[Obj]:
     """Nodes and what else pods refer to."""
     nodes = [_node(f"node-{zone}{i}", zone, cpu="4", memory="16Gi") for zone in "abc" for i in (1, 2)]
     nodes += [_gpu_node("gpu-a1", "a"), _gpu_node("gpu-b1", "b")]
     broken = _node("node-c3", "c", cpu="4", memory="16Gi")
-    broken["spec"] = {"unschedulable": True, "taints": [_taint("node.kubernetes.io/unschedulable")]}
+    broken["spec"] = {"unschedulable": True}
     classes = [_priority_class("critical", 1000), _priority_class("batch", -10)]
-    return [*nodes, broken, *classes, _budget("shop", "web", 4)]
+    return [*(_namespace(name) for name in ("shop", "ml", "batch")), *nodes, broken, *classes]
 
 
 def workload() -> list[Obj]:
-    """Pods that all find a node."""
+    """What all finds a node, once its controllers have made pods of it."""
     spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": _app("web")}
-    apart = _anti_affinity("db", ZONE)
-    pods = [
-        _pod("shop", "db", i, cpu="1", memory="4Gi", affinity=apart, priorityClassName="critical") for i in range(3)
+    return [
+        _stateful_set(
+            _template("shop", "db", cpu="1", memory="4Gi", affinity=_apart("db", ZONE), priorityClassName="critical"),
+            replicas=3,
+        ),
+        _budget("shop", "web", available=4),
+        _deployment(
+            _template("shop", "web", cpu="500m", memory="512Mi", topologySpreadConstraints=[spread]), replicas=6
+        ),
+        _stateful_set(
+            _template("shop", "cache", cpu="500m", memory="2Gi", affinity=_apart("cache", HOSTNAME)), replicas=3
+        ),
+        _deployment(_template("shop", "api", cpu="750m", memory="1Gi", affinity=_near("cache", HOSTNAME)), replicas=4),
+        _stateful_set(
+            _template("ml", "train", cpu="4", memory="16Gi", gpus=1, tolerations=[_toleration()]), replicas=2
+        ),
+        _deployment(_template("batch", "crunch", cpu="1", memory="1Gi", priorityClassName="batch"), replicas=10),
     ]
-    pods += [_pod("shop", "web", i, cpu="500m", memory="512Mi", topologySpreadConstraints=[spread]) for i in range(6)]
-    pods += [
-        _pod("shop", "cache", i, cpu="500m", memory="2Gi", affinity=_anti_affinity("cache", HOSTNAME)) for i in range(3)
-    ]
-    pods += [_pod("shop", "api", i, cpu="750m", memory="1Gi", affinity=_near("cache", HOSTNAME)) for i in range(4)]
-    pods += [_pod("ml", "train", i, cpu="4", memory="16Gi", gpus=1, tolerations=[_toleration()]) for i in range(2)]
-    pods += [_pod("batch", "crunch", i, cpu="1", memory="1Gi", priorityClassName="batch") for i in range(10)]
-    return pods
 
 
 def latecomers() -> list[Obj]:
-    """Pods for which there is no room: one forgot a toleration, one may push others aside."""
-    return [
-        _pod("ml", "notebook", 0, cpu="2", memory="8Gi", gpus=1),
-        _pod("shop", "checkout", 0, cpu="2", memory="2Gi", priorityClassName="critical"),
-    ]
+    """What there is no room for: one of them may push others aside."""
+    notebook = _template("ml", "notebook", cpu="2", memory="8Gi", gpus=1)
+    notebook["metadata"]["name"] = "notebook"
+    checkout = _template("shop", "checkout", cpu="2", memory="2Gi", priorityClassName="critical")
+    return [{"apiVersion": "v1", "kind": "Pod", **notebook}, _deployment(checkout, replicas=1)]
+
+
+def pod_count(objects: list[Obj]) -> int:
+    """How many pods come of them."""
+    return sum(1 if obj["kind"] == "Pod" else obj.get("spec", {}).get("replicas", 0) for obj in objects)
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
 
 
 def _node(name: str, zone: str, *, cpu: str, memory: str, **extended: str) -> Obj:
-    amounts = {"cpu": cpu, "memory": memory, "pods": "110", **extended}
     labels = {HOSTNAME: name, ZONE: zone, "kubernetes.io/os": "linux"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": amounts, "capacity": amounts},
+        "status": {"capacity": {"cpu": cpu, "memory": memory, "pods": "110", **extended}},
     }
 
 
 def _gpu_node(name: str, zone: str) -> Obj:
     node = _node(name, zone, cpu="8", memory="32Gi", **{GPU: "2"})
-    return {**node, "spec": {"taints": [_taint(GPU)]}}
+    return {**node, "spec": {"taints": [{"key": GPU, "effect": "NoSchedule"}]}}
 
 
-def _taint(key: str) -> Obj:
-    return {"key": key, "effect": "NoSchedule"}
+# -- what pods refer to -----------------------------------------------------------------------------------------------
 
 
-def _toleration() -> Obj:
-    return {"key": GPU, "operator": "Exists"}
+def _namespace(name: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _priority_class(name: str, value: int) -> Obj:
@@ -82,21 +100,27 @@ def _priority_class(name: str, value: int) -> Obj:
     }
 
 
-def _budget(namespace: str, app: str, available: int) -> Obj:
+def _budget(namespace: str, app: str, *, available: int) -> Obj:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"namespace": namespace, "name": app},
         "spec": {"selector": _app(app), "minAvailable": available},
-        "status": {"disruptionsAllowed": 2},
     }
+
+
+# -- pods and what makes them -----------------------------------------------------------------------------------------
 
 
 def _app(name: str) -> Obj:
     return {"matchLabels": {"app": name}}
 
 
-def _anti_affinity(app: str, topology_key: str) -> Obj:
+def _toleration() -> Obj:
+    return {"key": GPU, "operator": "Exists"}
+
+
+def _apart(app: str, topology_key: str) -> Obj:
     term = {"labelSelector": _app(app), "topologyKey": topology_key}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
@@ -106,12 +130,28 @@ def _near(app: str, topology_key: str) -> Obj:
     return {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-def _pod(namespace: str, app: str, number: int, *, cpu: str, memory: str, gpus: int = 0, **spec: Any) -> Obj:
-    requests = {"cpu": cpu, "memory": memory} | ({GPU: str(gpus)} if gpus else {})
-    container = {"name": app, "image": f"registry.example/{app}:1.0", "resources": {"requests": requests}}
+def _template(namespace: str, app: str, *, cpu: str, memory: str, gpus: int = 0, **spec: Any) -> Obj:
+    # Extended resources cannot be overcommitted: what is requested is the limit.
+    devices = {GPU: str(gpus)} if gpus else {}
+    resources = {"requests": {"cpu": cpu, "memory": memory, **devices}, "limits": devices}
+    container = {"name": app, "image": f"registry.example/{app}:1.0", "resources": resources}
+    return {"metadata": {"namespace": namespace, "labels": {"app": app}}, "spec": {"containers": [container], **spec}}
+
+
+def _deployment(template: Obj, *, replicas: int) -> Obj:
+    return _workload("Deployment", template, replicas=replicas)
+
+
+def _stateful_set(template: Obj, *, replicas: int) -> Obj:
+    return _workload("StatefulSet", template, replicas=replicas, serviceName=template["metadata"]["labels"]["app"])
+
+
+def _workload(kind: str, template: Obj, **spec: Any) -> Obj:
+    app, namespace = template["metadata"]["labels"]["app"], template["metadata"]["namespace"]
+    pods = {**template, "metadata": {"labels": {"app": app}}}
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"namespace": namespace, "name": f"{app}-{number}", "labels": {"app": app}},
-        "spec": {"containers": [container], **spec},
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"namespace": namespace, "name": app},
+        "spec": {"selector": _app(app), "template": pods, **spec},
     }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.api.load import LoadError
-from stowplan.config import ConfigError
+from stowplan.config import ConfigError, ConfigFileError
 from stowplan.framework.registry import PluginLoadError
 from stowplan.framework.runtime import PluginInitError
 from stowplan.offline import ClusterError
@@ -42,14 +42,17 @@ class InputError(click.ClickException):
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """Tell what is wrong with the input in the words of whoever found it."""
+def reported(config: str | None = None) -> Iterator[None]:
+    """Tell what is wrong with the input in the words of whoever found it; `config` is the configuration's file."""
     try:
         yield
     except LoadError as error:
         raise InputError(*error.errors) from error
-    except (ConfigError, PluginLoadError, PluginInitError, ClusterError) as error:
+    except (ConfigFileError, PluginLoadError, PluginInitError, ClusterError) as error:
         raise InputError(str(error)) from error
+    except ConfigError as error:
+        # The reference's words do not say which file it is.
+        raise InputError(f"{config}: {error}" if config else str(error)) from error
 
 
 class Commands(click.Group):

@@ -11,6 +11,8 @@ from stowplan.cli.apiserver import apiserver
 from stowplan.cli.demo import demo
 from stowplan.cli.errors import Commands
 from stowplan.cli.explain import explain
+from stowplan.cli.run import run
+from stowplan.cli.up import up
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -24,15 +26,22 @@ def cli() -> None:
       stowplan explain -f cluster.json                      why pods are pending, what would help
       stowplan explain -f cluster.json --pod shop/web-0     where one pod goes, and why there
     \b
+    In a cluster:
+      stowplan run --scheduler-name mine                    schedule the pods that ask for it
+      kube-scheduler --kubeconfig FILE                      in place of Kubernetes' own, with its flags
+    \b
     Without a cluster at hand:
       stowplan demo
-      stowplan apiserver --nodes 100                        a cluster without machines, for kubectl
+      stowplan up                                           a cluster that schedules, for kubectl
+      stowplan apiserver --nodes 100                        the same without a scheduler, for yours
     """
 
 
 cli.add_command(explain)
 cli.add_command(demo)
 cli.add_command(apiserver)
+cli.add_command(up)
+cli.add_command(run)
 
 
 def main() -> None:

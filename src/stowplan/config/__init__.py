@@ -17,7 +17,7 @@ from stowplan.config.args import (
     VolumeBindingArgs,
 )
 from stowplan.config.durations import Duration, parse_duration
-from stowplan.config.errors import ConfigError
+from stowplan.config.errors import ConfigError, ConfigFileError
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
 from stowplan.config.load import load_config
 from stowplan.config.plugins import IN_TREE_PLUGINS
@@ -43,6 +43,7 @@ __all__ = [
     "Args",
     "ClientConnection",
     "ConfigError",
+    "ConfigFileError",
     "Configuration",
     "DefaultPreemptionArgs",
     "Duration",

@@ -14,6 +14,10 @@ class ConfigError(ValueError):
     """A configuration that the reference would refuse; `str()` is its message."""
 
 
+class ConfigFileError(ConfigError):
+    """A file that cannot be read; its name is in the message."""
+
+
 def invalid(path: str, value: object, detail: str) -> str:
     return f"{path}: Invalid value: {_shown(value)}: {detail}"
 

@@ -18,7 +18,7 @@ from stowplan.config.build import build
 from stowplan.config.decode import decode_configuration
 from stowplan.config.defaults import default_configuration
 from stowplan.config.documents import parse_document
-from stowplan.config.errors import ConfigError, os_error_text
+from stowplan.config.errors import ConfigError, ConfigFileError, os_error_text
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
 from stowplan.config.plugins import IN_TREE_PLUGINS
 from stowplan.config.types import Configuration
@@ -58,9 +58,9 @@ def _read(source: Mapping[str, Any] | str | os.PathLike[str]) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(f"read {path}: not UTF-8 text") from None
+        raise ConfigFileError(f"read {path}: not UTF-8 text") from None
     except OSError as error:
-        raise ConfigError(os_error_text("open", path, error)) from None
+        raise ConfigFileError(os_error_text("open", path, error)) from None
 
 
 def _as_json(source: Mapping[str, Any]) -> str:

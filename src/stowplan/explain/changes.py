@@ -69,6 +69,8 @@ class Trials:
 
     at: Inspection
     limit: int = 400
+    #: The rows that are to be gained; None: any.
+    only: npt.NDArray[np.bool_] | None = None
     tries: int = field(default=0, init=False)
 
     @property
@@ -100,7 +102,7 @@ class Trials:
             for info in {info.uid: info for change in changes for info in change.leaving}.values():
                 world.evict(info)
             outcome = Evaluation(self.at.framework).filter(cluster.pod_info(self.changed(changes)))
-            return np.flatnonzero(outcome.feasible)
+            return np.flatnonzero(outcome.feasible if self.only is None else outcome.feasible & self.only)
 
 
 @contextmanager

@@ -116,6 +116,16 @@ def suggest(framework: Framework, verdict: Verdict) -> Advice:
         return Advice(tuple(found), tuple(obstacles(at, details, solved=bool(found))))
 
 
+def suggest_on(framework: Framework, verdict: Verdict, row: int) -> tuple[Suggestion, ...]:
+    """What would let a pod onto one node that refuses it, wherever else it could go; the smallest changes first."""
+    if verdict.error is not None or verdict.gated is not None or verdict.feasible[row]:
+        return ()
+    with inspecting(framework, verdict) as at:
+        only = np.zeros(len(at.valid), np.bool_)
+        only[row] = True
+        return tuple(_Search(at, Details(at), only=only).run())
+
+
 def advise(framework: Framework, verdict: Verdict) -> Verdict:
     """Let the verdict give advice when it is asked for it."""
     verdict.adviser = partial(suggest, framework)
@@ -156,11 +166,13 @@ class _Search:
     at: Inspection
     details: Details
     depth: int = 0
+    #: The rows that are to be gained; None: any.
+    only: npt.NDArray[np.bool_] | None = None
     trials: Trials = field(init=False)
     _remedies: dict[str, Remedy] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.trials = Trials(self.at)
+        self.trials = Trials(self.at, only=self.only)
         self._remedies = remedies(self.at, self.details)
 
     def run(self) -> list[Suggestion]:
@@ -196,7 +208,7 @@ class _Search:
         assert diagnosis is not None
         names = list(self._remedies)
         columns = [self._remedies[name].classes for name in names]
-        open_ = self.at.valid.copy()
+        open_ = self.at.valid.copy() if self.only is None else self.at.valid & self.only
         open_[list(diagnosis.nominated)] = False
         for column in columns:
             open_ &= column != HOPELESS
@@ -231,7 +243,7 @@ class _Search:
         if not tried or any(change.on_pod is None for change in tried):
             return []
         changed = self.at.of(self.at.cluster.pod_info(self.trials.changed(tried)))
-        further = _Search(changed, Details(changed), self.depth + 1).run()
+        further = _Search(changed, Details(changed), self.depth + 1, self.only).run()
         found = (self._try([*steps, *suggestion.changes]) for suggestion in further[:_MOST_DEEPENED])
         return [suggestion for suggestion in found if suggestion is not None]
 

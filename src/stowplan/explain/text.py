@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.explain.grouping import Refusal
+    from stowplan.explain.heard import Heard
     from stowplan.explain.inspection import Inspection
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.tables import Block, Span
@@ -46,27 +47,33 @@ _SHORT = {
 
 
 def explanation(
-    framework: Framework, verdict: Verdict, *, wide: bool = False, alike: Sequence[str] = ()
+    framework: Framework,
+    verdict: Verdict,
+    *,
+    wide: bool = False,
+    alike: Sequence[str] = (),
+    heard: Heard | None = None,
 ) -> list[Block]:
-    """The page; `alike` are other pods of which all of it is true as well."""
+    """The page; `alike` are other pods of which all of it is true as well, `heard` is what a live scheduler said."""
     with inspecting(framework, verdict) as at:
-        page = _Page(at, wide, alike)
+        page = _Page(at, wide, alike, heard)
         return page.blocks()
 
 
 class _Page:
-    def __init__(self, at: Inspection, wide: bool, alike: Sequence[str]) -> None:
+    def __init__(self, at: Inspection, wide: bool, alike: Sequence[str], heard: Heard | None) -> None:
         self._at = at
         self._verdict = at.verdict
         self._wide = wide
         self._alike = alike
+        self._heard = heard
         self._details = Details(at)
 
     def blocks(self) -> list[Block]:
         verdict = self._verdict
         blocks: list[Block] = [self._headline()]
         if verdict.error is not None:
-            return [*blocks, Line((("error: ", "bad"), (verdict.error.message, "")), 2)]
+            return [*blocks, Line((("error: ", "bad"), (verdict.error.message, "")), 2), *self._said()]
         if verdict.gated is not None:
             who = f" ({verdict.gated.plugin})"
             blocks.append(Line(((verdict.gated.message, ""), (who, "dim")), 2))
@@ -74,10 +81,14 @@ class _Page:
             blocks += self._choice()
         else:
             blocks.append(Line(verdict.full_message, 2))
+        blocks += self._said()
         blocks += self._help()
         if not verdict.node_name:
             blocks += self._preemption()
         return [*blocks, *self._refused()]
+
+    def _said(self) -> list[Block]:
+        return self._heard.blocks(self._verdict, wide=self._wide) if self._heard is not None else []
 
     # -- headline -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,32 @@
+"""The plugins that a command knows: the in-tree ones, those of installed packages, those named with --plugin."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from stowplan.framework.registry import installed_plugins, load_plugin
+from stowplan.plugins.in_tree import in_tree_registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.framework.interface import Plugin
+    from stowplan.framework.registry import Registry
+
+
+def registry_with(paths: Sequence[str]) -> Registry:
+    """Raise PluginLoadError for a plugin that cannot be had."""
+    registry = in_tree_registry()
+    # A plugin that is named may be installed, too; it joins once.
+    for plugin in dict.fromkeys((*installed_plugins(), *named_plugins(paths))):
+        registry.register(plugin)
+    return registry
+
+
+def named_plugins(paths: Sequence[str]) -> list[type[Plugin]]:
+    """The classes behind `module:Class`."""
+    if paths and "" not in sys.path:
+        # As with `python -m`: modules of the current directory can be named.
+        sys.path.insert(0, "")
+    return [load_plugin(path) for path in paths]

@@ -1,0 +1,214 @@
+"""`stowplan run`: schedule the pods of a cluster, from the command line of somebody who tries it out.
+
+The same scheduler as `kube-scheduler`, which has the other command's flags, finds the cluster as kubectl does, knows no
+limit of requests, and does not elect a leader. As it would so easily be started on a cluster that has a scheduler, it
+looks first: two of the same name would bind each other's pods.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import replace
+
+from stowplan.cli import event_loop
+from stowplan.cli.errors import InputError, reported
+from stowplan.cli.event_loop import first_of, running, stop_signals
+from stowplan.cli.registry import registry_with
+from stowplan.cli.scheduler_process import Job, opened, until_stopped
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.config.types import DEFAULT_SCHEDULER_NAME
+from stowplan.explain.words import count, joined
+from stowplan.klog.values import duration_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.api.policy import Lease
+    from stowplan.cli.event_loop import StopSignals
+    from stowplan.cli.scheduler_process import AtWork, Opener
+    from stowplan.client.api import Api
+    from stowplan.client.connection import Connection
+    from stowplan.config import Configuration
+
+_NO_LIMIT = -1.0
+_MAX_IN_UNSCHEDULABLE = 300.0
+
+
+@click.command(short_help="Schedule the pods of a cluster.")
+@click.option("--kubeconfig", metavar="FILE", help="Without it, the cluster is found as kubectl finds it.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it, the current one.")
+@click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration; without it, the default one.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--scheduler-name", metavar="NAME", help="Schedule the pods whose spec.schedulerName this is.")
+@click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests a second; without it, no limit.")
+@click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
+def run(
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    config: str | None,
+    plugins: tuple[str, ...],
+    scheduler_name: str | None,
+    qps: float | None,
+    verbosity: int,
+    log_format: str,
+    force: bool,
+) -> None:
+    """Schedule the pods of a cluster until Ctrl-C.
+
+    Leaves alone what has another scheduler: with --scheduler-name it works beside the cluster's own, for the pods
+    that ask for it.
+
+    \b
+      stowplan run --scheduler-name mine &
+      kubectl run web --image=nginx --overrides='{"spec": {"schedulerName": "mine"}}'
+    \b
+      stowplan run --config scheduler.yaml --plugin my_module:MyPlugin -v 2
+    """
+    from stowplan.client.connection import ClientConfigError, connect_from_flags
+
+    with reported(config), _logging(verbosity, log_format) as flush:
+        registry = registry_with(plugins)
+        configuration = load_config(
+            config, known_plugins=registry.points(), adjust=lambda found: _adjusted(found, scheduler_name, qps)
+        )
+        try:
+            connection = connect_from_flags(
+                kubeconfig=kubeconfig or configuration.client_connection.kubeconfig or None, context=context
+            )
+        except ClientConfigError as error:
+            raise InputError(str(error)) from error
+        job = Job(
+            connection=connection,
+            config=configuration,
+            registry=registry,
+            features=DEFAULT_FEATURES,
+            max_in_unschedulable=_MAX_IN_UNSCHEDULABLE,
+            command="stowplan",
+        )
+        work(job, force=force, flush=flush)
+
+
+@contextmanager
+def _logging(verbosity: int, format_: Any) -> Iterator[Callable[[], None]]:
+    from stowplan.klog.setup import LogSettings, set_up
+
+    logs = set_up(LogSettings(verbosity=verbosity, format=format_))
+    try:
+        yield logs.flush
+    finally:
+        logs.close()
+
+
+def _adjusted(configuration: Configuration, scheduler_name: str | None, qps: float | None) -> Configuration:
+    connection = replace(
+        configuration.client_connection,
+        qps=_NO_LIMIT if qps is None else qps,
+        burst=configuration.client_connection.burst if qps is None else max(1, round(2 * qps)),
+    )
+    election = replace(configuration.leader_election, leader_elect=False)
+    configuration = replace(configuration, client_connection=connection, leader_election=election)
+    if scheduler_name is None:
+        return configuration
+    if len(configuration.profiles) > 1:
+        names = joined([profile.scheduler_name for profile in configuration.profiles])
+        raise InputError(f"--scheduler-name {scheduler_name}: the configuration names its schedulers itself: {names}")
+    return replace(configuration, profiles=(replace(configuration.profiles[0], scheduler_name=scheduler_name),))
+
+
+def work(
+    job: Job,
+    *,
+    force: bool,
+    flush: Callable[[], None],
+    opener: Opener = opened,
+    wall_clock: Callable[[], float] = time.time,
+) -> None:
+    """Schedule until a signal comes."""
+    with stop_signals(flush) as stop:
+        event_loop.run(_schedule(job, stop, opener, wall_clock, force=force))
+
+
+async def _schedule(
+    job: Job, stop: StopSignals, opener: Opener, wall_clock: Callable[[], float], *, force: bool
+) -> None:
+    from stowplan.scheduler.live import NotSupportedError
+
+    stopped = stop.event()
+    async with opener(job) as (api, new_scheduler):
+        async with running(_look_first(api, job.config, wall_clock(), force=force)) as looking:
+            await first_of(stopped.wait(), looking)
+        if stopped.is_set():
+            return
+        try:
+            scheduler = new_scheduler()
+        except NotSupportedError as error:
+            raise InputError(str(error)) from error
+        began = wall_clock()
+        await until_stopped(scheduler, stopped, on_ready=lambda: click.echo(_ready(scheduler, job.connection)))
+        click.echo(_summary(scheduler, wall_clock() - began))
+
+
+# --- who else is there
+
+
+async def _look_first(api: Api, configuration: Configuration, now: float, *, force: bool) -> None:
+    """Refuse to work where another scheduler of the same name does, and where nobody answers."""
+    from stowplan.api.api_errors import ApiError, Forbidden, NotFound
+    from stowplan.api.policy import Lease
+    from stowplan.client.api import Unreachable
+    from stowplan.client.config_error import CredentialsError
+
+    election = configuration.leader_election
+    try:
+        lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
+    except (NotFound, Forbidden):
+        # No lease, or none that we may see: then nothing is known against it.
+        return
+    except (ApiError, Unreachable, CredentialsError) as error:
+        raise InputError(str(error)) from error
+    names = [profile.scheduler_name for profile in configuration.profiles]
+    if DEFAULT_SCHEDULER_NAME not in names or not is_held(lease, now):
+        return
+    where = f"Lease {lease.metadata.namespace}/{lease.metadata.name}"
+    found = f"{lease.spec.holder_identity} schedules for {DEFAULT_SCHEDULER_NAME} here ({where})"
+    if not force:
+        raise InputError(
+            f"{found}; two of that name would race for the same pods. --scheduler-name NAME works beside it, "
+            "--force starts all the same"
+        )
+    click.echo(f"warning: {found}, and will race for the same pods", err=True)
+
+
+def is_held(lease: Lease, now: float) -> bool:
+    """Whether its holder has been heard of within the time it asked for."""
+    spec = lease.spec
+    if not spec.holder_identity or spec.renew_time is None:
+        return False
+    try:
+        renewed = datetime.fromisoformat(spec.renew_time)
+    except ValueError:
+        return False
+    return renewed + timedelta(seconds=spec.lease_duration_seconds or 0) > datetime.fromtimestamp(now, UTC)
+
+
+# --- words
+
+
+def _ready(scheduler: AtWork, connection: Connection) -> str:
+    nodes, pending = count(scheduler.state.table.count, "node"), count(len(scheduler.unassigned), "pod")
+    return f"scheduling for {joined(sorted(scheduler.frameworks))} on {connection.server} : {nodes}, {pending} pending"
+
+
+def _summary(scheduler: AtWork, seconds: float) -> str:
+    places = [f"{number} {place}" for place, number in scheduler.queue.counts().items() if number]
+    details = f" ({', '.join(places)})" if places else ""
+    took = duration_text(timedelta(seconds=round(seconds)))
+    return f"stopped after {took}: {count(len(scheduler.unassigned), 'pod')} pending{details}"

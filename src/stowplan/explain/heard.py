@@ -1,0 +1,109 @@
+"""What the scheduler of a live cluster said about a pod: the PodScheduled condition and the pod's Events.
+
+Shown beside our own verdict. They may differ for a reason: the scheduler spoke of the cluster as it was then, and of
+its own configuration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stowplan.explain.tables import Grid, Line
+from stowplan.explain.words import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.types import Event, Pod, PodCondition
+    from stowplan.explain.tables import Block, Cell, Span
+    from stowplan.explain.verdict import Verdict
+
+#: Events in the short form.
+_EVENTS = 4
+_PAST = "Judged as things are now: what the scheduler saw when it chose the node cannot be seen from outside."
+
+
+@dataclass(frozen=True)
+class Heard:
+    condition: PodCondition | None
+    #: None: nobody asked for them, or they could not be read. The newest first.
+    events: tuple[Event, ...] | None = None
+
+    @classmethod
+    def about(cls, pod: Pod, events: Sequence[Event] | None = None) -> Heard:
+        found = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+        newest = None if events is None else tuple(sorted(events, key=last_seen, reverse=True))
+        return cls(found, newest)
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self.condition is not None:
+            condition = self.condition
+            told = {"status": condition.status, "reason": condition.reason, "message": condition.message}
+            told["since"] = condition.last_transition_time or ""
+            found["condition"] = {key: value for key, value in told.items() if value}
+        if self.events is not None:
+            found["events"] = [_as_data(event) for event in self.events]
+        return found
+
+    def blocks(self, verdict: Verdict, *, wide: bool) -> list[Block]:
+        blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(self._spoken(verdict), 2)]
+        if self.events is not None:
+            blocks += _listed(self.events, wide=wide)
+        return [*blocks, Line(((_PAST, "dim"),), 2)] if verdict.current_node else blocks
+
+    def _spoken(self, verdict: Verdict) -> Cell:
+        condition = self.condition
+        if condition is None:
+            nothing = "nothing" if verdict.current_node else "nothing yet"
+            return ((f"{nothing}: the pod has no PodScheduled condition", "pending"),)
+        since = f" since {condition.last_transition_time}" if condition.last_transition_time else ""
+        reason = f" ({condition.reason})" if condition.reason else ""
+        style = "good" if condition.status == "True" else "pending"
+        spans: list[Span] = [(f"PodScheduled={condition.status}", style), (f"{reason}{since}", "dim")]
+        if condition.message:
+            same = condition.message == _our_words(verdict)
+            spans.append((": the same" if same else f": {condition.message}", ""))
+        if condition.status == "False" and verdict.node_name and not verdict.current_node:
+            spans.append((f"; as things are now, {verdict.node_name} would take it", "good"))
+        return tuple(spans)
+
+
+def _our_words(verdict: Verdict) -> str:
+    return verdict.full_message if verdict.gated is None else verdict.gated.message
+
+
+def last_seen(event: Event) -> str:
+    """When it happened last, as the API writes times."""
+    series = event.series.last_observed_time if event.series is not None else None
+    return series or event.event_time or event.metadata.creation_timestamp or ""
+
+
+def _times(event: Event) -> int:
+    return event.series.count if event.series is not None else 1
+
+
+def _listed(events: Sequence[Event], *, wide: bool) -> list[Block]:
+    if not events:
+        return [Line((("no Events (an API server forgets them after an hour)", "dim"),), 2)]
+    shown = events if wide else events[:_EVENTS]
+    rows: list[list[Cell]] = []
+    for event in shown:
+        style = "bad" if event.type == "Warning" else ""
+        number = f"×{_times(event)}" if _times(event) > 1 else ""
+        rows.append([((last_seen(event), "dim"),), ((event.reason, style),), number, event.note])
+    left = len(events) - len(shown)
+    more = [Line(((f"… and {count(left, 'older Event')} (-o wide)", "dim"),), 2)] if left else []
+    return [Grid(rows), *more]
+
+
+def _as_data(event: Event) -> dict[str, Any]:
+    found = {
+        "time": last_seen(event),
+        "type": event.type,
+        "reason": event.reason,
+        "note": event.note,
+        "from": event.reporting_controller,
+    }
+    return {key: value for key, value in found.items() if value} | {"count": _times(event)}

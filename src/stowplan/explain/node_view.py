@@ -1,0 +1,245 @@
+"""One node with a scheduler's eyes: what is on it, how full it is, which pending pods it takes, and why not the others.
+
+Made from the verdicts of all pending pods: a verdict has every node's answer, and here one node's answers are read
+off many verdicts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.explain.details import Details
+from stowplan.explain.grouping import refusals
+from stowplan.explain.inspection import inspecting
+from stowplan.explain.suggestions import suggest_on
+from stowplan.explain.words import amount, taint_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.api.types import Node
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.explain.suggestions import Suggestion
+    from stowplan.explain.verdict import Verdict
+    from stowplan.framework.preemption import Candidate
+    from stowplan.framework.runtime import Framework
+
+PODS = "pods"
+#: Kinds of refused pods that changes are tried for; each takes many evaluations.
+MOST_HELPED = 50
+_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+#: Condition -> the status that is trouble, and the taints by which the scheduler hears of it.
+_TROUBLES = {
+    "Ready": (("False", "Unknown"), ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")),
+    "MemoryPressure": (("True",), ("node.kubernetes.io/memory-pressure",)),
+    "DiskPressure": (("True",), ("node.kubernetes.io/disk-pressure",)),
+    "PIDPressure": (("True",), ("node.kubernetes.io/pid-pressure",)),
+    "NetworkUnavailable": (("True",), ("node.kubernetes.io/network-unavailable",)),
+}
+_PLACES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
+
+
+class Use(NamedTuple):
+    """A resource of the node in the scheduler's integers."""
+
+    resource: str
+    used: int
+    total: int
+
+    @property
+    def free(self) -> int:
+        return self.total - self.used
+
+    def text(self, number: int) -> str:
+        return f"{number:,}" if self.resource == PODS else amount(self.resource, number)
+
+
+class Trouble(NamedTuple):
+    """A condition that is not as it should be."""
+
+    condition: str
+    status: str
+    #: Whether a taint keeps pods away; the scheduler does not look at conditions.
+    tainted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the node says to pods that no plugin can tell apart."""
+
+    verdict: Verdict
+    framework: Framework
+    #: The pod of the verdict, then those like it.
+    keys: tuple[str, ...]
+    #: How many points the best node has more; 0 when this one is as good.
+    behind: int = 0
+    #: Who refuses it, and why; "" when the node takes it.
+    plugin: str = ""
+    reason: str = ""
+    code: str = ""
+    detail: str = ""
+    #: What preemption would evict here.
+    eviction: Candidate | None = None
+
+    def help(self, row: int) -> tuple[Suggestion, ...]:
+        return suggest_on(self.framework, self.verdict, row)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    node: Node
+    row: int
+    uses: list[Use]
+    #: The most important first, which preemption would take last.
+    pods: list[PodInfo]
+    #: Pending pods that preemption promised the node to.
+    promised: list[PodInfo]
+    taken: list[Answer] = field(default_factory=list)
+    refused: list[Answer] = field(default_factory=list)
+    #: Pods that do not get as far as being filtered, and why.
+    untried: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.node.metadata.name
+
+    @property
+    def waiting(self) -> int:
+        keys = [answer.keys for answer in (*self.taken, *self.refused)] + [keys for keys, _ in self.untried]
+        return sum(map(len, keys))
+
+    @property
+    def troubles(self) -> list[Trouble]:
+        keys = {taint.key for taint in self.node.spec.taints if taint.effect != "PreferNoSchedule"}
+        found = []
+        for condition in self.node.status.conditions:
+            bad, taints = _TROUBLES.get(condition.type, ((), ()))
+            if condition.status in bad:
+                found.append(Trouble(condition.type, condition.status, bool(keys.intersection(taints))))
+        return found
+
+    @property
+    def places(self) -> dict[str, str]:
+        labels = self.node.metadata.labels
+        return {key: labels[key] for key in _PLACES if key in labels}
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "node": self.name,
+            "unschedulable": self.node.spec.unschedulable,
+            "taints": [taint_text(taint) for taint in self.node.spec.taints],
+            "conditions": {c.type: c.status for c in self.node.status.conditions},
+            "labels": dict(self.node.metadata.labels),
+            "resources": {use.resource: _use_data(use) for use in self.uses},
+            "pods": [_pod_data(info) for info in self.pods],
+            "promised": [info.key for info in self.promised],
+            "takes": [_taken_data(answer) for answer in self.taken],
+            "refuses": [self._refused_data(answer, i < MOST_HELPED) for i, answer in enumerate(self.refused)],
+            "untried": [{"pods": list(keys), "reason": reason} for keys, reason in self.untried],
+        }
+        return {key: value for key, value in found.items() if value not in (False, [], {})}
+
+    def _refused_data(self, answer: Answer, helped: bool) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "pods": list(answer.keys),
+            "plugin": answer.plugin,
+            "code": answer.code,
+            "reason": answer.reason,
+            "detail": answer.detail,
+            "goesTo": answer.verdict.node_name,
+            "victims": [victim.key for victim in answer.eviction.victims] if answer.eviction is not None else [],
+            "suggestions": [_help_data(found) for found in answer.help(self.row)] if helped else [],
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+def node_view(
+    state: ClusterState, name: str, questions: Iterable[tuple[Framework, Verdict, tuple[str, ...]]]
+) -> NodeView:
+    """`questions`: for each kind of pending pods its framework, its verdict and the keys of all its pods."""
+    row = state.table.row_of[name]
+    node = state.table.nodes[row]
+    assert node is not None
+    pods = sorted(state.row_pods[row], key=lambda info: (-info.priority, info.start_time, info.key))
+    view = NodeView(node=node, row=row, uses=_uses(state, row), pods=pods, promised=list(state.nominator.on(name)))
+    for framework, verdict, keys in questions:
+        _judge(view, framework, verdict, keys)
+    view.refused.sort(key=lambda answer: (-len(answer.keys), answer.keys))
+    return view
+
+
+def _uses(state: ClusterState, row: int) -> list[Use]:
+    table = state.table
+    found = [
+        Use(resource, int(table.requested[i, row]), int(table.allocatable[i, row]))
+        for resource, i in table.resources.items()
+    ]
+    found.append(Use(PODS, int(table.pod_count[row]), int(table.allowed_pods[row])))
+    return [use for use in found if use.used or use.total]
+
+
+def _judge(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple[str, ...]) -> None:
+    if verdict.gated is not None or verdict.error is not None:
+        status = verdict.gated or verdict.error
+        assert status is not None
+        view.untried.append((keys, status.message))
+    elif verdict.feasible[view.row]:
+        behind = 0
+        if verdict.node_name != view.name and len(verdict.totals):
+            behind = int(verdict.totals[verdict.names.index(verdict.node_name)] - verdict.totals[view.row])
+        view.taken.append(Answer(verdict=verdict, framework=framework, keys=keys, behind=behind))
+    else:
+        view.refused.append(_refusal(view, framework, verdict, keys))
+
+
+def _refusal(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple[str, ...]) -> Answer:
+    diagnosis = verdict.diagnosis
+    assert diagnosis is not None, "a pod that was filtered has a diagnosis"
+    run = verdict.preemption.run if verdict.preemption is not None else None
+    eviction = run.candidates.get(view.name) if run is not None else None
+    found = next((group for group in refusals(diagnosis) if view.row in group.rows), None)
+    if found is None:
+        # A plugin refused the pod as a whole and gave no reason for single nodes.
+        return Answer(
+            verdict=verdict,
+            framework=framework,
+            keys=keys,
+            plugin=diagnosis.absent.plugin or ", ".join(sorted(diagnosis.pre_filter_plugins)),
+            code=diagnosis.absent.code.name,
+            reason=diagnosis.pre_filter_message or "not looked at",
+        )
+    with inspecting(framework, verdict) as at:
+        detail = Details(at).of_node(found, view.row)
+    return Answer(
+        verdict=verdict,
+        framework=framework,
+        keys=keys,
+        plugin=found.plugin,
+        code=found.code.name,
+        reason=found.text,
+        detail=detail,
+        eviction=eviction,
+    )
+
+
+def _use_data(use: Use) -> dict[str, str]:
+    return {"requested": use.text(use.used), "allocatable": use.text(use.total)}
+
+
+def _pod_data(info: PodInfo) -> dict[str, Any]:
+    requests = {name: amount(name, number) for name, number in info.shape.used.items() if number}
+    found: dict[str, Any] = {"pod": info.key, "priority": info.priority, "requests": requests}
+    return found | ({"terminating": True} if info.terminating else {})
+
+
+def _taken_data(answer: Answer) -> dict[str, Any]:
+    found: dict[str, Any] = {"pods": list(answer.keys), "goesTo": answer.verdict.node_name}
+    return found | ({"pointsBehind": answer.behind} if answer.behind else {})
+
+
+def _help_data(suggestion: Suggestion) -> dict[str, Any]:
+    changes = [{"kind": change.kind, **change.data} for change in suggestion.changes]
+    found: dict[str, Any] = {"text": suggestion.deed, "changes": changes}
+    return found | ({"note": suggestion.note} if suggestion.note else {})

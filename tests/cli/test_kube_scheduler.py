@@ -1,0 +1,394 @@
+"""`kube-scheduler`: what is printed where, which exit code, and what comes of flags, files and signals."""
+
+import os
+import re
+import signal
+import sys
+from functools import partial
+
+import pytest
+import yaml
+
+from kubeconfigs import a_kubeconfig, write_kubeconfig
+from scheduler_doubles import FakeOpener, FakeScheduler
+from stowplan import __version__
+from stowplan.cli.kube_scheduler import main
+from stowplan.framework.runtime import PluginInitError
+
+CLUSTER = {"server": "http://127.0.0.1:1"}
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    return write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster=CLUSTER))
+
+
+def signalled(number=signal.SIGTERM):
+    return partial(FakeScheduler, then=lambda: os.kill(os.getpid(), number))
+
+
+@pytest.fixture
+def command(capsys):
+    """Run it until it ends: exit code, stdout, stderr, and what it was going to do."""
+
+    def run(*arguments, scheduler=None):
+        opener = FakeOpener(scheduler or signalled())
+        code = main(arguments, opener=opener)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err, opener
+
+    return run
+
+
+def messages(err):
+    """Log lines without their headers."""
+    return [re.sub(r"^[IWE]\d{4} \S+ +\d+ \w+\.py:\d+\] ", "", line) for line in err.splitlines()]
+
+
+# --- before there is a log
+
+
+def test_help_wins_over_arguments_and_asks_nothing(command):
+    code, out, err, opener = command("word", "--help")
+    assert (code, err, opener.jobs) == (0, "", [])
+    assert "\nUsage:\n  kube-scheduler [flags]\n\nMisc flags:\n\n" in out
+    assert out.endswith("\n")
+
+
+def test_a_flag_that_cannot_be_read_shows_the_usage_and_then_the_error(command):
+    code, out, err, _ = command("--nope")
+    assert (code, out) == (1, "")
+    assert err.startswith("Usage:\n  kube-scheduler [flags]\n\nMisc flags:\n")
+    assert err.endswith("\nError: unknown flag: --nope\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "err"),
+    [
+        (["foo"], 'Error: "kube-scheduler" does not take any arguments, got ["foo"]\n'),
+        (["foo", 'b"r'], 'Error: "kube-scheduler" does not take any arguments, got ["foo" "b\\"r"]\n'),
+        (["--feature-gates=Nope=true"], "Error: unrecognized feature gate: Nope\n"),
+        (["--emulated-version=1.35.1"], "Error: patch version not allowed, got: kube=1.35.1\n"),
+        (["--logging-format=xml"], 'format: Invalid value: "xml": Unsupported log format\n'),
+        (
+            ["--logging-format=xml", "--log-flush-frequency=0"],
+            '[flushFrequency: Invalid value: "0s": Must be greater than zero, '
+            'format: Invalid value: "xml": Unsupported log format]\n',
+        ),
+    ],
+)
+def test_early_errors_are_plain_and_without_usage(command, arguments, err):
+    assert command(*arguments)[:3] == (1, "", err)
+
+
+def test_empty_arguments_are_no_arguments(command, kubeconfig):
+    assert command("", f"--kubeconfig={kubeconfig}", "")[0] == 0
+
+
+def test_versions(command):
+    assert command("--version")[:3] == (0, "Kubernetes v1.36.2\n", "")
+    code, out, err, _ = command("--version=raw")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(
+        r'version\.Info\{Major:"1", Minor:"36", .*GitVersion:"v1\.36\.2", .*Platform:"\w+/\w+"\}\n', out
+    )
+
+
+def test_gates_are_checked_before_the_version_and_the_log_after_it(command):
+    assert command("--version", "--feature-gates=Nope=true")[0] == 1
+    assert command("--version", "--logging-format=xml")[0] == 0
+
+
+NO_ELECTION = "leader election is not available yet: run one replica only"
+
+
+# --- errors that are log lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--config=/nonexist"], "open /nonexist: no such file or directory"),
+        (["--kubeconfig=/nope"], "stat /nope: no such file or directory"),
+        (
+            ["--secure-port=-1", "--authorization-always-allow-paths=a*b"],
+            "[--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port, "
+            r"only trailing * allowed in \"a*b\"]",
+        ),
+        (["--tls-min-version=VersionTLS14"], r"unknown tls version \"VersionTLS14\""),
+        (["--plugin=nowhere:X"], r"plugin \"nowhere:X\": cannot import nowhere: ModuleNotFoundError: "),
+        (["--emulated-version=1.37"], "emulation version 1.37 is not between [1.33, 1.36.0]"),
+    ],
+)
+def test_later_errors_are_log_lines(command, arguments, error):
+    code, out, err, opener = command(*arguments)
+    assert (code, out, opener.jobs) == (1, "", [])
+    assert re.match(r"E\d{4} \d\d:\d\d:\d\d\.\d{6} [ \d]{6}\d kube_scheduler\.py:\d+\] ", err)
+    assert messages(err)[0].startswith(f'"command failed" err="{error}')
+
+
+def test_a_config_file_that_is_wrong_in_two_places(command, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "parallelism: -1\npercentageOfNodesToScore: 101\n"
+    )
+    code, _, err, _ = command(f"--config={path}")
+    assert code == 1
+    assert messages(err) == [
+        '"command failed" err="[parallelism: Invalid value: -1: should be an integer value greater than zero, '
+        'percentageOfNodesToScore: Invalid value: 101: not in valid range [0-100]]"'
+    ]
+
+
+def test_no_cluster_is_told_as_the_reference_tells_it(command, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    code, _, err, _ = command()
+    assert code == 1
+    first, second, last = messages(err)
+    assert first == (
+        "Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work."
+    )
+    assert second.startswith("error creating inClusterConfig, falling back to default config: ")
+    assert last == (
+        '"command failed" err="invalid configuration: no configuration has been provided, '
+        'try setting KUBERNETES_MASTER environment variable"'
+    )
+
+
+def failing(error):
+    def make():
+        raise error
+
+    return make
+
+
+def test_a_plugin_that_does_not_start_is_one_line(command, kubeconfig):
+    broken = failing(PluginInitError('initializing plugin "X": no'))
+    code, _, err, _ = command(f"--kubeconfig={kubeconfig}", scheduler=broken)
+    assert code == 1
+    assert messages(err) == [r'"command failed" err="initializing plugin \"X\": no"']
+
+
+def test_a_bug_is_told_with_the_way_to_it(command, kubeconfig):
+    code, _, err, _ = command(f"--kubeconfig={kubeconfig}", scheduler=failing(RuntimeError("broken")))
+    assert code == 1
+    assert '"command failed" err="broken" stacktrace=<\n\tTraceback' in err
+
+
+# --- a scheduler at work
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_it_starts_and_stops_on_request(command, kubeconfig, monkeypatch, loop):
+    if loop == "asyncio":
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    code, out, err, opener = command(f"--kubeconfig={kubeconfig}")
+    assert (code, out) == (0, "")
+    assert messages(err) == [
+        f'"Starting Kubernetes Scheduler" version="stowplan {__version__} (decides as kube-scheduler 1.36)"',
+        NO_ELECTION,
+        '"Requested to terminate, exiting"',
+    ]
+    assert opener.schedulers[0].stopped
+
+
+def test_ctrl_c_is_a_request_too(command, kubeconfig):
+    assert command(f"--kubeconfig={kubeconfig}", scheduler=signalled(signal.SIGINT))[0] == 0
+
+
+def test_without_leader_election_nobody_asks_it_to_end(command, kubeconfig):
+    code, _, err, _ = command(f"--kubeconfig={kubeconfig}", "--leader-elect=false")
+    assert code == 1
+    assert messages(err)[-1] == '"command failed" err="finished without leader elect"'
+    assert not [line for line in messages(err) if "no effect" in line or line == NO_ELECTION]
+
+
+def test_signals_are_as_before_when_it_has_ended(command, kubeconfig):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    command(f"--kubeconfig={kubeconfig}")
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_signal_while_the_scheduler_is_made_counts(command, kubeconfig):
+    def make():
+        os.kill(os.getpid(), signal.SIGTERM)
+        return FakeScheduler()
+
+    assert command(f"--kubeconfig={kubeconfig}", scheduler=make)[0] == 0
+
+
+def test_a_scheduler_that_fails_ends_the_command(command, kubeconfig):
+    class Failing(FakeScheduler):
+        async def run(self):
+            raise RuntimeError("broken")
+
+    code, _, err, _ = command(f"--kubeconfig={kubeconfig}", scheduler=Failing)
+    assert code == 1
+    assert '"command failed" err="broken" stacktrace=<' in err
+
+
+def test_the_manifest_of_kubeadm_starts(command, kubeconfig):
+    code, _, err, opener = command(
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--bind-address=127.0.0.1",
+        f"--kubeconfig={kubeconfig}",
+        "--leader-elect=true",
+    )
+    assert code == 0
+    assert messages(err)[:3] == [
+        "--bind-address is accepted and has no effect yet",
+        "--authentication-kubeconfig is accepted and has no effect yet",
+        "--authorization-kubeconfig is accepted and has no effect yet",
+    ]
+    assert opener.jobs[0].connection.server == "http://127.0.0.1:1"
+
+
+def test_defaults_that_are_given_are_silent(command, kubeconfig):
+    _, _, err, _ = command(
+        f"--kubeconfig={kubeconfig}", "--secure-port=10259", "--leader-elect-lease-duration=15s", "--profiling"
+    )
+    assert not [line for line in messages(err) if "no effect" in line]
+
+
+def test_what_the_job_is(command, kubeconfig):
+    job = command(
+        f"--kubeconfig={kubeconfig}",
+        "--master=http://127.0.0.2:2",
+        "--kube-api-qps=7",
+        "--pod-max-in-unschedulable-pods-duration=1m",
+        "--feature-gates=SchedulerAsyncPreemption=false",
+    )[3].jobs[0]
+    assert job.connection.server == "http://127.0.0.2:2"
+    assert job.config.client_connection.qps == 7
+    assert job.max_in_unschedulable == 60
+    assert not job.features.enabled("SchedulerAsyncPreemption")
+    assert job.features.enabled("SchedulerPopFromBackoffQ")
+    assert job.command == "kube-scheduler"
+
+
+def test_a_file_wins_over_deprecated_flags(command, kubeconfig, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"clientConnection: {{kubeconfig: {kubeconfig}, qps: 11}}\n"
+    )
+    job = command(f"--config={path}", "--kube-api-qps=7", "--kubeconfig=/nope")[3].jobs[0]
+    assert job.config.client_connection.qps == 11
+
+
+def test_gates_that_will_go_are_told(command, kubeconfig):
+    err = command(f"--kubeconfig={kubeconfig}", "--feature-gates=SidecarContainers=true,KMSv1=false")[2]
+    assert messages(err)[:2] == [
+        '"Warning: setting GA feature gate. It will be removed in a future release." '
+        'featureGate="SidecarContainers" value=true',
+        '"Warning: setting deprecated feature gate. It will be removed in a future release." '
+        'featureGate="KMSv1" value=false',
+    ]
+
+
+def test_a_version_to_report(command, kubeconfig):
+    err = command(f"--kubeconfig={kubeconfig}", "--version=v1.36.2-mine")[2]
+    assert messages(err)[0] == '"Starting Kubernetes Scheduler" version="v1.36.2-mine"'
+
+
+def test_a_plugin_of_ones_own_joins(command, kubeconfig, tmp_path, monkeypatch):
+    (tmp_path / "mine_for_kube_scheduler.py").write_text(
+        "from stowplan.plugins import PreEnqueuePlugin\n"
+        "class Mine(PreEnqueuePlugin):\n    name = 'Mine'\n    def pre_enqueue(self, pod):\n        return None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"clientConnection: {{kubeconfig: {kubeconfig}}}\n"
+        "profiles: [{plugins: {preEnqueue: {enabled: [{name: Mine}]}}}]\n"
+    )
+    assert command(f"--config={path}")[0] == 1
+    job = command(f"--config={path}", "--plugin=mine_for_kube_scheduler:Mine")[3].jobs[0]
+    assert "Mine" in {ref.name for ref in job.config.profiles[0].points["preEnqueue"]}
+
+
+# --- more in the log
+
+
+def test_flags_and_configuration_are_shown_when_asked(command, kubeconfig):
+    err = command(f"--kubeconfig={kubeconfig}", "-v", "3")[2]
+    lines = messages(err)
+    shown = [line for line in lines if line.startswith("FLAG: ")]
+    assert f'FLAG: --kubeconfig="{kubeconfig}"' in shown
+    assert 'FLAG: --v="3"' in shown
+    names = [line.split("=")[0] for line in shown]
+    assert names == sorted(names)
+    assert any(
+        line.startswith('"the scheduler starts to work with those plugins" Plugins={"bind":[{"name":"DefaultBinder"}]')
+        for line in lines
+    )
+    assert '"Using component config" config=<' in lines
+    assert "\tapiVersion: kubescheduler.config.k8s.io/v1" in lines
+    assert '"Handlers synced"' in lines
+
+
+def test_patterns_of_files(command, kubeconfig):
+    err = command(f"--kubeconfig={kubeconfig}", "--vmodule=kube_sched*=3")[2]
+    assert '"Handlers synced"' in messages(err)
+
+
+def test_json(command, kubeconfig):
+    import json
+
+    err = command(f"--kubeconfig={kubeconfig}", "--logging-format=json")[2]
+    assert [json.loads(line)["msg"] for line in err.splitlines()] == [
+        "Starting Kubernetes Scheduler",
+        NO_ELECTION,
+        "Requested to terminate, exiting",
+    ]
+
+
+def test_split_streams_with_a_buffer(command, kubeconfig):
+    code, out, err, _ = command(
+        f"--kubeconfig={kubeconfig}",
+        "--bind-address=127.0.0.1",
+        "--feature-gates=LoggingAlphaOptions=true",
+        "--log-text-split-stream",
+        "--log-text-info-buffer-size=64Ki",
+        "--log-flush-frequency=1h",
+    )
+    assert code == 0
+    assert [line.split('"')[1] for line in messages(out)] == [
+        "Starting Kubernetes Scheduler",
+        "Requested to terminate, exiting",
+    ]
+    assert messages(err) == ["--bind-address is accepted and has no effect yet", NO_ELECTION]
+
+
+# --- --write-config-to
+
+
+def test_the_configuration_is_written_and_nothing_runs(command, kubeconfig, tmp_path):
+    path = tmp_path / "out.yaml"
+    code, _, err, opener = command(f"--kubeconfig={kubeconfig}", f"--write-config-to={path}")
+    assert code == 0
+    assert messages(err) == [f'"Wrote configuration" file="{path}"']
+    assert not opener.schedulers[0].ready.is_set()
+    text = path.read_text()
+    written = yaml.safe_load(text)
+    assert written["clientConnection"]["kubeconfig"] == str(kubeconfig)
+    assert list(written) == sorted(written)
+    assert '  acceptContentTypes: ""\n' in text
+    assert "  qps: 50\n" in text
+    assert written["profiles"][0]["plugins"]["bind"] == {}
+
+
+def test_what_was_written_is_a_configuration(command, kubeconfig, tmp_path):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    command(f"--kubeconfig={kubeconfig}", f"--write-config-to={first}")
+    assert command(f"--config={first}", f"--write-config-to={second}")[0] == 0
+    assert second.read_text() == first.read_text()
+
+
+def test_a_file_that_cannot_be_written(command, kubeconfig, tmp_path):
+    code, _, err, _ = command(f"--kubeconfig={kubeconfig}", f"--write-config-to={tmp_path / 'no' / 'out.yaml'}")
+    assert code == 1
+    assert messages(err) == [f'"command failed" err="open {tmp_path / "no" / "out.yaml"}: no such file or directory"']

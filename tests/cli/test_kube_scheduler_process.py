@@ -1,0 +1,72 @@
+"""`kube-scheduler` as a process: its signals, its pipe, and pods of a cluster that get their nodes."""
+
+import json
+import signal
+import subprocess
+import sys
+from functools import partial
+
+import manifests
+from kubeconfigs import a_kubeconfig, write_kubeconfig
+from servers import embedded_server, running, until
+
+COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
+
+#: A scheduler that does not let itself be stopped.
+STUBBORN = """
+import asyncio, sys
+from scheduler_doubles import FakeOpener, FakeScheduler
+from stowplan.cli.kube_scheduler import main
+
+class Stubborn(FakeScheduler):
+    async def run(self):
+        self.ready.set()
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                print("asked to stop", file=sys.stderr, flush=True)
+
+sys.exit(main(sys.argv[1:], opener=FakeOpener(Stubborn)))
+"""
+
+
+def test_the_second_signal_ends_it_at_once(tmp_path):
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "-v3"]
+    with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path))}) as process:
+        until(lambda: "Handlers synced" in log.read_text(), process, log)
+        process.send_signal(signal.SIGTERM)
+        until(lambda: "asked to stop" in log.read_text(), process, log)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 1
+
+
+def test_a_reader_who_has_seen_enough_of_help(tmp_path):
+    with subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(20) == 0
+
+
+def pod(name):
+    return {**manifests.pod(name), "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+
+
+def test_pods_of_a_cluster_get_their_nodes(tmp_path):
+    log = tmp_path / "scheduler.log"
+    with embedded_server(tmp_path, "--nodes=3") as server:
+        server.kubectl("create", "-f", "-", stdin=[pod("a"), pod("b")])
+        command = [*COMMAND, f"--kubeconfig={server.kubeconfig}", "--logging-format=json", "-v=2"]
+        with running(command, log) as process:
+            until(partial(all_placed, server), process, log)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    said = [json.loads(line)["msg"] for line in log.read_text().splitlines()]
+    assert "Starting Kubernetes Scheduler" in said
+    assert said[-1] == "Requested to terminate, exiting"
+
+
+def all_placed(server):
+    return all("nodeName" in pod["spec"] for pod in server.json("get", "pods")["items"])

@@ -1,0 +1,269 @@
+"""`stowplan run`: what it says, what it refuses, and what it makes of its options."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
+from kubeconfigs import a_kubeconfig, write_kubeconfig
+from scheduler_doubles import FakeApi, FakeOpener, FakeScheduler
+from stowplan.api.api_errors import Forbidden, Unauthorized
+from stowplan.api.meta import ObjectMeta
+from stowplan.api.policy import Lease, LeaseSpec
+from stowplan.cli import run as command
+from stowplan.cli.errors import InputError
+from stowplan.cli.run import is_held, work
+from stowplan.cli.scheduler_process import Job
+from stowplan.client.api import Unreachable
+from stowplan.client.connection import connect_from_flags
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.plugins.in_tree import in_tree_registry
+
+NOW = 1_800_000_000.0  # 2027-01-15 08:00:00 UTC
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    return write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+
+
+# --- options
+
+
+def test_help(run):
+    ran = run("run", "--help")
+    assert ran.code == 0
+    assert "stowplan run --scheduler-name mine" in ran.out
+
+
+@pytest.fixture
+def job_of(run, monkeypatch, kubeconfig):
+    """The job that comes of a command line."""
+    jobs = []
+    monkeypatch.setattr(command, "work", lambda job, **more: jobs.append((job, more)))
+
+    def options(*arguments):
+        ran = run("run", "--kubeconfig", str(kubeconfig), *arguments)
+        assert (ran.code, ran.err) == (0, "")
+        return jobs[-1][0]
+
+    options.more = lambda: jobs[-1][1]
+    return options
+
+
+def test_by_default_nothing_holds_it_back(job_of):
+    job = job_of()
+    assert job.config.client_connection.qps < 0
+    assert not job.config.leader_election.leader_elect
+    assert [profile.scheduler_name for profile in job.config.profiles] == ["default-scheduler"]
+    assert job.connection.server == "http://127.0.0.1:1"
+    assert not job_of.more()["force"]
+
+
+def test_a_limit_of_requests(job_of):
+    connection = job_of("--qps", "0.4").config.client_connection
+    assert (connection.qps, connection.burst) == (0.4, 1)
+
+
+def test_a_name(job_of):
+    profile = job_of("--scheduler-name", "mine").config.profile("mine")
+    assert profile.points["bind"]
+
+
+def config_file(tmp_path, more):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{more}\n")
+    return str(path)
+
+
+def test_a_file_and_a_name(job_of, tmp_path):
+    path = config_file(tmp_path, "percentageOfNodesToScore: 7\nprofiles: [{schedulerName: a}]")
+    config = job_of("--config", path, "--scheduler-name", "mine").config
+    assert config.percentage_of_nodes_to_score == 7
+    assert [profile.scheduler_name for profile in config.profiles] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kubeconfig", "/nope"], "error: stat /nope: no such file or directory\n"),
+        (["--context", "other"], 'context "other" does not exist; the contexts are'),
+        (["--config", "/nope"], "error: open /nope: no such file or directory\n"),
+        (["--plugin", "x"], 'error: plugin "x": want module:Class\n'),
+        (["--qps", "0"], "Invalid value for '--qps': 0"),
+        (["--log-format", "xml"], "Invalid value for '--log-format'"),
+    ],
+)
+def test_refusals(run, kubeconfig, arguments, message):
+    ran = run("run", "--kubeconfig", str(kubeconfig), *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_a_configuration_that_is_wrong_is_named(run, kubeconfig, tmp_path):
+    path = config_file(tmp_path, "parallelism: 0.5")
+    ran = run("run", "--kubeconfig", str(kubeconfig), "--config", path)
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {path}: ")
+
+
+def test_a_name_for_several_profiles(run, kubeconfig, tmp_path):
+    path = config_file(tmp_path, "profiles: [{schedulerName: a}, {schedulerName: b}]")
+    ran = run("run", "--kubeconfig", str(kubeconfig), "--config", path, "--scheduler-name", "mine")
+    assert ran.code == 2
+    assert ran.err == "error: --scheduler-name mine: the configuration names its schedulers itself: a and b\n"
+
+
+# --- at work
+
+
+@pytest.fixture
+def job(kubeconfig):
+    return Job(
+        connection=connect_from_flags(kubeconfig=str(kubeconfig)),
+        config=load_config(),
+        registry=in_tree_registry(),
+        features=DEFAULT_FEATURES,
+        max_in_unschedulable=300,
+        command="stowplan",
+    )
+
+
+def interrupted(**fields):
+    return partial(FakeScheduler, then=lambda: os.kill(os.getpid(), signal.SIGINT), **fields)
+
+
+def schedule(job, scheduler=None, api=None, *, force=False):
+    opener = FakeOpener(scheduler or interrupted(), api)
+    moments = iter([NOW, NOW, NOW + 75.4])
+    work(job, force=force, flush=lambda: None, opener=opener, wall_clock=lambda: next(moments))
+    return opener
+
+
+def test_it_says_where_it_schedules_and_what_it_leaves(job, capsys):
+    pods = ["a/b", "a/c", "a/d"]
+    opener = schedule(job, interrupted(nodes=1200, pending=pods, places={"active": 0, "unschedulable": 2, "gated": 1}))
+    assert capsys.readouterr().out == (
+        "scheduling for default-scheduler on http://127.0.0.1:1 : 1,200 nodes, 3 pods pending\n"
+        "stopped after 1m15s: 3 pods pending (2 unschedulable, 1 gated)\n"
+    )
+    assert opener.schedulers[0].stopped
+
+
+def test_signals_are_as_before_when_it_has_ended(job):
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    schedule(job)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+# --- another scheduler
+
+
+def lease(holder="other_1", renewed="2027-01-15T07:59:50.000000Z", duration=15):
+    spec = LeaseSpec(holder_identity=holder, renew_time=renewed, lease_duration_seconds=duration)
+    return Lease(metadata=ObjectMeta(name="kube-scheduler", namespace="kube-system"), spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("lease", "held"),
+    [
+        pytest.param(lease(), True, id="renewed just now"),
+        pytest.param(lease(renewed="2027-01-15T07:59:44.999999Z"), False, id="not renewed in time"),
+        pytest.param(lease(renewed="2027-01-15T08:00:30.000000Z"), True, id="clocks differ"),
+        pytest.param(lease(holder=""), False, id="released"),
+        pytest.param(lease(holder=None), False, id="never held"),
+        pytest.param(lease(renewed=None), False, id="never renewed"),
+        pytest.param(lease(renewed="soon"), False, id="no time"),
+        pytest.param(lease(duration=None), False, id="no duration"),
+    ],
+)
+def test_whether_a_lease_is_held(lease, held):
+    assert is_held(lease, NOW) == held
+
+
+def test_where_another_scheduler_is_at_work_it_does_not_start(job):
+    with pytest.raises(InputError) as caught:
+        schedule(job, api=FakeApi(lease()))
+    assert caught.value.problems == (
+        "other_1 schedules for default-scheduler here (Lease kube-system/kube-scheduler); two of that name would race "
+        "for the same pods. --scheduler-name NAME works beside it, --force starts all the same",
+    )
+
+
+def test_unless_it_is_told_to(job, capsys):
+    schedule(job, api=FakeApi(lease()), force=True)
+    captured = capsys.readouterr()
+    assert captured.out.startswith("scheduling for")
+    assert captured.err == (
+        "warning: other_1 schedules for default-scheduler here (Lease kube-system/kube-scheduler), "
+        "and will race for the same pods\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "found", [lease(holder=""), Forbidden("no"), None], ids=["released", "must not be read", "not there"]
+)
+def test_it_starts_where_nothing_is_known_against_it(job, found, capsys):
+    schedule(job, api=FakeApi(found))
+    captured = capsys.readouterr()
+    assert captured.out.startswith("scheduling for")
+    assert not captured.err
+
+
+def test_another_name_works_beside_it(kubeconfig, job, capsys):
+    from msgspec.structs import replace
+
+    (profile,) = job.config.profiles
+    config = replace(job.config, profiles=(replace(profile, scheduler_name="mine"),))
+    other = Job(
+        connection=job.connection,
+        config=config,
+        registry=job.registry,
+        features=job.features,
+        max_in_unschedulable=300,
+        command="stowplan",
+    )
+    schedule(other, api=FakeApi(lease()))
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [Unreachable("http://127.0.0.1:1: connection refused"), Unauthorized("who are you")])
+def test_a_server_that_does_not_answer_or_know_us_is_told_at_once(job, error):
+    with pytest.raises(InputError) as caught:
+        schedule(job, api=FakeApi(error))
+    assert caught.value.problems == (str(error),)
+
+
+def test_it_can_be_stopped_while_it_looks(job):
+    class Slow(FakeApi):
+        async def get(self, kind, name, *, namespace=""):
+            import asyncio
+
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.Event().wait()
+
+    assert not schedule(job, api=Slow()).schedulers
+
+
+@contextmanager
+def process(*arguments):
+    command = [sys.executable, "-m", "stowplan", "run", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        yield started
+
+
+def test_as_a_process(tmp_path):
+    from servers import embedded_server
+
+    with embedded_server(tmp_path, "--nodes=2") as server, process(f"--kubeconfig={server.kubeconfig}") as started:
+        line = started.stdout.readline()
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=20)
+    assert line.startswith("scheduling for default-scheduler on https://127.0.0.1:")
+    assert line.endswith(" : 2 nodes, 0 pods pending\n")
+    assert out.startswith("stopped after ")
+    assert (started.returncode, err) == (0, "")

@@ -1,0 +1,85 @@
+"""What a live cluster's scheduler said of a pod, beside what is true now."""
+
+import pytest
+
+import stowplan
+from stowplan.api.types import Event, EventSeries, ObjectMeta
+from stowplan.explain.heard import Heard
+from stowplan.explain.tables import plain
+from stowplan.testing import a_node, a_pod
+
+NODE = a_node("n").allocatable(cpu="4", memory="8Gi", pods="5").obj()
+
+
+def said(pod, events=None, *, wide=False):
+    cluster = stowplan.Cluster([NODE, pod.obj()])
+    verdict = cluster.explain("p")
+    text = plain(Heard.about(cluster.pod("p").pod, events).blocks(verdict, wide=wide))
+    assert text.startswith("\nWhat the scheduler said\n  ")
+    return text.splitlines()[2:]
+
+
+def test_nothing_so_far():
+    assert said(a_pod("p")) == ["  nothing yet: the pod has no PodScheduled condition"]
+
+
+def test_a_placed_pod_without_the_condition():
+    assert said(a_pod("p").on("n"))[0] == "  nothing: the pod has no PodScheduled condition"
+
+
+@pytest.mark.parametrize(
+    ("pod", "text"),
+    [
+        pytest.param(
+            a_pod("p").on("n").condition("PodScheduled"),
+            "PodScheduled=True",
+            id="placed",
+        ),
+        pytest.param(
+            a_pod("p").requests(cpu="9").condition("PodScheduled", "False", reason="Unschedulable", message="no"),
+            "PodScheduled=False (Unschedulable): no",
+            id="in other words than ours",
+        ),
+        pytest.param(
+            a_pod("p").gated("g").condition("PodScheduled", "False", message="waiting for scheduling gates: [g]"),
+            "PodScheduled=False: the same",
+            id="in our words about a gate",
+        ),
+        pytest.param(
+            a_pod("p").condition("PodScheduled", "False", reason="SchedulerError", message="oops"),
+            "PodScheduled=False (SchedulerError): oops; as things are now, n would take it",
+            id="out of date",
+        ),
+    ],
+)
+def test_the_condition(pod, text):
+    assert said(pod)[0] == f"  {text}"
+
+
+def an_event(number, **fields):
+    return Event(metadata=ObjectMeta(name=f"e{number}"), reason="FailedScheduling", note=f"note {number}", **fields)
+
+
+def test_events_are_the_newest_first_and_few():
+    events = [an_event(i, event_time=f"2026-01-02T12:00:0{i}Z") for i in range(6)]
+    short = said(a_pod("p"), events)
+    assert [line.rpartition(" ")[2] for line in short[1:5]] == ["5", "4", "3", "2"]
+    assert short[5:] == ["  … and 2 older Events (-o wide)"]
+    assert [line.rpartition(" ")[2] for line in said(a_pod("p"), events, wide=True)[1:]] == list("543210")
+
+
+def test_the_time_of_an_event_is_when_it_was_seen_last():
+    series = an_event(
+        1, event_time="2026-01-02T12:00:01Z", series=EventSeries(count=4, last_observed_time="2026-01-03Z")
+    )
+    core = Event(metadata=ObjectMeta(name="e", creation_timestamp="2026-01-01Z"), reason="Pulled")
+    heard = Heard.about(stowplan.Cluster([a_pod("p").obj()]).pod("p").pod, [core, series])
+    assert [(event["time"], event["count"]) for event in heard.to_dict()["events"]] == [
+        ("2026-01-03Z", 4),
+        ("2026-01-01Z", 1),
+    ]
+
+
+def test_events_that_were_not_read_are_not_spoken_of():
+    assert len(said(a_pod("p"), None)) == 1
+    assert said(a_pod("p"), [])[1] == "  no Events (an API server forgets them after an hour)"
