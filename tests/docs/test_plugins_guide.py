@@ -1,13 +1,20 @@
 """The guide for plugin authors does what it says: each of its Python blocks runs by itself."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from click import Context
+from click.testing import CliRunner
 
 import stowplan.plugins
+from stowplan.cli.main import cli
 from stowplan.framework.interface import EXTENSION_POINTS
+from stowplan.live_testing import live_cluster
 from stowplan.plugins import Reads
+from stowplan.testing import a_node, a_pod
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 BLOCKS = [block.group(1) for block in re.finditer(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)]
@@ -25,8 +32,9 @@ def test_examples_run(block):
     run(block)
 
 
-def test_there_is_an_example_of_each_level():
-    assert len(BLOCKS) == 2
+def test_there_is_an_example_of_each_level_offline_and_live():
+    assert len(BLOCKS) == 4
+    assert sum("live_cluster" in block for block in BLOCKS) == 2
 
 
 def test_bad_arguments_are_told_as_the_guide_says():
@@ -46,3 +54,89 @@ def test_classes_that_the_guide_names_can_be_imported():
     named = set(re.findall(r"`([A-Z]\w+(?:Plugin|Signed|Extensions|Pods|Info|State|Result))`", GUIDE))
     assert named
     assert sorted(named - set(stowplan.plugins.__all__)) == []
+
+
+# -- what the guide says in words -------------------------------------------------------------------------------------
+
+
+def example(name):
+    """What a block defines, without its running anything."""
+    block = next(block for block in BLOCKS if f"class {name}(" in block)
+    return run(block.replace("asyncio.run(example())", "assert True"))
+
+
+async def test_a_plugin_whose_resource_is_not_served_yet_is_off_until_it_is():
+    guide = example("Licensed")
+    node, wants = a_node("n1").obj(), a_pod("early").labels(licence="cad")
+    async with live_cluster(node, config=guide["config"], plugins=[guide["Licensed"]]) as cluster:
+        await cluster.create(wants.obj())
+        assert cluster.node_of("early") == "n1"
+        await cluster.create(guide["definition"])
+        await cluster.advance(61)
+        await cluster.create(a_pod("late").labels(licence="cad").obj())
+        assert "no seat of licence cad is free" in cluster.why_pending("late")
+        await cluster.create(guide["cad"])
+        await cluster.advance(2)
+        assert cluster.node_of("late") == "n1"
+
+
+async def test_the_hint_wakes_only_the_pods_of_the_licence():
+    guide = example("Licensed")
+    async with live_cluster(
+        guide["definition"], a_node("n1").obj(), config=guide["config"], plugins=[guide["Licensed"]]
+    ) as cluster:
+        await cluster.create(a_pod("cad").labels(licence="cad").obj(), a_pod("cam").labels(licence="cam").obj())
+        await cluster.create(guide["cad"])
+        await cluster.advance(2)
+        assert (cluster.node_of("cad"), cluster.node_of("cam")) == ("n1", "")
+        assert cluster.scheduler.queue.get("default/cam").attempts == 1
+
+
+async def test_a_licence_that_changed_meanwhile_is_not_overbooked():
+    """The version in the patch: PreBind fails, and the pod is tried again with the truth."""
+    guide = example("Licensed")
+
+    class Slow(guide["Licensed"]):
+        def pre_filter(self, state, pod, nodes):
+            return None if "licence" in pod.labels else super().pre_filter(state, pod, nodes)
+
+    async with live_cluster(
+        guide["definition"], guide["cad"], a_node("n1").obj(), config=guide["config"], plugins=[Slow]
+    ) as cluster:
+        for name in ("a", "b"):
+            cluster.server.create_all([a_pod(name).labels(licence="cad").obj()])
+        await cluster.settle()
+        holders = cluster.get("licences.shop.example.com", "cad")["spec"]["holders"]
+        assert len(holders) == 1
+        assert sorted(name for name in ("a", "b") if cluster.node_of(name)) == [holder[-1] for holder in holders]
+
+
+def guide_files(folder):
+    """The file and the configuration that the guide says to save."""
+    block = next(block for block in BLOCKS if "class TeamNodes(" in block)
+    (folder / "my_plugins.py").write_text(block[: block.index("config = {")])
+    (config,) = re.findall(r"^```yaml\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    (folder / "scheduler.yaml").write_text(config)
+    (folder / "cluster.yaml").write_text(
+        yaml.safe_dump_all([a_node("red").labels(team="red").obj(), a_pod("web-0", "shop").labels(team="red").obj()])
+    )
+
+
+COMMANDS = re.findall(r"^\$ stowplan (.*--plugin.*)$", GUIDE, re.MULTILINE)
+
+
+def test_the_commands_of_the_guide_are_those_that_there_are():
+    assert [command.split()[0] for command in COMMANDS] == ["explain", "up", "run"]
+    for command in COMMANDS:
+        words = command.split()
+        options = {option for parameter in cli.get_command(Context(cli), words[0]).params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options
+
+
+def test_explain_with_a_plugin_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    guide_files(tmp_path)
+    answer = CliRunner().invoke(cli, COMMANDS[0].split())
+    sys.modules.pop("my_plugins", None)
+    assert answer.exit_code == 0, answer.output
+    assert "TeamNodes" in answer.output
