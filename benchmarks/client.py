@@ -1,10 +1,11 @@
-"""What the HTTP client costs: a first list, binds, the lines of a watch.
+"""What the HTTP client costs: a first list, binds, events, the lines of a watch.
 
 The server is the embedded one, a process of its own, loaded from a state file. Run it as
 
     python benchmarks/client.py [--pods 100000] [--binds 10000]
 
-CPU is this process's; the pods are those of `apiserver.py`, 1.7 KB each.
+It speaks TLS, on the event loop that the scheduler has. CPU is this process's; the pods are those of `apiserver.py`,
+1.7 KB each.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import apiserver as shapes
+import uvloop
 
-from stowplan.api.types import Pod
+from stowplan.api.types import Event, ObjectMeta, ObjectReference, Pod
 from stowplan.apiserver.server import ApiServer
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
@@ -103,6 +105,38 @@ async def binds(api: HttpApi, count: int) -> None:
     print(f"binds/s              {len(pods) / took:8.0f}   {1e6 * cpu / len(pods):.0f} us of CPU each")
 
 
+async def events(api: HttpApi, count: int) -> None:
+    """What a placed pod gets besides."""
+    numbers = iter(range(count))
+
+    async def worker():
+        for i in numbers:
+            await api.create(event(i), lane="event")
+
+    begin, cpu = time.perf_counter(), time.process_time()
+    await asyncio.gather(*(worker() for _ in range(16)))
+    took, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    print(f"events/s             {count / took:8.0f}   {1e6 * cpu / count:.0f} us of CPU each")
+
+
+def event(i: int) -> Event:
+    name = f"pod-{i:06d}"
+    uid = f"00000000-0000-0000-0000-{i:012d}"
+    return Event(
+        metadata=ObjectMeta(name=f"{name}.18a7f{i:x}", namespace=shapes.NAMESPACE),
+        event_time="2027-07-07T07:07:07.070707Z",
+        reporting_controller="default-scheduler",
+        reporting_instance="default-scheduler-host",
+        action="Binding",
+        reason="Scheduled",
+        type="Normal",
+        regarding=ObjectReference(
+            api_version="v1", kind="Pod", namespace=shapes.NAMESPACE, name=name, uid=uid, resource_version="1"
+        ),
+        note=f"Successfully assigned {shapes.NAMESPACE}/{name} to node-{i % NODES:05d}",
+    )
+
+
 async def watch(api: HttpApi, version: str, count: int) -> None:
     """Lines of the past, as fast as they come."""
     seen = 0
@@ -125,6 +159,7 @@ async def bench(args, kubeconfig: Path) -> None:
         gc.freeze()
         version = (await api.list(Pod, limit=1)).resource_version
         await binds(api, args.binds)
+        await events(api, args.binds)
         await watch(api, version, args.binds)
 
 
@@ -138,7 +173,7 @@ def main() -> None:
         fill(state, args.pods)
         gc.collect()
         with started(state, kubeconfig):
-            asyncio.run(bench(args, kubeconfig))
+            uvloop.run(bench(args, kubeconfig))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,14 @@ def test_two_minutes_without_a_failure_are_a_new_start(well, wait):
     assert backoff.next() == pytest.approx(wait)
 
 
+def test_a_reset_is_a_new_start():
+    backoff = Backoff(WATCHING, clock=Clock(), random=lambda: 0.0)
+    backoff.next()
+    backoff.next()
+    backoff.reset()
+    assert [backoff.next(), backoff.next()] == pytest.approx([0.8, 1.6])
+
+
 @given(st.lists(st.floats(0.0, 0.999), min_size=1, max_size=30))
 def test_waits_stay_within_their_bounds(chances):
     policy = BackoffPolicy(initial=0.1, cap=5.0, factor=3.0, jitter=0.5)

@@ -394,6 +394,18 @@ async def test_a_long_line_arrives_whole():
     assert len(found.object.metadata.annotations["a"]) == 3_000_000
 
 
+async def test_closing_the_api_ends_a_watch_that_is_being_read():
+    async with Misbehaving(streams(event("ADDED", "a", 1), then="silence")) as server:
+        async with an_api(server) as api:
+            stream = api.watch(Pod, resource_version="1")
+            await anext(stream)
+            reading = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            with pytest.raises(Unreachable, match="closed"):
+                await reading
+
+
 async def test_closing_the_api_ends_its_watches():
     noticed = asyncio.Event()
     async with Misbehaving(does(lambda seen: noticed.set(), streams(then="silence"))) as server:

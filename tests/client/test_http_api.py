@@ -1,13 +1,14 @@
 """Each call of the port as an HTTP request, and its answer as a struct."""
 
 import asyncio
+import json
 
 import pytest
 
 from clients import SHORT, VirtualTime, a_pod, a_pod_list, an_api
 from misbehaving import Misbehaving, answers, closes, does, hangs, resets, status, streams
 from stowplan.api.api_errors import ApiError, Conflict, Forbidden, InternalError, NotFound, Timeout
-from stowplan.api.decode import KINDS, DecodeError, struct_for
+from stowplan.api.decode import KINDS, DecodeError, struct_for, to_dict
 from stowplan.api.types import (
     Event,
     Lease,
@@ -23,6 +24,7 @@ from stowplan.api.types import (
 from stowplan.client.api import Unreachable
 from stowplan.client.discovery import ABSENCE_KEPT
 from stowplan.client.errors import OutcomeUnknown, RequestDropped
+from stowplan.client.http_api import _encoded
 from stowplan.client.resources import resource_of
 from stowplan.client.user_agent import user_agent
 from stowplan.config import ClientConnection
@@ -211,6 +213,22 @@ async def test_create():
         "metadata": {"name": "l", "namespace": "kube-system"},
         "spec": {"holderIdentity": "me", "leaseDurationSeconds": 15},
     }
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        pytest.param(Node(), id="nothing but its type"),
+        pytest.param(Event(metadata=ObjectMeta(name="e", namespace="ns"), note='"}{"', reason="R"), id="fields"),
+        pytest.param(Event(api_version="events.k8s.io/v1beta1", kind="Event", reason="R"), id="another version"),
+        pytest.param(Lease(kind="Other"), id="another kind"),
+    ],
+)
+def test_objects_are_written_as_they_are_in_the_version_asked_for(obj):
+    written = _encoded(obj, resource_of(type(obj)), "v7")
+    fields = [name for name, _ in json.loads(written, object_pairs_hook=list)]
+    assert len(fields) == len(set(fields))
+    assert json.loads(written) == {**to_dict(obj), "apiVersion": resource_of(type(obj)).api_version("v7")}
 
 
 async def test_update():

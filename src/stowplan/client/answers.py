@@ -69,6 +69,7 @@ class Subject:
 @dataclass(frozen=True, slots=True)
 class Answer:
     code: int
+    #: With names in lower case, or for any case.
     headers: Mapping[str, str]
     body: bytes
     #: How often the request was sent until this answer came.
@@ -80,7 +81,7 @@ class Answer:
 
     @property
     def content_type(self) -> str:
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def is_json(self) -> bool:
@@ -148,7 +149,7 @@ def _generic_status(answer: Answer, subject: Subject, retry_after: int) -> Statu
 
 def _unlisted(answer: Answer) -> tuple[str, str]:
     if 300 <= answer.code < 400:
-        target = answer.headers.get("Location", "").partition("?")[0]
+        target = answer.headers.get("location", "").partition("?")[0]
         where = f"to {target} " if target else ""
         return "", (
             f"the server redirects {where}(HTTP {answer.code}), which is not followed as credentials would go along; "
@@ -161,7 +162,7 @@ def _unlisted(answer: Answer) -> tuple[str, str]:
 
 def retry_after_seconds(headers: Mapping[str, str], *, now: float) -> float | None:
     """Read Retry-After, which is a number of seconds or a date; None if there is none that makes sense."""
-    text = headers.get("Retry-After", "").strip()
+    text = headers.get("retry-after", "").strip()
     if not text:
         return None
     if text.isascii() and text.isdigit():

@@ -49,3 +49,7 @@ class Backoff:
         wait = self._base * (1.0 + policy.jitter * self._random())
         self._base = min(self._base * policy.factor, policy.cap)
         return wait
+
+    def reset(self) -> None:
+        """Start anew: what failed so far says nothing of what comes."""
+        self._base = self._policy.initial

@@ -1,18 +1,24 @@
 """Requests without an answer: what went wrong in words, whether the server may have seen them, whether to try again.
 
-aiohttp tells connections that were never made (`ClientConnectorError` and its kind) from those that broke; only the
-former are certain not to have been acted upon.
+Only what failed before there was a connection is certain not to have been acted upon. aiohttp says which it was by the
+class of its error (`ClientConnectorError` and its kind); connections of our own know it themselves.
 """
 
 from __future__ import annotations
 
+import socket
 import ssl
 from dataclasses import dataclass
 
 import aiohttp
 
-#: What a request can end with besides an answer.
+#: What a request by aiohttp can end with besides an answer.
 FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+
+SILENT = "nothing came within the time limit"
+INCOMPLETE = "the answer was not complete within the time limit"
+CUT_OFF = "the connection ended in the middle of the answer"
+NO_ANSWER = "the server closed the connection without an answer"
 
 _WRONG_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
@@ -26,44 +32,37 @@ class Failure:
     lasting: bool = False
 
 
-def failure_of(error: Exception) -> Failure:
-    not_sent = _not_sent(error)
-    return not_sent if not_sent is not None else Failure(_broken(error), sent=True)
+class NotAnswered(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.why)
+        self.failure = failure
 
 
-def _not_sent(error: Exception) -> Failure | None:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return Failure(_certificate_problem(error.certificate_error), sent=False, lasting=True)
-    if isinstance(error, aiohttp.ClientConnectorSSLError):
+def broken(why: str, *, lasting: bool = False) -> NotAnswered:
+    """What to raise for a request that may have reached the server."""
+    return NotAnswered(Failure(why, sent=True, lasting=lasting))
+
+
+def no_http(why: str) -> str:
+    return f"what came is no HTTP: {why}"
+
+
+# --- before there was a connection
+
+
+def not_connected(error: Exception) -> Failure:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Failure(_certificate_problem(error), sent=False, lasting=True)
+    if isinstance(error, ssl.SSLError):
         return Failure(_tls_problem(error), sent=False, lasting=True)
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return Failure(f"the proxy refused to connect: {error.status} {error.message}", sent=False)
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return Failure(f"the proxy cannot be reached: {_os_words(error.os_error)}", sent=False)
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Failure(f"the host name does not resolve: {_os_words(error.os_error)}", sent=False)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return Failure(_os_words(error.os_error), sent=False)
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return Failure("no connection within the time limit", sent=False)
-    return None
-
-
-def _broken(error: Exception) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the server closed the connection without an answer"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "the connection ended in the middle of the answer"
-    if isinstance(error, aiohttp.ClientResponseError):
-        return f"what came is no HTTP: {error.message.splitlines()[0] if error.message else 'no status line'}"
-    if isinstance(error, aiohttp.SocketTimeoutError):
-        return "nothing came within the time limit"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return Failure(f"the host name does not resolve: {os_words(error)}", sent=False)
     if isinstance(error, TimeoutError):
-        return "the answer was not complete within the time limit"
-    return _os_words(error)
+        return Failure("no connection within the time limit", sent=False)
+    return Failure(os_words(error), sent=False)
 
 
-def _os_words(error: Exception) -> str:
+def os_words(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, ConnectionResetError):
@@ -72,16 +71,50 @@ def _os_words(error: Exception) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _certificate_problem(error: Exception) -> str:
-    if not isinstance(error, ssl.SSLCertVerificationError):
-        return f"the server's certificate is not accepted: {error}"
+def _certificate_problem(error: ssl.SSLCertVerificationError) -> str:
     message = error.verify_message.rstrip(".")
     if error.verify_code in _WRONG_NAME:
         return f"the server's certificate has another name: {message}; tls-server-name says which name to expect"
     return f"the server's certificate is not trusted: {message}; certificate-authority names the CA to trust"
 
 
-def _tls_problem(error: aiohttp.ClientConnectorSSLError) -> str:
-    reason = getattr(error.os_error, "reason", None) or str(error.os_error)
+def _tls_problem(error: ssl.SSLError) -> str:
+    reason = error.reason or str(error)
     hint = "; does the server speak plain http?" if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE") else ""
     return f"no TLS connection: {reason}{hint}"
+
+
+# --- aiohttp's errors
+
+
+def failure_of(error: Exception) -> Failure:
+    not_sent = _not_sent(error)
+    return not_sent if not_sent is not None else Failure(_broken(error), sent=True)
+
+
+def _not_sent(error: Exception) -> Failure | None:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return not_connected(error.certificate_error)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return Failure(f"the proxy refused to connect: {error.status} {error.message}", sent=False)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return Failure(f"the proxy cannot be reached: {os_words(error.os_error)}", sent=False)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Failure(f"the host name does not resolve: {os_words(error.os_error)}", sent=False)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return not_connected(error.os_error)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return not_connected(error)
+    return None
+
+
+def _broken(error: Exception) -> str:
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return NO_ANSWER
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return CUT_OFF
+    if isinstance(error, aiohttp.ClientResponseError):
+        return no_http(error.message.splitlines()[0] if error.message else "no status line")
+    if isinstance(error, aiohttp.SocketTimeoutError):
+        return SILENT
+    return INCOMPLETE if isinstance(error, TimeoutError) else os_words(error)

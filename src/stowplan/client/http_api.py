@@ -167,7 +167,7 @@ class HttpApi:
         request = Request(
             method="POST",
             path=resource.collection(version, namespace_of(obj)),
-            body=_encoded(obj, resource.api_version(version)),
+            body=_encoded(obj, resource, version),
             subject=Subject("POST", resource, name),
             lane=lane,
             # Nobody else uses an event's name; of other objects, one that exists may be somebody else's.
@@ -187,7 +187,7 @@ class HttpApi:
         request = Request(
             method="PUT",
             path=resource.item(version, name, namespace=namespace_of(obj)),
-            body=_encoded(obj, resource.api_version(version)),
+            body=_encoded(obj, resource, version),
             subject=Subject("PUT", resource, name),
             lane=lane,
         )
@@ -330,5 +330,12 @@ def _metadata(obj: ApiStruct) -> ObjectMeta:
     return cast("ObjectMeta", cast("Any", obj).metadata)
 
 
-def _encoded(obj: ApiStruct, api_version: str) -> bytes:
-    return msgspec.json.encode({**to_dict(obj), "apiVersion": api_version})
+def _encoded(obj: ApiStruct, resource: ApiResource, version: str) -> bytes:
+    api_version = resource.api_version(version)
+    top = cast("Any", obj)
+    if top.kind != resource.kind or top.api_version != resource.api_version(resource.versions[0]):
+        return msgspec.json.encode({**to_dict(obj), "apiVersion": api_version})
+    # What has its default is left out: they are written in front, instead of taking it all apart again.
+    fields = msgspec.json.encode(obj)
+    head = msgspec.json.encode({"apiVersion": api_version, "kind": resource.kind})
+    return head if fields == b"{}" else b"%b,%b" % (head[:-1], fields[1:])

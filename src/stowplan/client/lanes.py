@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -28,7 +28,7 @@ from stowplan.client.api import Lane
 from stowplan.client.errors import RequestDropped
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
 FAIR_TURN = 10
 EVENT_QUEUE = 1000
@@ -70,7 +70,9 @@ class Lanes:
         self._event_places = max(1, in_flight // 2)
         self._event_queue = event_queue
         self._lanes: dict[Lane, deque[Ticket]] = {lane: deque() for lane in _ORDER}
-        self._flying: dict[Lane, int] = dict.fromkeys(_ORDER, 0)
+        self._waiting = 0
+        self._flying = 0
+        self._flying_events = 0
         self._arrivals = 0
         #: Turns since the last fair one, of those that a later lane waited for.
         self._passed_over = 0
@@ -83,7 +85,7 @@ class Lanes:
 
     @property
     def in_flight(self) -> int:
-        return sum(self._flying.values())
+        return self._flying
 
     def enter(self, lane: Lane) -> Ticket:
         """Queue up; raise RequestDropped if the lane is full."""
@@ -94,21 +96,26 @@ class Lanes:
         self._arrivals += 1
         ticket = Ticket(lane, self._arrivals)
         queue.append(ticket)
+        self._waiting += 1
         return ticket
 
     def leave(self, ticket: Ticket) -> None:
         """Give up waiting, or give back the place in flight."""
         if ticket.state == "waiting":
             self._lanes[ticket.lane].remove(ticket)
+            self._waiting -= 1
         elif ticket.state == "in flight":
-            self._flying[ticket.lane] -= 1
+            self._flying -= 1
+            self._flying_events -= ticket.lane == "event"
         ticket.state = "done"
 
     def grant(self, now: float) -> list[Ticket]:
         """Let go all whose turn it is."""
-        self._fill(now)
         granted: list[Ticket] = []
-        while self.in_flight < self._places and (self._qps < 0 or self._tokens >= 1.0):
+        if not self._waiting:
+            return granted
+        self._fill(now)
+        while self._flying < self._places and (self._qps < 0 or self._tokens >= 1.0):
             lane = self._next_lane()
             if lane is None:
                 break
@@ -117,8 +124,10 @@ class Lanes:
 
     def seconds_to_next(self, now: float) -> float | None:
         """How long until the bucket has a token for those who wait; None if they do not wait for a token."""
+        if self._qps < 0 or not self._waiting:
+            return None
         self._fill(now)
-        if self._qps < 0 or self._tokens >= 1.0 or not any(self._lanes.values()):
+        if self._tokens >= 1.0:
             return None
         # A little more than calculated: rounding must not wake us up just before the token is there.
         return (1.0 - self._tokens) / self._qps + 1e-6
@@ -131,7 +140,9 @@ class Lanes:
     def _let_go(self, lane: Lane) -> Ticket:
         ticket = self._lanes[lane].popleft()
         ticket.state = "in flight"
-        self._flying[lane] += 1
+        self._waiting -= 1
+        self._flying += 1
+        self._flying_events += lane == "event"
         if self._qps > 0:
             self._tokens -= 1.0
         return ticket
@@ -150,7 +161,7 @@ class Lanes:
         return min(later, key=lambda lane: self._lanes[lane][0].number)
 
     def _may_fly(self, lane: Lane) -> bool:
-        return lane != "event" or self._flying["event"] < self._event_places
+        return lane != "event" or self._flying_events < self._event_places
 
 
 class Turns:
@@ -164,19 +175,21 @@ class Turns:
         self._sleep = sleep
         self._pump: asyncio.Task[None] | None = None
 
-    @asynccontextmanager
-    async def turn(self, lane: Lane) -> AsyncIterator[None]:
-        """Wait for a turn and hold a place in flight; raise RequestDropped."""
-        ticket = self.lanes.enter(lane)
-        try:
-            self._grant()
-            if ticket.state == "waiting":
-                ticket.granted = asyncio.get_running_loop().create_future()
-                await ticket.granted
-            yield
-        finally:
-            self.lanes.leave(ticket)
-            self._grant()
+    def turn(self, lane: Lane) -> _Turn:
+        """What to enter to wait for a turn and hold a place in flight; entering raises RequestDropped."""
+        return _Turn(self, lane)
+
+    def grant(self) -> None:
+        """Let go all whose turn it is, and see to it that the rest will be."""
+        now = self._clock()
+        for ticket in self.lanes.grant(now):
+            # A cancelled waiter is still to leave, which gives the place to the next.
+            if ticket.granted is not None and not ticket.granted.done():
+                ticket.granted.set_result(None)
+        if self._pump is None or self._pump.done():
+            wait = self.lanes.seconds_to_next(now)
+            if wait is not None:
+                self._pump = asyncio.get_running_loop().create_task(self._pumping(wait))
 
     async def close(self) -> None:
         if self._pump is not None:
@@ -184,19 +197,38 @@ class Turns:
             with suppress(asyncio.CancelledError):
                 await self._pump
 
-    def _grant(self) -> None:
-        for ticket in self.lanes.grant(self._clock()):
-            # A cancelled waiter is still to run its `finally`, which gives the place to the next.
-            if ticket.granted is not None and not ticket.granted.done():
-                ticket.granted.set_result(None)
-        if self._pump is None or self._pump.done():
-            wait = self.lanes.seconds_to_next(self._clock())
-            if wait is not None:
-                self._pump = asyncio.get_running_loop().create_task(self._pumping(wait))
-
     async def _pumping(self, wait: float) -> None:
         left: float | None = wait
         while left is not None:
             await self._sleep(left)
-            self._grant()
+            self.grant()
             left = self.lanes.seconds_to_next(self._clock())
+
+
+class _Turn:
+    """One request's turn, an asynchronous context. Every request enters one, and a generator would cost 1 µs more."""
+
+    __slots__ = ("_lane", "_ticket", "_turns")
+
+    def __init__(self, turns: Turns, lane: Lane) -> None:
+        self._turns = turns
+        self._lane = lane
+
+    async def __aenter__(self) -> None:
+        turns = self._turns
+        ticket = self._ticket = turns.lanes.enter(self._lane)
+        turns.grant()
+        if ticket.state == "waiting":
+            ticket.granted = asyncio.get_running_loop().create_future()
+            try:
+                await ticket.granted
+            except BaseException:
+                self._leave()
+                raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._turns.lanes.leave(self._ticket)
+        self._turns.grant()

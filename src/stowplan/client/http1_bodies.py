@@ -1,0 +1,185 @@
+"""Where the body of an answer ends, and what it says: by its length, in chunks, or with the connection.
+
+Each kind takes pieces that were cut anywhere. What does not add up is `NotHttp`: guessed ends would let one answer
+run into the next.
+
+Specified by RFC 9112, sections 6 and 7.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan.api.field_errors import go_quote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Bytes that the head of an answer may have, and its trailers.
+LONGEST_HEAD = 1 << 16
+#: Characters of what came that messages show.
+QUOTED = 40
+
+_LONGEST_CHUNK_LINE = 1 << 12
+_GZIP = 16 + zlib.MAX_WBITS
+_CHUNK_LINE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
+
+
+class NotHttp(Exception):
+    """What came is no answer in HTTP/1.1."""
+
+
+class Body(Protocol):
+    def feed(self, data: bytes) -> bytes | None:
+        """Take in data; return what came after the body's end, None as long as it has not come."""
+
+    def content(self) -> bytes: ...
+
+
+class Content:
+    """What a body says, put together."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+
+    def whole(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+class Gzipped(Content):
+    """Unpacked as it comes, so that nothing waits for all of it at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._unpacker = zlib.decompressobj(_GZIP)
+        self._begun = False
+
+    def add(self, piece: bytes) -> None:
+        self._begun = self._begun or bool(piece)
+        try:
+            super().add(self._unpacker.decompress(piece))
+        except zlib.error as error:
+            raise NotHttp(f"its body is no gzip: {error}") from None
+
+    def whole(self) -> bytes:
+        if self._begun and (not self._unpacker.eof or self._unpacker.unused_data):
+            raise NotHttp("its body is not one whole gzip file")
+        return super().whole()
+
+
+def content_of(headers: Mapping[str, str]) -> Content:
+    encoding = headers.get("content-encoding", "").lower()
+    if encoding in ("", "identity"):
+        return Content()
+    if encoding in ("gzip", "x-gzip"):
+        return Gzipped()
+    raise NotHttp(f"its Content-Encoding is {go_quote(encoding[:QUOTED])}, which was not asked for")
+
+
+class Counted:
+    """A body whose length was said before."""
+
+    __slots__ = ("_content", "_left")
+
+    def __init__(self, length: int, content: Content) -> None:
+        self._left = length
+        self._content = content
+
+    def feed(self, data: bytes) -> bytes | None:
+        left = self._left
+        if len(data) > left:
+            self._content.add(data[:left])
+            self._left = 0
+            return data[left:]
+        self._content.add(data)
+        self._left = left - len(data)
+        return None if self._left else b""
+
+    def content(self) -> bytes:
+        return self._content.whole()
+
+
+class UntilTheEnd:
+    """A body that ends with the connection."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    def feed(self, data: bytes) -> None:
+        self._content.add(data)
+
+    def content(self) -> bytes:
+        return self._content.whole()
+
+
+class Chunked:
+    """A body in chunks, each after a line that says how long it is; one of no length ends it, trailers follow."""
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+        #: Of the chunk under way.
+        self._left = 0
+        #: Whether the line end after a chunk's data is due.
+        self._after_data = False
+        #: Whether the last chunk has come, and the bytes of trailers since.
+        self._in_trailers = False
+        self._trailers = 0
+        #: The beginning of a line.
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes | None:
+        data = self._held + data if self._held else data
+        at, length = 0, len(data)
+        while True:
+            if self._left:
+                piece = data[at : at + self._left]
+                self._content.add(piece)
+                at += len(piece)
+                self._left -= len(piece)
+                self._after_data = not self._left
+            if at == length:
+                self._held = b""
+                return None
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                self._held = self._unended(data[at:])
+                return None
+            line, at = data[at:end], end + 2
+            if self._ends_with(line):
+                return data[at:]
+
+    def content(self) -> bytes:
+        return self._content.whole()
+
+    def _unended(self, line: bytes) -> bytes:
+        if len(line) > _LONGEST_CHUNK_LINE:
+            raise NotHttp(f"a line between chunks is longer than {_LONGEST_CHUNK_LINE} bytes")
+        if self._after_data and line != b"\r":
+            raise NotHttp("a chunk is longer than it said")
+        return line
+
+    def _ends_with(self, line: bytes) -> bool:
+        """Take in a line between chunks; return whether it is the body's last."""
+        if self._after_data:
+            if line:
+                raise NotHttp("a chunk is longer than it said")
+            self._after_data = False
+        elif self._in_trailers:
+            self._trailers += len(line)
+            if self._trailers > LONGEST_HEAD:
+                raise NotHttp(f"its trailers are longer than {LONGEST_HEAD} bytes")
+            return not line
+        else:
+            size = _CHUNK_LINE.fullmatch(line)
+            if size is None:
+                raise NotHttp(f"a chunk's length is {go_quote(line[:QUOTED].decode('latin-1'))}")
+            self._left = int(size[1], 16)
+            self._in_trailers = not self._left
+        return False
