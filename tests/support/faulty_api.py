@@ -9,11 +9,15 @@ from stowplan.client.api import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 
 REFUSALS = (InternalError, ServiceUnavailable, Conflict)
-FATES = ("refused", "unreachable", "lost answer", "never arrived", "late")
+READING = ("refused", "unreachable", "late")
+WRITING = (*READING, "lost answer", "never arrived")
+WATCHING = ("expired", "ends", "cut off")
 
 
 class FaultyApi:
     """As good as the `Api` behind it while `rate` and `lag` are 0."""
+
+    kinds = (*WRITING, *WATCHING)
 
     def __init__(self, api, random, sleep):
         self._api = api
@@ -39,7 +43,7 @@ class FaultyApi:
         self.fates[fate] += 1
         return fate
 
-    async def _request(self, call, fates=FATES):
+    async def _request(self, call, fates=WRITING):
         fate = self._fate(*fates)
         if fate == "refused":
             raise self._random.choice(REFUSALS)("the test says no")
@@ -78,20 +82,19 @@ class FaultyApi:
         return await self._request(lambda: self._api.create(*args, **options))
 
     async def get(self, *args, **options):
-        return await self._request(lambda: self._api.get(*args, **options), ("refused", "unreachable", "late"))
+        return await self._request(lambda: self._api.get(*args, **options), READING)
 
     async def list(self, *args, **options):
-        return await self._request(lambda: self._api.list(*args, **options), ("refused", "unreachable", "late"))
+        return await self._request(lambda: self._api.list(*args, **options), READING)
 
     async def watch(self, kind, **options):
-        fates = ("expired", "ends", "cut off")
-        self._end_watch(self._fate(*fates))
+        self._end_watch(self._fate(*WATCHING))
         async with aclosing(self._api.watch(kind, **options)) as stream:
             async for event in stream:
                 if self.lag and self._random.random() < 0.1:
                     await self._sleep(self._random.random() * self.lag)
                 yield event
-                fate = self._fate(*fates)
+                fate = self._fate(*WATCHING)
                 if fate == "ends":
                     return
                 self._end_watch(fate)

@@ -52,6 +52,7 @@ class PlainQueue:
         self.incoming, self.rejected_by = Counter(), Counter()
         self.start = now()
         self.looked, self.swept = self.start, -inf
+        self.rejected_in_a_row = 0
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
@@ -241,9 +242,20 @@ class PlainQueue:
                 self.rejected_by[plugin, pod["profile"]] -= 1
         self.pods.remove(pod)
 
+    def next_active(self):
+        pods = self.ordered(self.of("ACTIVE"))
+        if not pods:
+            return None
+        pod, most = pods[0], self.settings["rejected_in_a_row"]
+        if most and self.first is by_priority and self.rejected_in_a_row >= most:
+            equals = [p for p in pods if p["info"].priority == pod["info"].priority]
+            pod = next((p for p in equals if not p["rejections"]), pod)
+        self.rejected_in_a_row = self.rejected_in_a_row + 1 if pod["rejections"] else 0
+        return pod
+
     def pop(self):
         while True:
-            pod = next(iter(self.ordered(self.of("ACTIVE"))), None)
+            pod = self.next_active()
             if pod is None and self.settings["pop_from_backoff"]:
                 waiting = self.ordered(self.of("BACKOFF"))
                 pod = min(waiting, key=self.expiry, default=None)

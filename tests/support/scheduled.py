@@ -19,6 +19,7 @@ import yaml
 
 from clients import AGENT, UNLIMITED
 from live_scheduler import ManualTime, stop
+from stowplan.api.types import Pod
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
 from stowplan.config import DEFAULT_FEATURES, load_config
@@ -191,11 +192,19 @@ class Objects:
 
 
 class Heard:
-    """An Api that notes how far each watch has been read, and keeps to itself what the test has not finished."""
+    """An Api that notes how far each watch has been read, and keeps to itself what the test has not finished.
+
+    What the scheduler does itself is heard of as well: `unheard` says of what it has not been yet.
+    """
 
     def __init__(self, api, births):
         self._api = api
         self._births = births
+        #: Kind -> the newest version that the scheduler made.
+        self._written = {}
+        #: UIDs of the pods that it had bound, or deleted, and of those that are told to be so.
+        self._bound, self._leaving = set(), set()
+        self._seen_bound, self._seen_leaving = set(), set()
         #: Kind -> the newest version that was handed on.
         self.versions = {}
         #: UIDs of what is told to be gone.
@@ -216,10 +225,39 @@ class Heard:
                 if not await self._unfinished(event):
                     yield event
                 self._hear(kind, event.resource_version)
-                if event.type == "DELETED":
-                    self.deleted.add(event.object.metadata.uid)
+                if event.object is not None:
+                    self._see(event)
         finally:
             await stream.aclose()
+
+    async def patch(self, kind, name, patch, **options):
+        answer = await self._api.patch(kind, name, patch, **options)
+        version = int(answer.metadata.resource_version)
+        self._written[kind.__name__] = max(version, self._written.get(kind.__name__, 0))
+        return answer
+
+    async def bind(self, *, uid, **options):
+        await self._api.bind(uid=uid, **options)
+        self._bound.add(uid)
+
+    async def delete(self, kind, name, *, uid="", **options):
+        await self._api.delete(kind, name, uid=uid, **options)
+        self._leaving.add(uid)
+
+    def unheard(self):
+        behind = {kind: v for kind, v in self._written.items() if self.versions.get(kind, v) < v}
+        bound, leaving = self._bound - self._seen_bound, self._leaving - self._seen_leaving
+        return behind | dict.fromkeys(bound, "bound") | dict.fromkeys(leaving, "leaving")
+
+    def _see(self, event):
+        metadata = event.object.metadata
+        gone = event.type == "DELETED"
+        if gone:
+            self.deleted.add(metadata.uid)
+        if gone or (isinstance(event.object, Pod) and event.object.spec.node_name):
+            self._seen_bound.add(metadata.uid)
+        if gone or metadata.deletion_timestamp is not None:
+            self._seen_leaving.add(metadata.uid)
 
     async def _unfinished(self, event):
         if event.object is None or event.type == "DELETED":
@@ -306,12 +344,13 @@ class Scheduled:
         while calm < 4:
             if real_time.monotonic() > deadline:
                 raise AssertionError(f"the scheduler does not come to rest: {self._waiting_for()}")
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.002)
             calm = calm + 1 if not self._waiting_for() and not self.scheduler.busy else 0
 
     def _waiting_for(self):
         heard, gone = self._heard.versions, self._heard.deleted
-        waiting = {kind: v for kind, v in self.objects.versions.items() if kind in heard and heard[kind] < v}
+        waiting = self._heard.unheard()
+        waiting |= {kind: v for kind, v in self.objects.versions.items() if kind in heard and heard[kind] < v}
         return waiting | {uid: kind for uid, kind in self.objects.deleted.items() if kind in heard and uid not in gone}
 
     async def advance(self, seconds):

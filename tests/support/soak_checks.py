@@ -30,6 +30,8 @@ class Watcher:
         self.node_of = {}
         #: UIDs of pods for which the scheduler chose a node, ever.
         self.by_us = set()
+        #: UIDs of pods that the scheduler bound.
+        self.bound = set()
         #: UID -> the least CPU that a pod ever asked for; node -> the most that it ever had.
         self.least, self.most_cpu = {}, {}
         #: Node -> pods on it that the scheduler bound, as far as they are there.
@@ -70,6 +72,7 @@ class Watcher:
     def _bound_by_us(self, stored, node):
         """Even if the scheduler is behind with its news, it knows whom it has bound itself."""
         self._check(stored.uid in self.by_us, f"{stored.key} is bound without having been assumed")
+        self.bound.add(stored.uid)
         self.bound_by_us[node].add(stored.uid)
         # Whoever was told of a failure may think that there is room.
         used = sum(self.least[uid] for uid in self.bound_by_us[node] - self.faulty.in_doubt)
@@ -179,3 +182,27 @@ def every_pod_is_bound_or_truthfully_pending(api, scheduler):
         selected = verdict.preemption and verdict.preemption.selected
         assert not selected, f"{key} could make room on {selected.node_name}\n{story}"
     return len(pending)
+
+
+def nothing_was_left_untold(api, watcher):
+    """Where no request fails, every outcome is in the API: conditions of those that wait, Events of the others."""
+    for pod in (stored.to_dict() for stored in api.store.list("pods", "")):
+        metadata = pod["metadata"]
+        name, uid, node = metadata["name"], metadata["uid"], pod["spec"].get("nodeName", "")
+        told = [e for e in _events(api, uid) if e["reason"] == "Scheduled"]
+        if uid in watcher.bound:
+            note = f"Successfully assigned {metadata['namespace']}/{name} to {node}"
+            assert [e["note"] for e in told] == [note]
+            continue
+        assert not told, f"{name} is said to be on {node}"
+        if not node and pod["spec"]["schedulerName"] != FOREIGN:
+            (condition,) = [c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
+            gated = bool(pod["spec"].get("schedulingGates"))
+            reason = "SchedulingGated" if gated else "Unschedulable"
+            assert (condition["status"], condition["reason"]) == ("False", reason)
+            assert gated or [e for e in _events(api, uid) if e["note"] == condition["message"]]
+
+
+def _events(api, uid):
+    events = (stored.to_dict() for stored in api.store.list("events", ""))
+    return [event for event in events if event.get("regarding", {}).get("uid") == uid]

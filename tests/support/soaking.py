@@ -1,4 +1,4 @@
-"""Random changes of a cluster, as people, controllers, kubelets and other schedulers make them; nobody waits for anybody.
+"""Random changes of a cluster, as people, controllers, kubelets and other schedulers make them, all at their own pace.
 
 Everything goes into the store directly; the scheduler hears of it through its informers. `Changes.step` makes one
 random change, `Changes.kubelets` what nodes do by themselves. What was really done is counted in `done`.
@@ -101,6 +101,10 @@ class Changes:
             self.label_namespace: 1,
             self.decide_on_waiting: 4,
         }
+
+    @property
+    def kinds(self):
+        return [action.__name__ for action in self._actions]
 
     def step(self):
         (action,) = self.random.choices(list(self._actions), list(self._actions.values()))
@@ -372,9 +376,7 @@ class Changes:
 
     def _delete_now(self, pod):
         metadata = pod["metadata"]
-        self.api.delete(
-            "pods", metadata["namespace"], metadata["name"], options=DeleteOptions(grace_period_seconds=0)
-        )
+        self.api.delete("pods", metadata["namespace"], metadata["name"], options=DeleteOptions(grace_period_seconds=0))
 
 
 def _is_pending(pod):

@@ -1,0 +1,300 @@
+"""PreBind: plugins side by side, where the pod goes is said beforehand, preemption may stop it; pods to activate."""
+
+import asyncio
+
+import pytest
+
+from answering import answering, configuration, profile
+from left_behind import check, failed, nothing_under_way
+from manifests import node, pod
+from scheduled import scheduled
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.framework.interface import PreBindPreFlightResult
+from stowplan.framework.status import SKIP, Code, Status, error, unschedulable
+from tampered import Held, Tampered
+
+WAIT = Status(Code.Wait)
+PARALLEL = PreBindPreFlightResult(allow_parallel=True)
+
+
+def preparing(api_server, namespace, *plugins, points=("preBind",), **options):
+    config = configuration(profile(**dict.fromkeys(points, plugins)))
+    options = {"config": config, "plugins": plugins, "wrap": Tampered, "before": [("nodes", node("n1"))], **options}
+    return scheduled(api_server, namespace, **options)
+
+
+class Gate:
+    """PreBind that goes on when the test says so, and notes how it ends."""
+
+    def __init__(self, answer=None):
+        self.began = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended = ""
+        self._answer = answer
+
+    async def __call__(self, state, pod, node_name):
+        self.began.set()
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError as e:
+            self.ended = f"cancelled: {e}"
+            raise
+        self.ended = "done"
+        return self._answer
+
+
+# -- where it goes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flight", "told"),
+    [
+        pytest.param(PreBindPreFlightResult(), True, id="acts"),
+        pytest.param(None, True, id="acts-by-default"),
+        pytest.param(SKIP, False, id="skips"),
+    ],
+)
+async def test_the_api_is_told_where_a_pod_goes_that_takes_a_while(api_server, namespace, flight, told):
+    a = answering("A", pre_bind_pre_flight=flight)
+    async with preparing(api_server, namespace, a) as c:
+        await c.pods(pod("web"))
+        assert await c.node_of("web") == "n1"
+        assert c.api.status_patches("web") == [{"status": {"nominatedNodeName": "n1"}}] * told
+        assert a.log == ["A.pre_bind_pre_flight"] + ["A.pre_bind"] * told
+        # The API server takes it back.
+        assert not (await c.pod("web"))["status"].get("nominatedNodeName")
+
+
+async def test_while_it_takes_a_while_the_nomination_can_be_read(api_server, namespace):
+    gate = Gate()
+    async with preparing(api_server, namespace, answering("A", pre_bind=gate)) as c:
+        await c.objects.create("pods", pod("web"))
+        await c.until(gate.began.is_set)
+        assert (await c.pod("web"))["status"]["nominatedNodeName"] == "n1"
+        uid = c.objects.made("pods", "web")["metadata"]["uid"]
+        # No longer in flight: its failures are errors from now on.
+        assert not c.scheduler.queue.is_in_flight(uid)
+        assert c.scheduler.state.is_assumed(uid)
+        gate.go.set()
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+
+
+async def test_nobody_is_told_where_the_gate_is_off(api_server, namespace):
+    """Then nobody asks the plugins beforehand either: all run, one by one."""
+    log = []
+    gate = Gate()
+    plugins = (
+        answering("A", log=log, pre_bind_pre_flight=SKIP),
+        answering("B", log=log, pre_bind_pre_flight=PARALLEL, pre_bind=gate),
+        answering("C", log=log, pre_bind_pre_flight=PARALLEL),
+    )
+    features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": False})
+    async with preparing(api_server, namespace, *plugins, features=features) as c:
+        await c.objects.create("pods", pod("web"))
+        await c.until(gate.began.is_set)
+        await asyncio.sleep(0)
+        assert log == ["A.pre_bind", "B.pre_bind"]
+        gate.go.set()
+        await c.settle()
+        assert log == ["A.pre_bind", "B.pre_bind", "C.pre_bind"]
+        assert c.api.status_patches("web") == []
+
+
+# -- groups -----------------------------------------------------------------------------------------------------------
+
+
+async def test_neighbours_that_allow_it_run_side_by_side(api_server, namespace):
+    log, gates = [], {name: Gate() for name in "ABCD"}
+    flights = {"A": PARALLEL, "B": PARALLEL, "C": PreBindPreFlightResult(), "D": PARALLEL}
+    plugins = [answering(n, log=log, pre_bind_pre_flight=flights[n], pre_bind=gates[n]) for n in "ABCD"]
+    async with preparing(api_server, namespace, *plugins) as c:
+        await c.objects.create("pods", pod("web"))
+        began = lambda: "".join(n for n in "ABCD" if gates[n].began.is_set())  # noqa: E731
+        await c.until(lambda: began() == "AB")
+        gates["B"].go.set()
+        await c.until(lambda: gates["B"].ended)
+        assert began() == "AB"
+        gates["A"].go.set()
+        await c.until(lambda: began() == "ABC")
+        gates["C"].go.set()
+        await c.until(lambda: began() == "ABCD")
+        gates["D"].go.set()
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+
+
+async def test_the_first_failure_stops_its_group(api_server, namespace):
+    first, second = Gate(error("bad")), Gate()
+    plugins = (
+        answering("A", pre_bind_pre_flight=PARALLEL, pre_bind=first),
+        answering("B", pre_bind_pre_flight=PARALLEL, pre_bind=second),
+        answering("C"),
+    )
+    async with preparing(api_server, namespace, *plugins) as c:
+        await c.objects.create("pods", pod("web"))
+        await c.until(lambda: first.began.is_set() and second.began.is_set())
+        first.go.set()
+        await c.settle()
+        assert second.ended == "cancelled: some other PreBind operation failed"
+        assert plugins[2].log == ["C.pre_bind_pre_flight"]
+        expected = failed('running PreBind plugin "A": bad', announced=True)
+        await check(c, "web", c.objects.made("pods", "web"), expected)
+        assert nothing_under_way(c)
+
+
+# -- preemption -------------------------------------------------------------------------------------------------------
+
+
+def important(name="boss"):
+    made = pod(name, priority=None)
+    del made["spec"]["priority"]
+    made["spec"]["priorityClassName"] = "system-cluster-critical"
+    return filling(made)
+
+
+def filling(made):
+    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    return made
+
+
+async def preempted(c, name):
+    """What a pod that had to give way on its way to its node is told."""
+    (event,) = await c.events(name, reason="Preempted")
+    boss = await c.pod("boss")
+    note = f"Preempted by pod {boss['metadata']['uid']} on node n1 (in kube-scheduler memory)."
+    assert (event["note"], event["action"], event["type"]) == (note, "Preempting", "Normal")
+    assert event["related"]["name"] == "boss"
+    # It lives on.
+    assert (await c.pod(name))["metadata"].get("deletionTimestamp") is None
+    queued = c.queued(name)
+    assert (queued.unschedulable_plugins, queued.pending_plugins) == (set(), set())
+    assert (queued.unschedulable_count, queued.consecutive_errors_count) == (0, 1)
+
+
+async def test_a_pod_that_waits_on_permit_gives_way(api_server, namespace):
+    waits = lambda state, pod, node: (WAIT, 60.0) if pod.pod.metadata.name == "web" else (None, 0.0)  # noqa: E731
+    async with preparing(api_server, namespace, answering("A", permit=waits), points=["permit"]) as c:
+        await c.pods(filling(pod("web")))
+        assert len(c.scheduler.waiting_pods) == 1
+        await c.pods(important())
+        await c.advance(0.0)
+        assert (await c.condition("web"))["message"] == "waiting on permit for pod: preempted"
+        assert (await c.condition("web"))["reason"] == "SchedulerError"
+        assert c.place("web") == "ERROR_BACKOFF"
+        await preempted(c, "web")
+        await c.advance(3.0)
+        assert await c.node_of("boss") == "n1"
+        assert nothing_under_way(c)
+        assert c.api.verbs("web").count("delete") == 0
+
+
+async def test_a_pod_in_pre_bind_gives_way(api_server, namespace):
+    gate = Gate()
+    only_web = lambda state, pod, node: gate(state, pod, node) if pod.pod.metadata.name == "web" else None  # noqa: E731
+    async with preparing(api_server, namespace, answering("A", pre_bind=only_web)) as c:
+        await c.objects.create("pods", filling(pod("web")))
+        await c.until(gate.began.is_set)
+        await c.objects.create("pods", important())
+        await c.until(lambda: gate.ended)
+        await c.settle()
+        assert gate.ended == "cancelled: preempted by DefaultPreemption"
+        assert (await c.condition("web"))["message"] == "preempted by DefaultPreemption"
+        assert (await c.condition("web"))["reason"] == "SchedulerError"
+        assert c.place("web") == "ERROR_BACKOFF"
+        await preempted(c, "web")
+        await c.advance(3.0)
+        assert await c.node_of("boss") == "n1"
+        assert nothing_under_way(c)
+
+
+async def test_a_pod_whose_binding_is_under_way_is_deleted(api_server, namespace):
+    """It is too late to turn it back."""
+    async with preparing(api_server, namespace, answering("A")) as c:
+        held = c.api.instead["bind"] = Held()
+        await c.objects.create("pods", filling(pod("web")))
+        await c.until(held.waiting.is_set)
+        await c.objects.create("pods", important())
+        await c.until(lambda: f"{namespace}/web" not in c.scheduler.unassigned, "news of its deletion")
+        assert c.api.verbs("web").count("delete") == 1
+        del c.api.instead["bind"]
+        held.let_go()
+        await c.settle()
+        await c.advance(3.0)
+        assert await c.node_of("boss") == "n1"
+        assert (await c.events("web", reason="Preempted"))[0]["note"].endswith(" on node n1")
+        assert nothing_under_way(c)
+        assert c.place("web") == ""
+
+
+# -- pods that others want tried --------------------------------------------------------------------------------------
+
+
+def stashing(c_of, name):
+    """A plugin's answer that stashes a pod away to be tried, when the pod `web` comes by."""
+
+    def stash(state, pod, node_name):
+        if pod.pod.metadata.name == "web":
+            queued = c_of().queued(name)
+            state.pods_to_activate.add(queued.pod)
+
+    return stash
+
+
+@pytest.mark.parametrize(
+    ("point", "method", "early"),
+    [("reserve", "reserve", True), ("preBind", "pre_bind", False), ("postBind", "post_bind", False)],
+    ids=["reserve", "pre_bind", "post_bind"],
+)
+async def test_pods_to_activate(api_server, namespace, point, method, early):
+    """They are tried when the scheduling cycle has succeeded, and when the binding cycle has."""
+    found = []
+    stash = stashing(lambda: found[0], "other")
+    a = answering("A", **{method: stash})
+    async with preparing(api_server, namespace, a, points=[point]) as c:
+        found.append(c)
+        await c.pods(pod("other", nodeSelector={"no": "where"}))
+        assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 1)
+        held = c.api.instead["bind"] = Held()
+        await c.objects.create("pods", pod("web"))
+        await c.until(held.waiting.is_set)
+        await c.until(lambda: c.place("other") == "UNSCHEDULABLE")
+        assert c.queued("other").attempts == (2 if early else 1)
+        held.let_go()
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+        assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 2)
+
+
+@pytest.mark.parametrize(
+    ("points", "answers"),
+    [
+        pytest.param(["reserve", "permit"], {"permit": (unschedulable("no"), 0.0)}, id="permit"),
+        pytest.param(["reserve"], {"reserve": None}, id="reserve"),
+    ],
+)
+async def test_pods_are_not_activated_by_one_that_fails(api_server, namespace, points, answers):
+    found = []
+    stash = stashing(lambda: found[0], "other")
+
+    def stash_and_refuse(state, pod, node_name):
+        stash(state, pod, node_name)
+        return unschedulable("no") if points == ["reserve"] else None
+
+    a = answering("A", **{**answers, "reserve": stash_and_refuse})
+    async with preparing(api_server, namespace, a, points=points) as c:
+        found.append(c)
+        await c.pods(pod("other", nodeSelector={"no": "where"}))
+        await c.pods(pod("web"))
+        assert c.place("web") == "UNSCHEDULABLE"
+        assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 1)
+
+
+async def test_post_bind_plugins_run_in_order_and_may_fail(api_server, namespace):
+    log = []
+    plugins = (answering("A", log=log, post_bind=RuntimeError("oops")), answering("B", log=log))
+    async with preparing(api_server, namespace, *plugins, points=["postBind"]) as c:
+        await c.pods(pod("web"))
+        assert log == ["A.post_bind", "B.post_bind"]
+        assert await c.node_of("web") == "n1"
+        assert [e["reason"] for e in await c.events("web")] == ["Scheduled"]

@@ -1,0 +1,125 @@
+"""Clusters that are older than the scheduler, or become newer while it runs."""
+
+import logging
+
+import pytest
+
+from attempts import asking, labelled
+from manifests import budget, node, pod
+from preempting import CLASSES, leaving, nodes, placed, pods, wanting
+from scheduled import scheduled
+from stowplan.api import types as t
+from stowplan.api.api_errors import Forbidden, not_found
+from stowplan.scheduler.live import LiveSettings
+
+DEVICES = (t.ResourceClaim, t.ResourceSlice, t.DeviceClass)
+CLAIMS = "no new claims to deallocate"
+
+
+class Older:
+    """A cluster that lacks some kinds until `hidden` is emptied."""
+
+    def __init__(self, api, hidden, error):
+        self._api = api
+        self.hidden = set(hidden)
+        self._error = error
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def serves(self, kind):
+        return kind not in self.hidden
+
+    async def list(self, kind, **options):
+        if kind in self.hidden:
+            raise self._error
+        return await self._api.list(kind, **options)
+
+
+def older(*kinds, error=None):
+    missing = error or not_found("resourceclaims", "resource.k8s.io", "")
+    return lambda api: Older(api, kinds, missing)
+
+
+def enabled(c, plugin):
+    framework = c.scheduler.frameworks["default-scheduler"]
+    points = (framework.pre_enqueue, framework.pre_filter, framework.filter, framework.post_filter, framework.reserve)
+    return {plugin in {one.name for one in point} for point in points}
+
+
+def told(caplog, words):
+    return [record.getMessage() for record in caplog.records if words in record.getMessage()]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [pytest.param(None, id="not found"), pytest.param(Forbidden("unknown to the authorizer, too"), id="forbidden")],
+)
+async def test_a_group_that_comes_later(api_server, namespace, caplog, error):
+    caplog.set_level(logging.INFO)
+    before = [*nodes(node("n1")), *pods(pod())]
+    wrap = older(*DEVICES, error=error)
+    async with scheduled(api_server, namespace, before=before, wrap=wrap) as c:
+        # Nobody waits for it.
+        assert await c.node_of("web") == "n1"
+        assert c.scheduler.informers.missing == set(DEVICES)
+        assert enabled(c, "DynamicResources") == {False}
+        assert len(told(caplog, "DynamicResources is switched off")) == 1
+        await c.pods(asking(pod("large"), cpu="64"))
+        assert CLAIMS not in (await c.condition("large"))["message"]
+
+        # It is looked for once a minute.
+        c.api.hidden.clear()
+        await c.advance(59.0)
+        assert c.scheduler.informers.missing == set(DEVICES)
+        await c.advance(1.0)
+        await c.until(lambda: not c.scheduler.informers.missing)
+        await c.settle()
+        assert enabled(c, "DynamicResources") == {True}
+        assert len(told(caplog, "DynamicResources is switched on")) == 1
+        await c.pods(asking(pod("larger"), cpu="65"))
+        assert CLAIMS in (await c.condition("larger"))["message"]
+
+
+async def test_it_is_looked_for_as_often_as_told(api_server, namespace):
+    settings = LiveSettings(look_again=5.0)
+    async with scheduled(api_server, namespace, wrap=older(*DEVICES), settings=settings) as c:
+        await c.advance(4.0)
+        c.api.hidden.clear()
+        assert c.scheduler.informers.missing == set(DEVICES)
+        await c.advance(1.0)
+        await c.until(lambda: not c.scheduler.informers.missing)
+
+
+async def test_one_of_several_kinds_is_enough_to_do_without_a_plugin(api_server, namespace):
+    async with scheduled(api_server, namespace, wrap=older(t.CSINode, t.DeviceClass)) as c:
+        assert [enabled(c, name) for name in ("DynamicResources", "NodeVolumeLimits", "VolumeBinding")] == [{False}] * 3
+        assert True in enabled(c, "VolumeZone")
+        c.api.hidden.remove(t.DeviceClass)
+        await c.advance(60.0)
+        await c.until(lambda: c.scheduler.informers.missing == {t.CSINode})
+        assert enabled(c, "DynamicResources") == {True}
+        assert enabled(c, "VolumeBinding") == {False}
+
+
+async def test_what_a_plugin_can_do_without(api_server, namespace):
+    """Without budgets preemption knows of none; once they are there it heeds them."""
+    guard = budget("guard", labels={"guarded": "yes"}, minAvailable=1)
+    there = [labelled(placed("a"), guarded="yes"), placed("b", node_name="n2", priority="some")]
+    before = [
+        *CLASSES,
+        *nodes(node("n1"), node("n2")),
+        ("poddisruptionbudgets", guard),
+        *pods(*there),
+    ]
+    async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
+        assert True in enabled(c, "DefaultPreemption")
+        await c.pods(wanting())
+        assert await leaving(c, "a", "b") == {"a"}
+    async with scheduled(api_server, namespace, before=before, wrap=older(t.PodDisruptionBudget)) as c:
+        c.api.hidden.clear()
+        await c.advance(60.0)
+        await c.until(lambda: not c.scheduler.informers.missing)
+        await c.settle()
+        await c.pods(wanting())
+        assert await leaving(c, "a", "b") == {"b"}

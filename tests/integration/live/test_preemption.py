@@ -1,0 +1,414 @@
+"""Preemption as the API sees it: what victims, the preemptor and others have written to them, in which order."""
+
+import asyncio
+
+import pytest
+
+from answering import answering, configuration, profile
+from attempts import asking, attempts, moves, sized
+from left_behind import is_now, written
+from manifests import node, pod
+from preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
+from scheduled import scheduled
+from stowplan.api.api_errors import Forbidden, InternalError
+from tampered import Held, Tampered, raising
+
+NO_CLAIMS = "no new claims to deallocate, preemption: "
+TERMINATING = "not eligible due to a terminating pod on the nominated node."
+FULL = [*CLASSES, *nodes(node("n1"))]
+
+
+def tainted(name):
+    return node(name, taints=[{"key": "t", "effect": "NoSchedule"}])
+
+
+def running(server, namespace, *more, **options):
+    return scheduled(server, namespace, before=[*FULL, *more], wrap=Tampered, **options)
+
+
+async def message(c, name="web"):
+    return (await c.condition(name))["message"]
+
+
+# -- one victim --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_becomes_of_a_victim(api_server, namespace):
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+        before = c.objects.made("pods", "victim")
+        await c.pods(wanting())
+        preemptor = c.objects.made("pods", "web")["metadata"]
+
+        assert await c.condition("victim", "DisruptionTarget") == {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": "default-scheduler: preempting to accommodate a higher priority pod",
+            "observedGeneration": before["metadata"]["generation"],
+            "lastProbeTime": None,
+            "lastTransitionTime": written(c),
+        }
+        found = await c.pod("victim")
+        # The victim's own grace period counts.
+        assert found["metadata"]["deletionGracePeriodSeconds"] == 30
+        assert c.api.verbs("victim") == ["patch", "delete"]
+        (deletion,) = [call for call in c.api.calls if call.verb == "delete"]
+        assert "grace_period_seconds" not in deletion.options
+
+        (event,) = await c.events("victim")
+        regarding, related = event["regarding"], event["related"]
+        assert (event["type"], event["reason"], event["action"]) == ("Normal", "Preempted", "Preempting")
+        assert event["note"] == f"Preempted by pod {preemptor['uid']} on node n1"
+        assert (regarding["kind"], regarding["namespace"], regarding["name"]) == ("Pod", namespace, "victim")
+        assert regarding["uid"] == before["metadata"]["uid"]
+        assert (related["kind"], related["name"], related["uid"]) == ("Pod", "web", preemptor["uid"])
+        assert event["reportingController"] == "default-scheduler"
+        assert event["reportingInstance"] == "default-scheduler-host"
+        assert is_now(c, event["eventTime"])
+        assert not event.get("series")
+
+
+async def test_what_becomes_of_the_preemptor(api_server, namespace):
+    """It waits, promised its node, until the victim is really gone."""
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+        await c.pods(wanting())
+        condition = await c.condition("web")
+        assert (condition["reason"], condition["status"]) == ("Unschedulable", "False")
+        assert condition["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+        assert [e["note"] for e in await c.events("web")] == [condition["message"]]
+        (body,) = c.api.status_patches("web")
+        assert body["status"]["nominatedNodeName"] == "n1"
+        assert await nominated_node(c) == "n1"
+        assert (c.place("web"), c.queued("web").unschedulable_plugins) == ("UNSCHEDULABLE", {"NodeResourcesFit"})
+        # That its victim begins to leave is no reason to try again.
+        assert len(attempts(c, "web")) == 1
+
+        await c.objects.delete("pods", "victim")
+        await c.settle()
+        assert moves(c, "web")[-1] == ("backoff", "AssignedPodDelete")
+        found = await c.pod("web")
+        assert (found["spec"]["nodeName"], found["status"].get("nominatedNodeName", "")) == ("n1", "")
+        assert not c.scheduler.state.nominator
+        assert c.api.verbs("web") == ["patch", "bind"]
+        assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling", "Scheduled"]
+
+
+async def test_a_victim_without_grace_leaves_at_once(api_server, namespace):
+    victim = placed("victim", terminationGracePeriodSeconds=0)
+    async with running(api_server, namespace, *pods(victim)) as c:
+        await c.pods(wanting())
+        await c.until(lambda: c.node_of("web"))
+        assert await leaving(c, "victim") == {"victim"}
+
+
+async def test_victims_that_still_leave(api_server, namespace):
+    """Nobody else is made to leave meanwhile, and the promise stays."""
+    more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
+    async with running(api_server, namespace, *more) as c:
+        await c.pods(wanting())
+        assert await leaving(c, "victim", "other") == {"victim"}
+        await c.nodes(tainted("n3"))
+        assert len(attempts(c, "web")) == 2
+        text = "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. "
+        assert await message(c) == f"{text}{NO_CLAIMS}{TERMINATING}"
+        assert await nominated_node(c) == "n1"
+        assert await leaving(c, "victim", "other") == {"victim"}
+        assert c.api.verbs("other") == []
+
+
+async def test_a_promise_that_cannot_be_kept_any_more(api_server, namespace):
+    """The promised node got a taint: the pod makes room elsewhere, whoever is still leaving there."""
+    more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
+    async with running(api_server, namespace, *more) as c:
+        await c.pods(wanting())
+        taint = {"key": "t", "effect": "NoSchedule"}
+        await c.objects.patch("nodes", "n1", {"spec": {"taints": [taint]}})
+        await c.settle()
+        assert await nominated_node(c) == "n2"
+        assert await leaving(c, "victim", "other") == {"victim", "other"}
+        text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+        # That it lost n1 may have had it tried once more, when its next victim was leaving.
+        assert await message(c) in (text, f"{text} {NO_CLAIMS}{TERMINATING}")
+
+
+async def test_somebody_who_leaves_anyway_is_no_victim(api_server, namespace):
+    """The node is promised, and nobody is told to leave who was told before."""
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+        await c.objects.delete("pods", "victim", grace=None)
+        await c.pods(wanting())
+        assert await nominated_node(c) == "n1"
+        assert c.api.verbs("victim") == []
+        assert await c.events("victim") == []
+        await c.objects.delete("pods", "victim")
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+
+
+# -- who may not -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_polite_pod_keeps_its_promise(api_server, namespace):
+    """preemptionPolicy Never: nobody leaves, and a nomination that is there is not touched."""
+    polite = {**wanting(priority="polite"), "status": {"nominatedNodeName": "n1"}}
+    async with running(api_server, namespace, *pods(placed("victim"), polite)) as c:
+        text = f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}not eligible due to preemptionPolicy=Never."
+        assert await message(c) == text
+        assert await nominated_node(c) == "n1"
+        assert c.api.verbs("victim") == []
+        assert all("nominatedNodeName" not in body["status"] for body in c.api.status_patches("web"))
+
+
+@pytest.mark.parametrize(
+    ("there", "cpu", "tail"),
+    [
+        pytest.param(
+            [placed("equal", priority="most")],
+            "3",
+            "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling.",
+            id="equals",
+        ),
+        pytest.param(
+            [placed("equal", "2", priority="most"), placed("lesser", "1")],
+            "3",
+            "1 Insufficient cpu, 1 Preemption is not helpful for scheduling.",
+            id="not enough",
+        ),
+        pytest.param([placed("lesser")], "8", "2 Preemption is not helpful for scheduling.", id="never enough"),
+    ],
+)
+async def test_no_candidates(api_server, namespace, there, cpu, tail):
+    """Then an earlier promise is taken back."""
+    web = {**wanting(cpu=cpu), "status": {"nominatedNodeName": "n1"}}
+    async with running(api_server, namespace, *nodes(tainted("n2")), *pods(*there, web)) as c:
+        text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+        assert await message(c) == f"{text} {NO_CLAIMS}0/2 nodes are available: {tail}"
+        assert await nominated_node(c) == ""
+        assert await leaving(c, *(p["metadata"]["name"] for p in there)) == set()
+
+
+# -- several victims ---------------------------------------------------------------------------------------------------
+
+
+def three_victims():
+    return pods(*(placed(f"v{i}", "1", priority="some" if i == 0 else "") for i in range(3)))
+
+
+async def test_the_last_victim_leaves_last(api_server, namespace):
+    async with running(api_server, namespace, *three_victims()) as c:
+        slow = c.api.instead["delete"] = _SlowFor("v0")
+        await c.objects.create("pods", wanting(cpu="4"))
+        await slow.waiting.wait()
+        await c.until(lambda: len([call for call in c.api.calls if call.verb == "delete"]) == 2)
+        # The least important of all is not touched before the others are through.
+        names = [call.name for call in c.api.calls if call.verb == "delete"]
+        (last,) = {"v1", "v2"} - set(names)
+        assert c.api.verbs(last) == []
+        slow.let_go()
+        await c.settle()
+        assert await leaving(c, "v0", "v1", "v2") == {"v0", "v1", "v2"}
+        assert [call.name for call in c.api.calls if call.verb == "delete"][-1] == last
+        assert len(await c.events(reason="Preempted")) == 3
+
+
+class _SlowFor(Held):
+    def __init__(self, name):
+        super().__init__()
+        self._name = name
+
+    async def __call__(self, call, go_on):
+        return await (super().__call__(call, go_on) if call.name == self._name else go_on())
+
+
+async def test_nobody_leaves_in_vain(api_server, namespace):
+    """Of those who could leave, the more important ones stay if that is enough."""
+    async with running(api_server, namespace, *three_victims()) as c:
+        await c.pods(wanting(cpu="2"))
+        assert await leaving(c, "v0", "v1", "v2") in ({"v1"}, {"v2"})
+        assert c.api.verbs("v0") == []
+
+
+async def test_the_pod_is_tried_with_each_victim_that_is_gone(api_server, namespace):
+    async with running(api_server, namespace, *three_victims()) as c:
+        await c.pods(wanting(cpu="4"))
+        await c.objects.delete("pods", "v0")
+        await c.settle()
+        assert await message(c) == f"0/1 nodes are available: 1 Insufficient cpu. {NO_CLAIMS}{TERMINATING}"
+        for name in ("v1", "v2"):
+            await c.objects.delete("pods", name)
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+        assert len(await c.events(reason="Preempted")) == 3
+
+
+# -- while it is under way ---------------------------------------------------------------------------------------------
+
+
+async def test_the_gate(api_server, namespace):
+    """A pod whose victims are still to be told is not tried; after that, only pods that leave open its gate."""
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+        held = c.api.instead["delete"] = Held()
+        await c.objects.create("pods", wanting())
+        await held.waiting.wait()
+        await c.objects.create("nodes", node("n2"))
+        await c.until(lambda: c.queued("web").gating_plugin == "DefaultPreemption")
+        assert (c.place("web"), len(attempts(c, "web"))) == ("UNSCHEDULABLE", 1)
+        assert c.scheduler.queue.counts()["gated"] == 1
+        held.let_go()
+        await c.settle()
+        # Its gate hears of nothing but pods that go.
+        await c.nodes(node("n3"))
+        assert (c.queued("web").gating_plugin, len(attempts(c, "web"))) == ("DefaultPreemption", 1)
+        await c.objects.delete("pods", "victim")
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+        assert len(attempts(c, "web")) == 2
+
+
+async def test_the_gate_is_open_once_the_victims_are_told(api_server, namespace):
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+        await c.pods(wanting())
+        await c.nodes(node("n2"))
+        # It was promised n1, but n2 is free now.
+        assert await c.node_of("web") == "n2"
+        assert len(attempts(c, "web")) == 2
+
+
+async def test_a_deletion_that_fails(api_server, namespace):
+    """The pod is tried again at once, and makes room again."""
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+        c.api.instead["delete"] = raising(Forbidden("not today"), times=1)
+        await c.pods(wanting())
+        assert moves(c, "web")[-2:] == [("active", "ForceActivate"), ("unschedulable", "ScheduleAttemptFailure")]
+        assert len(attempts(c, "web")) == 2
+        assert c.api.verbs("victim").count("delete") == 2
+        assert await leaving(c, "victim") == {"victim"}
+        assert len(await c.events("victim")) == 1
+
+
+async def test_a_failure_spares_the_last_victim(api_server, namespace):
+    async with running(api_server, namespace, *three_victims()) as c:
+        began = asyncio.Event()
+        failing = raising(InternalError("etcd is tired"), times=1)
+
+        async def first_fails(call, go_on):
+            if call.name == "v0":
+                await began.wait()
+                return await failing(call, go_on)
+            began.set()
+            return await go_on()
+
+        c.api.instead["delete"] = first_fails
+        await c.pods(wanting(cpu="4"))
+        first, other, *_ = [call.name for call in c.api.calls if call.verb == "delete"]
+        assert {first, other} in ({"v0", "v1"}, {"v0", "v2"})
+        # The pod goes on when it hears that the other one leaves, or at the latest when that one has left.
+        (leaves,) = {first, other} - {"v0"}
+        await c.objects.delete("pods", leaves)
+        await c.settle()
+        assert await leaving(c, "v0", "v1", "v2") == {"v0", "v1", "v2"}
+        deleted = [call.name for call in c.api.calls if call.verb == "delete"]
+        assert sorted(deleted) == ["v0", "v0", "v1", "v2"]
+
+
+async def test_a_condition_that_cannot_be_written_spares_the_victim(api_server, namespace):
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+        c.api.instead["patch"] = _failing_for("victim", Forbidden("not today"))
+        await c.pods(wanting())
+        assert c.api.verbs("victim")[:3] == ["patch", "patch", "delete"]
+        assert len(attempts(c, "web")) == 2
+        assert await leaving(c, "victim") == {"victim"}
+
+
+def _failing_for(name, error):
+    failing = raising(error, times=1)
+
+    async def act(call, go_on):
+        return await (failing(call, go_on) if call.name == name else go_on())
+
+    return act
+
+
+async def test_a_victim_that_is_gone_already(api_server, namespace):
+    """Nothing is said of it, and the pod has its room."""
+    async with running(api_server, namespace, *pods(placed("victim"))) as c:
+
+        async def late(call, go_on):
+            await c.objects.delete("pods", "victim")
+            return await go_on()
+
+        c.api.instead["delete"] = late
+        await c.pods(wanting())
+        await c.until(lambda: c.node_of("web"))
+        assert await c.events("victim") == []
+
+
+# -- lesser promises ---------------------------------------------------------------------------------------------------
+
+
+async def test_lesser_promises_are_taken_back(api_server, namespace):
+    big = nodes(sized(node("n2"), cpu="8"))
+    there = pods(placed("first", node_name="n2"), placed("second", node_name="n2", priority="some"))
+    async with running(api_server, namespace, *big, *there, *pods(placed("rest", "4", priority="most"))) as c:
+        await c.pods(wanting("lesser", "4", "more"))
+        assert await nominated_node(c, "lesser") == "n2"
+        assert await leaving(c, "first", "second") == {"first"}
+        await c.pods(wanting("web", "7"))
+        assert await leaving(c, "first", "second") == {"first", "second"}
+        assert await nominated_node(c, "web") == "n2"
+        assert await nominated_node(c, "lesser") == ""
+        # First of all: who is promised the node no longer waits for it.
+        order = [(call.name, call.body) for call in c.api.calls if call.name in ("lesser", "second")]
+        names = [name for name, _ in order]
+        assert order.index(("lesser", {"status": {"nominatedNodeName": None}})) < names.index("second")
+        for name in ("first", "second"):
+            await c.objects.delete("pods", name)
+        await c.settle()
+        assert (await c.node_of("web"), await c.node_of("lesser")) == ("n2", "")
+
+
+async def test_equal_promises_stay(api_server, namespace):
+    """And leave no room: the second preemptor makes its own."""
+    there = pods(placed("first", "2"), placed("second", "2"))
+    async with running(api_server, namespace, *there) as c:
+        await c.pods(wanting("one", "2"))
+        await c.pods(wanting("two", "2"))
+        assert await leaving(c, "first", "second") == {"first", "second"}
+        assert await nominated_node(c, "one") == await nominated_node(c, "two") == "n1"
+        assert {"status": {"nominatedNodeName": None}} not in c.api.status_patches("one")
+        for name in ("first", "second"):
+            await c.objects.delete("pods", name)
+        await c.settle()
+        assert await c.node_of("one") == await c.node_of("two") == "n1"
+
+
+# -- profiles ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_preemptors_scheduler_is_named(api_server, namespace):
+    config = configuration(profile("first"), profile("second"))
+    async with running(api_server, namespace, *pods(placed("victim")), config=config) as c:
+        await c.pods(wanting(schedulerName="second"))
+        condition = await c.condition("victim", "DisruptionTarget")
+        assert condition["message"] == "second: preempting to accommodate a higher priority pod"
+        (event,) = await c.events("victim")
+        assert (event["reportingController"], event["reportingInstance"]) == ("second", "second-host")
+
+
+async def test_a_profile_without_preemption(api_server, namespace):
+    """There is no suffix, and a nomination is taken back."""
+    config = configuration(profile(without={"postFilter": ["*"]}))
+    web = {**wanting(), "status": {"nominatedNodeName": "n1"}}
+    async with running(api_server, namespace, *pods(placed("victim"), web), config=config) as c:
+        assert await message(c) == "0/1 nodes are available: 1 Insufficient cpu."
+        assert await nominated_node(c) == ""
+        assert c.api.verbs("victim") == []
+
+
+async def test_a_plugin_behind_preemption_is_not_asked_when_it_helps(api_server, namespace):
+    a = answering("A")
+    config = configuration(profile(postFilter=[a]))
+    async with running(api_server, namespace, *pods(placed("victim")), config=config, plugins=[a]) as c:
+        await c.pods(wanting())
+        assert "A.post_filter" not in a.log
+        await c.pods(asking(pod("other"), cpu="3"))
+        assert "A.post_filter" in a.log

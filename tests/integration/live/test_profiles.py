@@ -1,0 +1,123 @@
+"""Several profiles in one scheduler: one queue and one view of the cluster, each with plugins of its own."""
+
+import pytest
+
+from answering import answering, configuration, profile
+from attempts import asking, attempts, labelled, moves, on
+from manifests import node, pod
+from preempting import CLASSES, nodes, pods
+from scheduled import scheduled
+from stowplan.framework.events import NODE, Action
+from stowplan.framework.events import on as registered
+from stowplan.framework.status import unschedulable
+
+NO = (unschedulable("no"), 0.0)
+
+
+def of(scheduler, name="web", **spec):
+    return pod(name, schedulerName=scheduler, **spec)
+
+
+def with_args(profile, plugin, **args):
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": f"{plugin}Args"}
+    return {**profile, "pluginConfig": [{"name": plugin, "args": {**kind, **args}}]}
+
+
+async def test_they_choose_differently(api_server, namespace):
+    """On one and the same cluster: what one places, the other counts."""
+    packing = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    config = configuration(
+        profile(without={"score": ["NodeResourcesBalancedAllocation"]}),
+        with_args(
+            profile("packing", without={"score": ["NodeResourcesBalancedAllocation"]}),
+            "NodeResourcesFit",
+            scoringStrategy=packing,
+        ),
+    )
+    before = [*nodes(node("n1"), node("n2")), *pods(on("n1", asking(pod("there"), cpu="1")))]
+    async with scheduled(api_server, namespace, config=config, before=before) as c:
+        await c.pods(asking(of("packing", "one"), cpu="1"))
+        await c.pods(asking(of("default-scheduler", "two"), cpu="1"))
+        await c.pods(asking(of("packing", "three"), cpu="2"))
+        assert [await c.node_of(name) for name in ("one", "two", "three")] == ["n1", "n2", "n1"]
+        # n1 is full: there the two agree.
+        await c.pods(asking(of("packing", "four"), cpu="1"), asking(of("default-scheduler", "five"), cpu="3"))
+        assert [await c.node_of(name) for name in ("four", "five")] == ["n2", ""]
+
+
+async def test_they_have_different_plugins(api_server, namespace):
+    config = configuration(profile(), profile("bold", without={"filter": ["TaintToleration"]}))
+    tainted = node("n1", taints=[{"key": "t", "effect": "NoSchedule"}])
+    async with scheduled(api_server, namespace, config=config, before=nodes(tainted)) as c:
+        await c.pods(of("default-scheduler", "careful"), of("bold", "bold"))
+        assert (await c.node_of("careful"), await c.node_of("bold")) == ("", "n1")
+
+
+async def test_they_have_different_args(api_server, namespace):
+    terms = [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}]
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    config = configuration(with_args(profile("gpu"), "NodeAffinity", addedAffinity=affinity), profile())
+    async with scheduled(api_server, namespace, config=config, before=nodes(node("n1"))) as c:
+        await c.pods(of("gpu", "one"), of("default-scheduler", "two"))
+        assert (await c.node_of("one"), await c.node_of("two")) == ("", "n1")
+        text = "0/1 nodes are available: 1 node(s) didn't match scheduler-enforced node affinity. "
+        assert (await c.condition("one"))["message"].startswith(text)
+        await c.nodes(labelled(node("n2"), gpu="yes"))
+        assert await c.node_of("one") == "n2"
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+async def test_events_say_whose_they_are(api_server, namespace, name):
+    config = configuration(profile("first"), profile("second"))
+    async with scheduled(api_server, namespace, config=config, before=nodes(node("n1"))) as c:
+        await c.pods(of(name), asking(of(name, "large"), cpu="64"))
+        for pod_name, reason in (("web", "Scheduled"), ("large", "FailedScheduling")):
+            (event,) = await c.events(pod_name)
+            assert event["reason"] == reason
+            assert (event["reportingController"], event["reportingInstance"]) == (name, f"{name}-host")
+
+
+async def test_pods_of_other_schedulers(api_server, namespace):
+    """They are left alone until somebody binds them; then they take room like others, and leave it."""
+    async with scheduled(api_server, namespace, before=nodes(node("n1"))) as c:
+        await c.pods(asking(of("nobody", "foreign"), cpu="3"))
+        assert (c.place("foreign"), await c.events("foreign"), await c.condition("foreign")) == ("", [], None)
+        await c.objects.bind("foreign", "n1")
+        await c.settle()
+        await c.pods(asking(pod(), cpu="2"))
+        assert c.place("web") == "UNSCHEDULABLE"
+        await c.objects.delete("pods", "foreign")
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+        assert moves(c, "web")[-1] == ("backoff", "AssignedPodDelete")
+
+
+async def test_an_event_wakes_whose_profile_waits_for_it(api_server, namespace):
+    """The same plugin refused both pods, but one profile's has other args, and waits for something else."""
+    a = answering("A", permit=NO, wakes=[registered(NODE, Action.Add)])
+    b = answering("B", permit=NO, wakes=[registered(NODE, Action.UpdateNodeLabel)])
+    config = configuration(profile("first", permit=[a]), profile("second", permit=[b]))
+    before = [*nodes(node("n1")), *pods(of("first", "one"), of("second", "two"))]
+    async with scheduled(api_server, namespace, config=config, plugins=[a, b], before=before) as c:
+        await c.nodes(node("n2"))
+        assert (len(attempts(c, "one")), len(attempts(c, "two"))) == (2, 1)
+        await c.objects.patch("nodes", "n1", {"metadata": {"labels": {"x": "y"}}})
+        await c.settle()
+        assert (len(attempts(c, "one")), len(attempts(c, "two"))) == (2, 2)
+
+
+async def test_one_queue(api_server, namespace):
+    """More important pods come first, whichever profile is theirs."""
+    config = configuration(profile("first"), profile("second"))
+    waiting = [
+        of("first", "a"),
+        of("second", "b", priorityClassName="most"),
+        of("first", "c", priorityClassName="more"),
+        of("second", "d", priorityClassName="some"),
+    ]
+    before = [*CLASSES, *nodes(node("n1")), *pods(*waiting)]
+    async with scheduled(api_server, namespace, config=config, before=before) as c:
+        decided = [decision.key.split("/")[1] for decision in c.scheduler.stories.last_decisions(10)]
+        assert sorted(decided) == ["a", "b", "c", "d"]
+        assert decided in (["b", "c", "d", "a"], ["a", "d", "c", "b"])
+        assert len({(await c.pod(name))["spec"]["nodeName"] for name in "abcd"}) == 1

@@ -1,0 +1,269 @@
+"""Bindings that the API refuses, or of which nobody knows what became; and what their end means to other pods."""
+
+import pytest
+
+from answering import answering, configuration, profile
+from left_behind import check, failed, nominated, nothing_under_way
+from manifests import node, pod
+from scheduled import scheduled
+from stowplan.api.api_errors import Conflict, InternalError
+from stowplan.client.api import Unreachable
+from stowplan.client.errors import OutcomeUnknown
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.framework.events import POD, Action, on
+from stowplan.framework.status import Code, Status, unschedulable
+from tampered import Held, Tampered, raising
+
+WAIT = Status(Code.Wait)
+TRIED = 'running Bind plugin "DefaultBinder": '
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(InternalError("etcd is tired"), id="500"),
+        pytest.param(Conflict("somebody was faster"), id="409"),
+        pytest.param(Unreachable("connection refused"), id="unreachable"),
+        pytest.param(OutcomeUnknown("the answer was lost"), id="outcome_unknown"),
+    ],
+)
+async def test_a_binding_that_fails_is_tried_again(api_server, namespace, error):
+    before = [("nodes", node("n1", unschedulable=True)), ("pods", nominated())]
+    config = configuration(profile(without={"filter": ["NodeUnschedulable"]}))
+
+    def wrap(api):
+        api = Tampered(api)
+        api.instead["bind"] = raising(error, times=1)
+        return api
+
+    async with scheduled(api_server, namespace, config=config, before=before, wrap=wrap) as c:
+        await check(c, "web", c.objects.made("pods", "web"), failed(f"{TRIED}{error}"))
+        assert nothing_under_way(c)
+        await c.advance(1.0)
+        # In the second of its expiry it still backs off.
+        assert c.place("web") == "ERROR_BACKOFF"
+        await c.advance(1.0)
+        assert await c.node_of("web") == "n1"
+        assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling", "Scheduled"]
+        assert (await c.condition("web"))["status"] == "True"
+
+
+async def test_a_pod_that_somebody_else_binds_meanwhile(api_server, namespace):
+    async with scheduled(api_server, namespace, wrap=Tampered) as c:
+        await c.nodes(node("n1"), node("n2", unschedulable=True))
+
+        async def late(call, go_on):
+            await c.objects.bind("web", "n2")
+            await c.until(lambda: not c.scheduler.unassigned, "news of the binding")
+            return await go_on()
+
+        c.api.instead["bind"] = late
+        await c.pods(pod("web"))
+        (placed,) = c.scheduler.state.placed_pods()
+        assert (placed.node_name, c.place("web")) == ("n2", "")
+        assert nothing_under_way(c)
+        (event,) = await c.events("web")
+        text = 'Operation cannot be fulfilled on pods/binding "web": pod web is already assigned to node "n2"'
+        assert (event["reason"], event["note"]) == ("FailedScheduling", TRIED + text)
+        # It is bound: nothing is said to the contrary.
+        assert c.api.status_patches("web") == []
+
+
+async def test_a_pod_that_is_gone(api_server, namespace):
+    async with scheduled(api_server, namespace, wrap=Tampered) as c:
+        await c.nodes(node("n1"))
+
+        async def late(call, go_on):
+            await c.objects.delete("pods", "web")
+            await c.until(lambda: not c.scheduler.unassigned, "news of the deletion")
+            return await go_on()
+
+        c.api.instead["bind"] = late
+        await c.pods(pod("web"))
+        assert c.place("web") == ""
+        assert not c.scheduler.state.placed_pods()
+        assert nothing_under_way(c)
+        (event,) = await c.events("web")
+        assert (event["reason"], event["note"]) == ("FailedScheduling", f'{TRIED}pods "web" not found')
+        assert c.api.status_patches("web") == []
+
+
+async def test_a_binding_that_worked_although_its_answer_was_lost(api_server, namespace):
+    async with scheduled(api_server, namespace, wrap=Tampered) as c:
+        await c.nodes(node("n1"))
+
+        async def lost(call, go_on):
+            await go_on()
+            await c.until(lambda: not c.scheduler.unassigned, "news of the binding")
+            raise OutcomeUnknown("the answer was lost")
+
+        c.api.instead["bind"] = lost
+        await c.pods(pod("web"))
+        (placed,) = c.scheduler.state.placed_pods()
+        assert (placed.node_name, c.place("web")) == ("n1", "")
+        assert nothing_under_way(c)
+        assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling"]
+        assert (await c.condition("web"))["status"] == "True"
+        await c.advance(30.0)
+        assert c.api.verbs("web") == ["bind"]
+
+
+async def test_a_binding_that_worked_is_heard_of_late(api_server, namespace):
+    """The pod is in the queue again when it turns out that it has its node: it leaves the queue."""
+    async with scheduled(api_server, namespace, wrap=Tampered) as c:
+        await c.nodes(node("n1"))
+        c.api.instead["bind"] = raising(OutcomeUnknown("the answer was lost"), after=True)
+        await c.pods(pod("web"))
+        (placed,) = c.scheduler.state.placed_pods()
+        assert (placed.node_name, c.place("web")) == ("n1", "")
+        assert nothing_under_way(c)
+        await c.advance(30.0)
+        assert c.api.verbs("web").count("bind") == 1
+
+
+async def test_the_room_of_a_pod_that_could_not_be_bound_goes_to_who_waits_for_it(api_server, namespace):
+    async with scheduled(api_server, namespace, wrap=Tampered) as c:
+        await c.nodes(node("n1"))
+        held = c.api.instead["bind"] = Held()
+        await c.objects.create("pods", large("web"))
+        await c.until(held.waiting.is_set)
+        await c.objects.create("pods", large("other"))
+        await c.until(lambda: c.place("other") == "UNSCHEDULABLE")
+        c.api.instead["bind"] = raising(InternalError("etcd is tired"), times=1)
+        held.let_go()
+        await c.settle()
+        assert await c.node_of("web") == "n1"
+        # A bind that went through is no news to the other.
+        assert c.queued("other").attempts == 1
+
+
+async def test_room_that_is_given_back_wakes_who_waits_for_it(api_server, namespace):
+    async with scheduled(api_server, namespace, wrap=Tampered) as c:
+        await c.nodes(node("n1"))
+        failing = _HeldThenFails()
+        c.api.instead["bind"] = failing
+        await c.objects.create("pods", large("web"))
+        await c.until(failing.waiting.is_set)
+        await c.objects.create("pods", large("other"))
+        await c.until(lambda: c.place("other") == "UNSCHEDULABLE")
+        del c.api.instead["bind"]
+        failing.let_go()
+        await c.settle()
+        assert await c.node_of("other") == "n1"
+        assert c.place("web") == "ERROR_BACKOFF"
+        await c.advance(2.0)
+        assert c.place("web") == "UNSCHEDULABLE"
+        assert c.queued("web").unschedulable_plugins == {"NodeResourcesFit"}
+
+
+class _HeldThenFails(Held):
+    async def __call__(self, call, go_on):
+        await super().__call__(call, _nothing)
+        raise InternalError("etcd is tired")
+
+
+async def _nothing():
+    pass
+
+
+def large(name):
+    made = pod(name)
+    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "3"
+    return made
+
+
+# -- the order of what follows ----------------------------------------------------------------------------------------
+
+
+def order_of(queue):
+    """Write down what is done to the queue when an attempt fails: requeue, move, and whom a move leaves out."""
+    log = []
+    move, requeue = queue.move_all, queue.add_unschedulable_if_not_present
+
+    def move_all(event, old, new, *, pre_check=None):
+        # Lost nominations are told of in the same words, but have no node.
+        if event.label == "AssignedPodDelete" and old.spec.node_name:
+            left_out = [] if pre_check is None else [q.pod.key for q in queue.pending() if not pre_check(q.pod)]
+            log.append(("move", old.metadata.name, old.spec.node_name, left_out))
+        move(event, old, new, pre_check=pre_check)
+
+    def add_unschedulable_if_not_present(queued):
+        log.append(("requeue", queued.pod.pod.metadata.name))
+        requeue(queued)
+
+    queue.move_all, queue.add_unschedulable_if_not_present = move_all, add_unschedulable_if_not_present
+    return log
+
+
+@pytest.mark.parametrize(
+    ("points", "answers", "rejection"),
+    [
+        pytest.param(["preBind"], {"pre_bind": unschedulable("no")}, True, id="prebind-rejects"),
+        pytest.param(["preBind"], {"pre_bind": RuntimeError("oops")}, False, id="prebind-error"),
+        pytest.param(["preBind"], {"pre_bind_pre_flight": RuntimeError("oops")}, False, id="preflight-error"),
+        pytest.param(["bind"], {"bind": unschedulable("no")}, True, id="bind-rejects"),
+        pytest.param(["bind"], {"bind": RuntimeError("oops")}, False, id="bind-error"),
+        pytest.param(["permit"], {"permit": (WAIT, 0.0)}, True, id="wait-rejected"),
+    ],
+)
+async def test_order(api_server, namespace, points, answers, rejection):
+    log = []
+    a = answering("A", log=log, **answers)
+    config = configuration(profile(without={"bind": ["DefaultBinder"] * ("bind" in points)}, reserve=[a], **{
+        point: [a] for point in points
+    }))  # fmt: skip
+    async with scheduled(api_server, namespace, config=config, plugins=[a], before=[("nodes", node("n1"))]) as c:
+        done = order_of(c.scheduler.queue)
+        await c.pods(pod("web"))
+        if points == ["permit"]:
+            await c.advance(0.0)
+        key = f"{namespace}/web"
+        requeue = ("requeue", "web")
+        if rejection:
+            assert done == [requeue, ("move", "web", "n1", [key])]
+        else:
+            assert done == [("move", "web", "n1", []), requeue]
+        assert log.count("A.unreserve") == 1
+        assert nothing_under_way(c)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param({"reserve": unschedulable("no")}, id="reserve"),
+        pytest.param({"permit": (unschedulable("no"), 0.0)}, id="permit"),
+    ],
+)
+async def test_who_was_only_assumed_for_a_moment_leaves_no_room(api_server, namespace, answers):
+    """What Reserve and Permit refuse at once is given back before anybody could have missed it."""
+    a = answering("A", **answers)
+    config = configuration(profile(**{point: [a] for point in answers}))
+    async with scheduled(api_server, namespace, config=config, plugins=[a], before=[("nodes", node("n1"))]) as c:
+        done = order_of(c.scheduler.queue)
+        await c.pods(pod("web"))
+        assert done == [("requeue", "web")]
+
+
+async def test_a_rejected_pod_is_not_woken_by_its_own_leaving(api_server, namespace):
+    """Permit's plugin waits for pods to leave: the one that it rejected does not count for itself, but for others.
+
+    Without nominations, as a pod that loses one counts as a pod that leaves, for itself as well.
+    """
+    features = DEFAULT_FEATURES.with_gates({"NominatedNodeNameForExpectation": False})
+    a = answering("A", wakes=[on(POD, Action.Delete)], permit=(unschedulable("no"), 0.0))
+    config = configuration(profile(permit=[a]))
+    before = [("nodes", node("n1"))]
+    made = {"config": config, "plugins": [a], "features": features, "wrap": Tampered}
+    async with scheduled(api_server, namespace, before=before, **made) as c:
+        await c.pods(pod("other"))
+        assert c.queued("other").attempts == 1
+        a.answers["permit"] = lambda state, pod, node_name: (
+            (WAIT, 5.0) if pod.pod.metadata.name == "web" else (unschedulable("no"), 0.0)
+        )
+        await c.pods(pod("web"))
+        (waiting,) = c.scheduler.waiting_pods
+        assert waiting.reject("A", "not today")
+        await c.settle()
+        assert (c.place("web"), c.queued("web").attempts) == ("UNSCHEDULABLE", 1)
+        assert (c.place("other"), c.queued("other").attempts) == ("UNSCHEDULABLE", 2)
+        assert not [body for body in c.api.status_patches("web") if "nominatedNodeName" in body["status"]]

@@ -1,0 +1,94 @@
+"""percentageOfNodesToScore: how many nodes a pod's choice is made from, and which."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import numpy as np
+
+from answering import answering, configuration, profile
+from attempts import asking, labelled
+from manifests import node, pod
+from scheduled import Objects, scheduled
+
+ZONE = "topology.kubernetes.io/zone"
+NODES = 150
+
+
+@asynccontextmanager
+async def many_nodes(server, namespace, *nodes):
+    objects = Objects(server.kubeconfig, namespace)
+    try:
+        for at in range(0, len(nodes), 25):
+            await asyncio.gather(*(objects.create("nodes", one) for one in nodes[at : at + 25]))
+        yield
+    finally:
+        await asyncio.gather(*(objects.delete("nodes", one["metadata"]["name"]) for one in nodes))
+        await objects.close()
+
+
+class Chooser:
+    """The only Score plugin: likes every fiftieth node, the first one most, and notes among how many it chose."""
+
+    def __init__(self):
+        self.asked = []
+        self.plugin = answering("A", score=self._score)
+        self.plugin.normalize = lambda plugin, state, pod, scores, feasible: self._count(scores, feasible)
+
+    def _score(self, state, pod, nodes):
+        numbers = np.array([int(name[1:]) for name in nodes.names()])
+        return np.where(numbers % 50 == 0, 100 - numbers // 5, 0)
+
+    def _count(self, scores, feasible):
+        self.asked.append(int(feasible.sum()))
+        return scores
+
+    def profile(self, name="default-scheduler", **fields):
+        return {**profile(name, without={"preScore": ["*"], "score": ["*"]}, score=[self.plugin]), **fields}
+
+
+async def test_a_share_of_the_nodes(api_server, namespace):
+    """A tenth of 150 is raised to a hundred; each search begins where the last one ended."""
+    chooser = Chooser()
+    config = configuration(
+        chooser.profile(), chooser.profile("thorough", percentageOfNodesToScore=100), percentageOfNodesToScore=10
+    )
+    made = {"config": config, "plugins": [chooser.plugin]}
+    every = [node(f"n{i:03}") for i in range(NODES)]
+    async with many_nodes(api_server, namespace, *every), scheduled(api_server, namespace, **made) as c:
+        found = []
+        for name in ("a", "b", "c"):
+            await c.pods(pod(name))
+            found.append(await c.node_of(name))
+        # Of the nodes 0 to 99; 100 to 149 and 0 to 49; 50 to 149.
+        assert found[:2] == ["n000", "n000"]
+        assert found[2] == "n050"
+        await c.pods(pod("d", schedulerName="thorough"))
+        assert await c.node_of("d") == "n000"
+        assert chooser.asked == [100, 100, 100, 150]
+        # A pod that fits nowhere is told of all nodes.
+        await c.pods(asking(pod("large"), cpu="64"))
+        assert (await c.condition("large"))["message"].startswith("0/150 nodes are available: 150 Insufficient cpu.")
+
+
+async def test_unset_is_all(api_server, namespace):
+    chooser = Chooser()
+    made = {"config": configuration(chooser.profile()), "plugins": [chooser.plugin]}
+    every = [node(f"n{i:03}") for i in range(110)]
+    async with many_nodes(api_server, namespace, *every), scheduled(api_server, namespace, **made) as c:
+        await c.pods(pod("a"))
+        await c.pods(pod("b"))
+        assert chooser.asked == [110, 110]
+        assert await c.node_of("b") == "n000"
+
+
+async def test_zones_take_turns(api_server, namespace):
+    """The share comes from both zones although one has most of the nodes."""
+    chooser = Chooser()
+    made = {"config": configuration(chooser.profile(percentageOfNodesToScore=10)), "plugins": [chooser.plugin]}
+    every = [labelled(node(f"n{i:03}"), **{ZONE: "a" if i < 130 else "b"}) for i in range(NODES)]
+    async with many_nodes(api_server, namespace, *every), scheduled(api_server, namespace, **made) as c:
+        # Twenty pairs, then eighty of zone a: 20 + 80 are the first hundred.
+        await c.pods(pod("a", nodeSelector={ZONE: "b"}))
+        await c.pods(pod("b"))
+        assert chooser.asked == [20, 100]
+        assert (await c.node_of("a")) >= "n130"

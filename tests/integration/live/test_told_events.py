@@ -1,0 +1,147 @@
+"""Events that a live scheduler writes: their fields, long notes, repetitions."""
+
+import re
+
+import pytest
+
+from answering import answering, configuration, profile
+from left_behind import is_now
+from manifests import node, pod
+from scheduled import scheduled
+from stowplan.api.api_errors import Forbidden
+from stowplan.framework.status import unschedulable
+from stowplan.scheduler.live import LiveSettings
+from tampered import Tampered
+
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+
+def refusing(api_server, namespace, text="no", **options):
+    a = answering("A", permit=(unschedulable(text), 0.0))
+    before = [("nodes", node("n1"))]
+    config = configuration(profile(permit=[a]))
+    return scheduled(api_server, namespace, config=config, plugins=[a], before=before, wrap=Tampered, **options)
+
+
+async def retry(c, seconds=0.0):
+    await c.advance(seconds)
+    c.scheduler.queue.activate([c.queued("web").pod])
+    await c.settle()
+
+
+async def test_scheduled(api_server, namespace):
+    settings = LiveSettings(hostname="node-7.example.com")
+    async with scheduled(api_server, namespace, settings=settings) as c:
+        await c.nodes(node("n1"))
+        await c.pods(pod("web"))
+        (event,) = await c.events("web")
+        made = c.objects.made("pods", "web")
+        assert re.fullmatch("web[.][0-9a-f]{16}", event["metadata"]["name"])
+        assert event["metadata"]["namespace"] == namespace
+        assert is_now(c, event["eventTime"])
+        assert event["regarding"] == {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "web",
+            "namespace": namespace,
+            "uid": made["metadata"]["uid"],
+            "resourceVersion": made["metadata"]["resourceVersion"],
+        }
+        assert (event["type"], event["reason"], event["action"]) == ("Normal", "Scheduled", "Binding")
+        assert event["note"] == f"Successfully assigned {namespace}/web to n1"
+        assert event["reportingController"] == "default-scheduler"
+        assert event["reportingInstance"] == "default-scheduler-node-7.example.com"
+        assert not event.get("related")
+        assert not event.get("series")
+        # Fields of older forms stay empty.
+        assert not event.get("deprecatedCount")
+        assert not event.get("deprecatedSource")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param("x" * 992, "x" * 992 + ".", id="fits"),
+        pytest.param("x" * 993, "x" * 989 + " ...", id="one-too-long"),
+        pytest.param("x" * 5000, "x" * 989 + " ...", id="much-too-long"),
+        pytest.param("ß" * 500, "ß" * 494 + " ...", id="never-half-a-character"),
+        pytest.param("100% %s", "100% %s.", id="percent-signs"),
+    ],
+)
+async def test_notes(api_server, namespace, text, shown):
+    """The condition has every word, the note 1024 bytes."""
+    begin = "0/1 nodes are available: 1 no: "
+    async with refusing(api_server, namespace, f"no: {text}") as c:
+        await c.pods(pod("web"))
+        (event,) = await c.events("web")
+        assert event["note"] == begin + shown
+        assert len(event["note"].encode()) <= 1024
+        assert (await c.condition("web"))["message"] == f"{begin}{text}."
+
+
+async def test_repetitions_become_a_series(api_server, namespace):
+    settings = LiveSettings(hostname="host", max_in_unschedulable=10_000.0)
+    async with refusing(api_server, namespace, settings=settings) as c:
+        await c.pods(pod("web"))
+        # The condition changed the pod, so that the second failure is about another version of it.
+        await retry(c, 10.0)
+        assert [e.get("series") for e in await c.events("web")] == [None, None]
+        first, second = (int(e["regarding"]["resourceVersion"]) for e in await c.events("web"))
+        assert first < second
+        await retry(c, 10.0)
+        series = [e["series"] for e in await c.events("web") if e.get("series")]
+        assert [one["count"] for one in series] == [2]
+        assert is_now(c, series[0]["lastObservedTime"])
+        # Further ones are only counted, until somebody looks again.
+        await retry(c, 10.0)
+        assert [e["series"]["count"] for e in await c.events("web") if e.get("series")] == [2]
+        (patch,) = [call for call in c.api.calls if call.verb == "patch" and call.kind == "Event"]
+        assert (patch.options["type_"], patch.options["lane"]) == ("strategic", "event")
+        assert patch.body.keys() == {"series"}
+        await c.advance(1000.0)
+        assert [e["series"]["count"] for e in await c.events("web") if e.get("series")] == [3]
+
+
+async def test_another_note_is_the_same_event(api_server, namespace):
+    async with refusing(api_server, namespace) as c:
+        await c.pods(pod("web"))
+        await retry(c)
+        # The condition cannot be written, so that the pod stays as it is.
+        c.api.instead["patch"] = _only_events
+        c.scheduler.frameworks["default-scheduler"].plugins["A"].answers["permit"] = unschedulable("other"), 0.0
+        await retry(c)
+        notes = [e["note"] for e in await c.events("web")]
+        assert notes == ["0/1 nodes are available: 1 no."] * 2
+        assert [e["series"]["count"] for e in await c.events("web") if e.get("series")] == [2]
+
+
+async def _only_events(call, go_on):
+    if call.kind != "Event":
+        raise Forbidden("you may not")
+    return await go_on()
+
+
+async def test_a_name_that_would_be_too_long_is_a_uuid(api_server, namespace):
+    name = "a" * 250
+    async with refusing(api_server, namespace) as c:
+        await c.pods(pod(name, labels={"app": "web"}))
+        (event,) = await c.events(name)
+        assert re.fullmatch(UUID, event["metadata"]["name"])
+
+
+async def test_each_profile_speaks_for_itself(api_server, namespace):
+    config = configuration(profile(), profile("second"))
+    async with scheduled(api_server, namespace, config=config) as c:
+        await c.nodes(node("n1"))
+        await c.pods(pod("web"), pod("other", schedulerName="second"))
+        told = {e["regarding"]["name"]: (e["reportingController"], e["reportingInstance"]) for e in await c.events()}
+        assert told == {"web": ("default-scheduler", "default-scheduler-host"), "other": ("second", "second-host")}
+
+
+async def test_two_of_a_moment_have_names_of_their_own(api_server, namespace):
+    """The clock stands still, and yet no name is given twice."""
+    async with refusing(api_server, namespace) as c:
+        await c.pods(pod("web"))
+        c.scheduler.frameworks["default-scheduler"].plugins["A"].answers["permit"] = None, 0.0
+        await retry(c)
+        assert [e["reason"] for e in await c.events("web")] == ["FailedScheduling", "Scheduled"]
