@@ -2,8 +2,10 @@
 
 import pytest
 
-from queues import Room
+from queues import Room, event, waits_for
+from stowplan.framework.events import PVC, Action, on
 from stowplan.plugins import QueueSortPlugin
+from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.testing import a_pod
 
 
@@ -101,6 +103,54 @@ def test_a_waiting_pod_moves_up_in_an_order_of_ones_own():
         room.update(a_pod(name), a_pod(name).labels(rank="9"))
         room.update(a_pod(name), a_pod(name).labels(rank="1" if name == "f" else "2"))
     assert popped(room) == ["f", "c", "a", "b", "d", "e"]
+
+
+# -- crowds of rejected pods ------------------------------------------------------------------------------------------
+
+
+class ByPriorityAlone(PrioritySort):
+    """Somebody's own order: which pods it takes for equals is not known."""
+
+
+def crowd(room, size, **priority):
+    """Pods that were rejected long ago and are active again."""
+    for i in range(size):
+        room.rejected(a_pod(f"old-{i}").priority(priority.get("priority", 0)), "P", pending=())
+    room.now += 60
+    room.queue.move_all(event(PVC), None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "priority", "expected"),
+    [
+        pytest.param({}, 0, 8, id="a new pod has its turn after eight"),
+        pytest.param({"rejected_in_a_row": 3}, 0, 3, id="or as many as the settings say"),
+        pytest.param({"rejected_in_a_row": 0}, 0, 20, id="or all of them"),
+        pytest.param({}, 1, 20, id="more important ones go first all the same"),
+        pytest.param({}, -1, 0, id="and it goes before lesser ones"),
+        pytest.param({"sort": ByPriorityAlone}, 0, 20, id="another plugin's order is kept"),
+    ],
+)
+def test_a_crowd_does_not_hold_up_a_new_pod(settings, priority, expected):
+    room = Room(waits_for("P", on(PVC, Action.Add)), **settings)
+    crowd(room, 20, priority=priority)
+    room.add(a_pod("new"))
+    assert popped(room).index("new") == expected
+
+
+def test_new_pods_do_not_hold_up_a_crowd_either():
+    room = Room(waits_for("P", on(PVC, Action.Add)), rejected_in_a_row=2)
+    crowd(room, 5)
+    room.add(*map(a_pod, "abcd"))
+    assert popped(room) == ["old-0", "old-1", "a", "old-2", "old-3", "b", "old-4", "c", "d"]
+
+
+def test_a_new_pod_that_is_deleted_leaves_no_turn_behind():
+    room = Room(waits_for("P", on(PVC, Action.Add)), rejected_in_a_row=1)
+    crowd(room, 3)
+    gone = room.add(a_pod("gone"))
+    room.queue.delete(gone)
+    assert popped(room) == ["old-0", "old-1", "old-2"]
 
 
 # -- from the backoff queue -------------------------------------------------------------------------------------------

@@ -130,8 +130,9 @@ class Machine(RuleBasedStateMachine):
         sort=st.sampled_from((None, Shortest)),
         longest=st.sampled_from((10.0, 10.0, 3.5, 0.0)),
         start=st.sampled_from((1000.0, 1000.25)),
+        in_a_row=st.sampled_from((0, 1, 2)),
     )
-    def begin(self, pop, sort, longest, start):
+    def begin(self, pop, sort, longest, start, in_a_row):
         self.world = World()
         self.off = set()
         known = plugins_of(self.world)
@@ -143,7 +144,8 @@ class Machine(RuleBasedStateMachine):
             for profile, names in PROFILES.items()
         }
         settings_ = {
-            "initial_backoff": 1.0, "max_backoff": longest, "max_in_unschedulable": 100.0, "pop_from_backoff": pop
+            "initial_backoff": 1.0, "max_backoff": longest, "max_in_unschedulable": 100.0, "pop_from_backoff": pop,
+            "rejected_in_a_row": in_a_row,
         }  # fmt: skip
         self.room = Room(profiles=classes, sort=sort, start=start, **settings_)
         self.queue = self.room.queue

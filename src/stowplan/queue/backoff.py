@@ -31,6 +31,8 @@ class QueueSettings:
     max_backoff: float = 10.0
     #: How long a rejected pod sleeps at most.
     max_in_unschedulable: float = 300.0
+    #: Of equal priority, new pods get a turn after so many rejected ones; 0: never out of their order.
+    rejected_in_a_row: int = 8
     #: Whether rejected pods are tried before their backoff is over when no other pod is ready.
     pop_from_backoff: bool = True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import RAISED, Code, Status, error, well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ class Gate:
         """The plugin that keeps the pod out; "" when all let it pass."""
         for plugin in self._plugins(queued):
             try:
-                status = plugin.pre_enqueue(queued.pod)
-            except Exception as e:
+                status = well_formed(plugin.pre_enqueue(queued.pod))
+            except RAISED as e:
                 status = error(e)
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:

@@ -14,8 +14,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.events import UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
+from stowplan.queue.active import ActiveQueue
 from stowplan.queue.backoff import BackoffQueue
-from stowplan.queue.heap import PodHeap
 from stowplan.queue.queued_pod import Place, QueuedPod
 from stowplan.queue.requeueing import Strategy
 from stowplan.queue.unschedulable import UnschedulablePods
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stowplan.framework.events import ClusterEvent
     from stowplan.queue.backoff import QueueSettings
     from stowplan.queue.gating import Gate
+    from stowplan.queue.heap import PodHeap
     from stowplan.queue.nominating import Nominations
 
 #: Pods that come with these causes bring the nomination that their status names.
@@ -40,6 +41,7 @@ class Places:
         settings: QueueSettings,
         *,
         sort_key: Callable[[QueuedPod], Any],
+        rejected_in_a_row: int,
         now: Callable[[], float],
         gate: Gate,
         events_of: Callable[[str], tuple[ClusterEvent, ...]],
@@ -52,7 +54,7 @@ class Places:
         self._events_of = events_of
         self._nominations = nominations
         self._on_move = on_move
-        self.active = PodHeap(sort_key)
+        self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
         self.backoff = BackoffQueue(settings, sort_key=sort_key, now=now)
         self.unschedulable = UnschedulablePods()
         #: Waiting pods by `namespace/name`.
@@ -198,7 +200,7 @@ class Places:
             for plugin in queued.rejectors:
                 self.rejected_by[plugin, queued.profile] += change
 
-    def _heap_of(self, queued: QueuedPod) -> PodHeap:
+    def _heap_of(self, queued: QueuedPod) -> ActiveQueue | PodHeap:
         return self.active if queued.place is Place.ACTIVE else self.backoff.heap_of(queued)
 
     def _make_way(self, queued: QueuedPod, cause: str) -> None:

@@ -34,7 +34,7 @@ from stowplan.queue.nominating import Nominations
 from stowplan.queue.places import Places
 from stowplan.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
 from stowplan.queue.requeueing import Requeueing, Strategy
-from stowplan.queue.sorting import sort_key
+from stowplan.queue.sorting import knows_equals, sort_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -76,14 +76,15 @@ class SchedulingQueue:
         self._on_ready = on_ready
         first = next(iter(frameworks.values()))
         # All profiles have the same QueueSort; the configuration sees to that.
-        key = sort_key(first.queue_sort[0], self._on_problem)
+        order = first.queue_sort[0]
         self._pod_groups = first.handle.features.enabled("GenericWorkload")
         self._in_flight = InFlight()
         self._requeueing = Requeueing(frameworks, self._on_problem)
         self._nominations = Nominations(nominator, pod_of)
         self._places = Places(
             settings,
-            sort_key=key,
+            sort_key=sort_key(order, self._on_problem),
+            rejected_in_a_row=settings.rejected_in_a_row if knows_equals(order) else 0,
             now=now,
             gate=Gate(frameworks, self._on_problem),
             events_of=self._requeueing.events_of,

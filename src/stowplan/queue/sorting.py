@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
 def sort_key(plugin: QueueSortPlugin, on_problem: Callable[[str], None]) -> Callable[[QueuedPod], Any]:
     """Equal or less exactly where the plugin has a pod go first."""
-    if type(plugin) is PrioritySort:
+    if knows_equals(plugin):
         return _by_priority
     order = _Order(plugin, on_problem)
     return lambda queued: _Ranked(copy(queued), order)
+
+
+def knows_equals(plugin: QueueSortPlugin) -> bool:
+    """Whether pods of the same priority are equals but for the time at which they came."""
+    return type(plugin) is PrioritySort
 
 
 def _by_priority(queued: QueuedPod) -> tuple[int, float]:

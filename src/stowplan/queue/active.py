@@ -1,0 +1,58 @@
+"""Pods that are ready to be tried, in the order of the profile's QueueSort.
+
+One event can wake thousands of rejected pods at once. They were queued before the pods that are just being created, so
+by the order alone every new pod would wait until all of them have failed again. Of equal priority, therefore, new pods
+get a turn after so many rejected ones. Neither waits for ever, and among themselves all keep their order.
+
+Only where the order is PrioritySort's: of another plugin's order nobody knows which pods it takes for equals. The
+reference has no such turns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.queue.heap import PodHeap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.queue.queued_pod import QueuedPod
+
+
+class ActiveQueue:
+    def __init__(self, key: Callable[[QueuedPod], Any], *, rejected_in_a_row: int) -> None:
+        #: How many rejected pods go before a new one of their priority; 0: as many as the order says.
+        self._most = rejected_in_a_row
+        self._pods = PodHeap(key)
+        #: Those of them that no plugin has rejected so far.
+        self._new = PodHeap(key)
+        #: Rejected pods that were popped since the last new one.
+        self._in_a_row = 0
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._pods)
+
+    def put(self, queued: QueuedPod) -> None:
+        self._pods.put(queued)
+        if self._most and not queued.unschedulable_count:
+            self._new.put(queued)
+
+    def discard(self, name: str) -> None:
+        self._pods.discard(name)
+        self._new.discard(name)
+
+    def pop(self) -> QueuedPod | None:
+        queued = self._pods.peek()
+        if queued is None:
+            return None
+        if self._in_a_row >= self._most > 0:
+            new = self._new.peek()
+            if new is not None and new.pod.priority == queued.pod.priority:
+                queued = new
+        self._in_a_row = self._in_a_row + 1 if queued.unschedulable_count else 0
+        self.discard(queued.pod.key)
+        return queued
