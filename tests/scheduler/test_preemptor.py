@@ -118,7 +118,7 @@ class World:
         self.waiting_pods = WaitingPods(now=lambda: 0.0)
         self.pods_in_pre_bind = PodsInPreBind()
         self.recorder = Recorder()
-        self.activated, self.reports, self.tasks = [], [], []
+        self.activated, self.reports, self.tasks, self.rests = [], [], [], []
         self.preemptor = BackgroundPreemptor(
             api=self.calls,
             state=self.state,
@@ -129,6 +129,7 @@ class World:
             recorder_of=lambda pod: self.recorder,
             activate=lambda pods: self.activated.extend(pod.key for pod in pods),
             spawn=lambda work: self.tasks.append(asyncio.ensure_future(work)),
+            sleep=self.rest,
             report=self.reports.append,
         )
         for name, value in (("high", 100), ("low", 10)):
@@ -192,6 +193,9 @@ class World:
     def preempt(self, preemptor, *victims, node="n1"):
         self.state.nominator.add(preemptor, node)
         self.preemptor.preempt(preemptor, Candidate(node, victims, 0), plugin=PLUGIN)
+
+    async def rest(self, seconds):
+        self.rests.append(seconds)
 
     async def settle(self):
         await asyncio.gather(*self.tasks)
@@ -314,8 +318,6 @@ OTHER_UID = Conflict("the UID in the precondition does not match")
 @pytest.mark.parametrize(
     "refusals",
     [
-        pytest.param({("patch", "v"): GONE}, id="gone before the condition"),
-        pytest.param({("delete", "v"): GONE}, id="gone before the deletion"),
         pytest.param({("patch", "v"): REFUSED}, id="condition refused"),
         pytest.param({("delete", "v"): REFUSED}, id="deletion refused"),
         pytest.param({("delete", "v"): Unreachable("refused")}, id="no server"),
@@ -330,9 +332,26 @@ async def test_when_a_victim_cannot_be_evicted(world, refusals):
     world.preempt(boss, victim)
     await world.settle()
     assert (world.recorder.events, world.activated) == ([], ["default/boss"])
-    fine = any(isinstance(refusal, NotFound) for refusal in refusals.values())
-    assert len(world.reports) == (0 if fine else 1)
-    assert all("default/boss on node n1: cannot evict pod default/v: " in report for report in world.reports)
+    (report,) = world.reports
+    assert "default/boss on node n1: cannot evict pod default/v: " in report
+    assert not world.preemptor.gates(boss)
+
+
+@pytest.mark.parametrize("heard", [False, True], ids=["of which we hear later", "of which we have heard"])
+@pytest.mark.parametrize("request_", ["patch", "delete"])
+async def test_a_victim_that_is_gone(world, request_, heard):
+    """Its deletion wakes the preemptor; if that news came while the preemptor was held back, nothing else would."""
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    door = world.calls.doors[request_, "v"] = asyncio.Event()
+    world.preempt(boss, victim)
+    await world.reach(*({"patch": ("patch", "v"), "delete": ("delete", "v", victim.uid)}[request_]))
+    world.delete("v")
+    if heard:
+        world.hear()
+    door.set()
+    await world.settle()
+    assert (world.recorder.events, world.reports) == ([], [])
+    assert world.activated == (["default/boss"] if heard else [])
     assert not world.preemptor.gates(boss)
 
 
@@ -356,7 +375,7 @@ async def test_another_pod_of_the_victims_name_is_spared(world):
     await world.settle()
     assert world.calls.log == [("patch", "v"), ("delete", "v", victim.uid), ("get", "v")]
     assert not world.terminating("v")
-    assert (world.recorder.events, world.reports, world.activated) == ([], [], ["default/boss"])
+    assert (world.recorder.events, world.reports, world.activated) == ([], [], [])
 
 
 def is_gone(world):
@@ -744,3 +763,41 @@ async def test_of_two_preemptions_with_a_common_victim_only_one_evicts_it(world)
     await world.settle()
     assert world.evicted() == ["common"]
     assert world.activated == ["default/boss"]
+
+
+# -- refused again and again ------------------------------------------------------------------------------------------
+
+
+async def refused(world, boss, victims, times):
+    for _ in range(times):
+        world.preempt(boss, *victims)
+        await world.settle()
+
+
+async def test_who_is_refused_again_and_again_is_tried_less_and_less_often(world):
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.calls.refusals["delete", "a"] = REFUSED
+    await refused(world, boss, victims, 7)
+    assert world.rests == [1, 2, 4, 8, 10, 10], "the first time it may just have been a moment of weakness"
+    assert world.activated == ["default/boss"] * 7
+
+
+async def test_a_preemption_that_succeeds_is_a_new_beginning(world):
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.calls.refusals["delete", "a"] = REFUSED
+    await refused(world, boss, victims, 2)
+    del world.calls.refusals["delete", "a"]
+    await refused(world, boss, victims, 1)
+    world.calls.refusals["delete", "b"] = REFUSED
+    await refused(world, boss, world.placed("b"), 1)
+    assert world.rests == [1]
+
+
+async def test_what_is_known_of_refusals_goes_with_the_pod(world):
+    boss, victims = world.pending("boss"), world.placed("a")
+    world.calls.refusals["delete", "a"] = REFUSED
+    await refused(world, boss, victims, 1)
+    world.delete("boss")
+    world.hear()
+    await refused(world, world.pending("other"), victims, 1)
+    assert list(world.preemptor._refused) == [world.info("other").uid]

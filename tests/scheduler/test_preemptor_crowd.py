@@ -53,6 +53,7 @@ class Crowd:
             recorder_of=lambda pod: None,
             activate=lambda pods: None,
             spawn=self.spawn,
+            sleep=self.fail,
             report=self.fail,
         )
         self.profile.handle.random = Draw(random)

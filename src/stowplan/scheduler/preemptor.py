@@ -30,7 +30,7 @@ from stowplan.client.errors import OutcomeUnknown
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from stowplan.client.api import Api
     from stowplan.cluster.pod_info import PodInfo
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 #: Of all preemptions together: what waits its turn can still be called off.
 EVICTIONS_AT_ONCE = 16
+
+#: Seconds from a preemption that was refused to the next try, at most.
+LONGEST_REST = 10.0
 
 #: Said to a pod that waits on Permit.
 PREEMPTED = "preempted"
@@ -79,6 +82,8 @@ class Preemption:
     running: bool = True
     #: A more important pod claims the node.
     outbid: bool = False
+    #: The API refused an eviction, or did not answer.
+    refused: bool = False
     #: Something failed, or nobody needs the room any more: evictions that have not begun will not begin.
     stopped: bool = False
 
@@ -114,6 +119,7 @@ class BackgroundPreemptor:
         recorder_of: Callable[[PodInfo], EventRecorder | None],
         activate: Callable[[Sequence[PodInfo]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
+        sleep: Callable[[float], Awaitable[object]],
         report: Callable[[str], None],
     ) -> None:
         self._api = api
@@ -127,10 +133,15 @@ class BackgroundPreemptor:
         self._recorder_of = recorder_of
         self._activate = activate
         self._spawn = spawn
+        self._sleep = sleep
         self._report = report
         self._turns = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         #: By the preemptor's UID: what is under way, and what is over while a deletion is still to be seen.
         self._preemptions: dict[str, Preemption] = {}
+        #: Preemptor's UID -> the pod, and how many of its preemptions were refused one after the other.
+        self._refused: dict[str, tuple[PodInfo, int]] = {}
+        #: Tasks that wait for time to pass before the pod is tried again.
+        self.resting = 0
 
     # -- what plugins call --------------------------------------------------------------------------------------------
 
@@ -191,6 +202,10 @@ class BackgroundPreemptor:
         for uid in list(islice(self._preemptions, 2)):
             if not self._drop_if_over(self._preemptions[uid]):
                 self._preemptions[uid] = self._preemptions.pop(uid)
+        for uid, (preemptor, _) in list(islice(self._refused.items(), 2)):
+            entry = self._refused.pop(uid)
+            if self._pod_of(preemptor.key, uid) is not None:
+                self._refused[uid] = entry
 
     # -- carrying one out ---------------------------------------------------------------------------------------------
 
@@ -201,8 +216,8 @@ class BackgroundPreemptor:
         finally:
             preemption.running = False
             self._drop_if_over(preemption)
-        # Nothing tells a pod to try again when its last victim was gone before: that news came while it was held back.
-        if preemption.stopped or not cleared or last is Eviction.GONE:
+        await self._rest(preemption, refused=preemption.refused or not cleared)
+        if preemption.stopped or not cleared or self._went_unheard(preemption, last):
             self._activate([preemption.preemptor])
         verbose = _log.v(2)
         if verbose.enabled:
@@ -213,6 +228,35 @@ class BackgroundPreemptor:
                 node=preemption.node_name,
                 result=result,
             )
+
+    async def _rest(self, preemption: Preemption, *, refused: bool) -> None:
+        """Let time pass before a pod is tried again whose preemptions are refused again and again.
+
+        The pod is active at once then, whatever its backoff, and would only come to the same refusal. The reference is
+        slowed down by its client's rate limit alone.
+        """
+        preemptor = preemption.preemptor
+        if not refused:
+            self._refused.pop(preemptor.uid, None)
+            return
+        _, before = self._refused.get(preemptor.uid, (preemptor, 0))
+        self._refused[preemptor.uid] = preemptor, before + 1
+        if before:
+            self.resting += 1
+            try:
+                await self._sleep(min(2.0 ** (before - 1), LONGEST_REST))
+            finally:
+                self.resting -= 1
+
+    def _went_unheard(self, preemption: Preemption, last: Eviction | None) -> bool:
+        """Whether nothing will tell the pod to try again: its last victim was gone, and that news came too early.
+
+        Of a victim that only the API server knows to be gone the news are yet to come; until then nothing is different.
+        """
+        if last is not Eviction.GONE:
+            return False
+        here = self._state.placed(preemption.victims[-1].uid)
+        return here is None or here.node_name != preemption.node_name
 
     async def _clear_nominations(self, preemption: Preemption, lesser: Sequence[PodInfo]) -> bool:
         """Take the node from lesser pods that it was promised to; whether that worked for all of them."""
@@ -256,7 +300,7 @@ class BackgroundPreemptor:
             try:
                 return await self._evict(preemption, victim)
             except _FAILURES as error:
-                preemption.stopped = True
+                preemption.stopped = preemption.refused = True
                 self._report(
                     f"Preemption for pod {preemption.preemptor.key} on node {preemption.node_name}: "
                     f"cannot evict pod {victim.key}: {error}"
