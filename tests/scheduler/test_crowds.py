@@ -12,7 +12,7 @@ import pytest
 
 from live_scheduler import live
 from stowplan.apiserver.deletion import DeleteOptions
-from stowplan.queue.queued_pod import Place
+from stowplan.scheduler.live import MOST_A_TURN
 from stowplan.testing import a_node, a_pod
 
 AT_ONCE = DeleteOptions(grace_period_seconds=0)
@@ -100,22 +100,35 @@ async def test_a_deletion_wakes_whom_it_may_help_and_each_only_once():
         assert queue.counts()["unschedulable"] == 120
 
 
-async def test_good_pods_go_before_those_that_back_off():
-    async with live(a_node("n1").obj(), *(hopeless(i) for i in range(120))) as cluster:
+async def wave_and_a_good_pod(rest):
+    """How many others were tried before a good pod that came when a deletion had just woken a crowd."""
+    async with live(a_node("n1").obj(), *(hopeless(i) for i in range(420))) as cluster:
         scheduler = cluster.scheduler
         await cluster.create(new(a_pod("gone").requests(cpu="100m")))
-        # Both in one breath: the deletion is heard of first, or they are heard of together.
+        await cluster.advance(rest)
+        before = scheduler.queue.scheduling_cycle
         cluster.api.delete("pods", "default", "gone", options=AT_ONCE)
         for _ in range(100):
-            if scheduler.queue.counts()["backoff"]:
-                break
             await asyncio.sleep(0)
-        waiting = scheduler.queue.counts()["backoff"]
-        assert waiting > 20, "the wave has hardly begun"
-        await cluster.create(new(a_pod("good").requests(cpu="100m")))
-        tried = [record.key for record in reversed(scheduler.stories.last_decisions(waiting))]
-        # So many are tried in a turn of the loop, and news come in between.
-        assert tried.index("default/good") < 80
+            if scheduler.queue.scheduling_cycle > before:
+                break
+        cluster.api.server.create_all([new(a_pod("good").requests(cpu="100m"))])
+        await cluster.settle()
+        assert scheduler.queue.scheduling_cycle == before + 211, "a half of them were woken"
+        tried = [record.key for record in reversed(scheduler.stories.last_decisions(211))]
+        return tried.index("default/good")
+
+
+#: So many may be tried until the news of a new pod are heard: a few turns of the loop.
+SOON = 5 * MOST_A_TURN
+
+
+async def test_good_pods_go_before_those_that_back_off():
+    assert await wave_and_a_good_pod(rest=0) <= SOON
+
+
+async def test_good_pods_go_before_those_that_have_slept():
+    assert await wave_and_a_good_pod(rest=60) <= SOON
 
 
 # -- preemptors --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from soak_checks import (
     equals_a_rebuild,
     every_pod_is_bound_or_truthfully_pending,
     nothing_is_under_way,
+    nothing_was_left_untold,
 )
 from soaking import CONFIG, Changes, first_objects, hesitates
 from stowplan.scheduler.live import LiveSettings
@@ -25,6 +26,8 @@ SECONDS = 600
 ROUNDS = 30
 #: Nobody is woken for having slept long: a wake-up that is missed stays missed.
 NEVER = LiveSettings(max_in_unschedulable=1e9)
+#: The bounds of what is remembered, small enough to be reached.
+STORIES = 200
 
 
 class Soak:
@@ -32,18 +35,18 @@ class Soak:
         self.cluster, self.faulty, self.random = cluster, faulty, random
         self.changes = Changes(cluster.api, random, cluster.scheduler.waiting_pods)
         self.watcher = Watcher(cluster.api, cluster.scheduler, faulty)
+        cluster.scheduler.stories._pods = STORIES
 
-    async def second(self, busy):
+    async def second(self):
         """Some changes at any moments of a second, whatever is under way."""
-        time, random = self.cluster.time, self.random
-        until = time.now + 1.0
-        moments = sorted(random.random() for _ in range(random.randrange(busy)))
-        for moment in (*(until - 1.0 + m for m in moments), until):
-            await self._pass_until(moment)
-            if moment < until:
-                for _ in range(random.choice((1, 1, 1, 2, 5))):
-                    self.changes.step()
-                await yields(random.choice((0, 1, 2, 3, 5, 8)))
+        random = self.random
+        begin = self.cluster.time.now
+        for moment in sorted(random.random() for _ in range(random.randrange(5))):
+            await self._pass_until(begin + moment)
+            for _ in range(random.choice((1, 1, 1, 2, 5))):
+                self.changes.step()
+            await yields(random.choice((0, 1, 2, 3, 5, 8)))
+        await self._pass_until(begin + 1.0)
         self.changes.kubelets()
         self.watcher.measure()
 
@@ -66,37 +69,54 @@ class Soak:
 
 
 @asynccontextmanager
-async def soaking(seed, settings):
+async def soaking(seed):
     random = Random(seed)
-    made = []
-
-    def wrap(api):
-        made.append(FaultyApi(api, random, lambda seconds: made[1](seconds)))
-        return made[0]
+    ways = {}
 
     async def sleep(seconds):
-        await made[1](seconds)
+        await ways["sleep"](seconds)
 
-    objects = first_objects()
-    async with live(*objects, config=CONFIG, plugins=[hesitates(sleep)], random=random, settings=settings, wrap=wrap) as cluster:
-        made.append(cluster.time.sleep)
-        yield Soak(cluster, made[0], random)
+    def wrap(api):
+        ways["faulty"] = FaultyApi(api, random, sleep)
+        return ways["faulty"]
+
+    options = {"config": CONFIG, "plugins": [hesitates(sleep)], "random": random, "settings": NEVER, "wrap": wrap}
+    async with live(*first_objects(), **options) as cluster:
+        ways["sleep"] = cluster.time.sleep
+        yield Soak(cluster, ways["faulty"], random)
 
 
-@pytest.mark.parametrize("seed", range(4 * SCALE))
-async def test_everything_is_bound_or_truthfully_pending(seed, caplog):
-    async with soaking(seed, NEVER) as soak:
-        cluster = soak.cluster
+def everything_holds(soak, caplog):
+    api, scheduler = soak.cluster.api, soak.cluster.scheduler
+    assert soak.watcher.wrong == []
+    assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "nothing raised"
+    nothing_is_under_way(scheduler)
+    equals_a_rebuild(api, scheduler.state)
+    every_pod_is_bound_or_truthfully_pending(api, scheduler)
+    assert len(scheduler.stories) == STORIES
+    assert min(soak.changes.done[name] for name in soak.changes.kinds) > 5, "everything was really tried"
+    assert len({event["regarding"]["uid"] for event in soak.cluster.events(reason="Preempted")}) > 5
+    assert soak.watcher.largest["assumed"] > 3
+
+
+@pytest.mark.parametrize("seed", range(SCALE))
+async def test_without_faults(seed, caplog):
+    async with soaking(seed) as soak:
+        for _ in range(SECONDS):
+            await soak.second()
+        await soak.come_to_rest()
+        everything_holds(soak, caplog)
+        nothing_was_left_untold(soak.cluster.api, soak.watcher)
+
+
+@pytest.mark.parametrize("seed", range(100, 100 + 2 * SCALE))
+async def test_with_faults(seed, caplog):
+    """Requests fail, come late or lose their answers; watches break, expire, and bring news late."""
+    async with soaking(seed) as soak:
         for second in range(SECONDS):
-            # Calm, faults, and news that come late, each for a while.
             soak.faulty.rate = (0.0, 0.15, 0.0, 0.05)[second // 30 % 4]
             soak.faulty.lag = (0.0, 0.0, 2.0, 1.0)[second // 40 % 4]
-            await soak.second(busy=5)
+            await soak.second()
         await soak.come_to_rest()
-        print(dict(soak.changes.done), dict(soak.changes.refused), dict(soak.faulty.fates), dict(soak.watcher.largest))
-        assert soak.watcher.wrong == []
-        assert not [record for record in caplog.records if "stacktrace" in record.getMessage()]
-        nothing_is_under_way(cluster.scheduler)
-        equals_a_rebuild(cluster.api, cluster.scheduler.state)
-        pending = every_pod_is_bound_or_truthfully_pending(cluster.api, cluster.scheduler)
-        print(pending)
+        everything_holds(soak, caplog)
+        assert min(soak.faulty.fates[fate] for fate in soak.faulty.kinds) > 3

@@ -32,7 +32,8 @@ class Attempt:
 
     queued: QueuedPod
     framework: Framework
-    #: The pod as it was when the attempt began; a newer object changes nothing for this attempt.
+    #: The pod as the cluster has it: once it is assumed, with what the API server says of it. As it was when the
+    #: attempt began, whatever changed since, it is `queued.pod`.
     pod: PodInfo
     #: When it began, on the scheduler's clock.
     started: float

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from stowplan.scheduler.status_writer import PodStatusWriter
     from stowplan.scheduler.story import Stories
 
+#: A plugin that waits for a task of its own, which is cancelled, is cancelled with it; we are not.
+CANCELLED = "a plugin gave up: what it waited for was cancelled"
+
 _log = get_logger(__name__)
 
 
@@ -73,7 +76,12 @@ class BindingCycle:
         self._report = report
 
     async def run(self, attempt: Attempt) -> None:
-        failure = await self._bound(attempt)
+        try:
+            failure = await self._bound(attempt)
+        except asyncio.CancelledError:
+            if _told_to_stop():
+                raise
+            failure = Failure(status=error(CANCELLED))
         if failure is None:
             await self._succeeded(attempt)
         else:
@@ -91,8 +99,10 @@ class BindingCycle:
         if self._tells_where(framework) and (waiting is not None or acts):
             await self._announce(attempt)
         if waiting is not None:
+            _log.v(4).info("Pod waiting on permit", pod=pod)
             failed = permit_outcome(await self._decision(waiting))
             if failed is not None:
+                _log.v(4).info("Pod rejected while waiting on permit", pod=pod, status=failed.message)
                 return failure_of(failed)
         # From here on the pod's failures are errors; what happened meanwhile does not matter to it any more.
         self._queue.done(pod.uid)
@@ -103,7 +113,10 @@ class BindingCycle:
         # What an earlier attempt still has to say of the pod must not come after the binding.
         await self._statuses.withdraw(pod.uid)
         failed = await run_bind(framework, attempt.state, pod, attempt.node_name)
-        return None if failed is None else Failure(status=failed)
+        if failed is None:
+            return None
+        _log.v(1).info("Failed to bind pod", pod=pod)
+        return Failure(status=failed)
 
     def _tells_where(self, framework: Framework) -> bool:
         return framework.handle.features.enabled("NominatedNodeNameForExpectation")
@@ -181,21 +194,38 @@ class BindingCycle:
                 evaluatedNodes=attempt.evaluated,
                 feasibleNodes=attempt.feasible,
             )
+        queued = attempt.queued
+        if queued.was_flushed:
+            _log.v(4).info(
+                "Pod scheduled after flush from unschedulablePods",
+                pod=pod,
+                unschedulablePlugins=sorted(queued.unschedulable_plugins),
+                pendingPlugins=sorted(queued.pending_plugins),
+            )
         self._stories.step(pod.key, pod.uid, "bound", "", node_name)
         recorder = attempt.framework.handle.event_recorder
         if recorder is not None:
             note = f"Successfully assigned {pod.key} to {node_name}"
-            recorder.event(pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
-        for problem in await run_post_bind(attempt.framework, attempt.state, pod, node_name):
+            # Parity: about the pod that was tried, also when its update by the binding has been heard of already.
+            recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
+        for problem in await self._told(attempt):
             self._report(problem)
         activate(self._queue, attempt.state)
+
+    async def _told(self, attempt: Attempt) -> Sequence[str]:
+        try:
+            return await run_post_bind(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
+        except asyncio.CancelledError:
+            if _told_to_stop():
+                raise
+            return [f"PostBind of {attempt.pod.key}: {CANCELLED}"]
 
     def _failed(self, attempt: Attempt, failure: Failure) -> None:
         pod = attempt.pod
         self._stories.step(pod.key, pod.uid, "not bound", failure.status.plugin, failure.message)
         for problem in run_unreserve(attempt.framework, attempt.state, pod, attempt.node_name):
             self._report(problem)
-        was = on_node(pod.pod, attempt.node_name)
+        was = on_node(attempt.queued.pod.pod, attempt.node_name)
         forgotten = self._forget(pod)
         if failure.status.rejected:
             self._failures.handle(attempt.framework, attempt.queued, failure)
@@ -212,9 +242,14 @@ class BindingCycle:
         try:
             self._state.forget(pod)
         except ValueError as e:
-            _log.error(e, "scheduler cache ForgetPod failed", pod=pod)
+            _log.error(e, "ForgetPod failed", pod=pod)
             return False
         return True
+
+
+def _told_to_stop() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _cancel(task: asyncio.Task[Status | None], reason: str) -> None:

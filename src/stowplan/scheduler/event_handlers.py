@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from stowplan.scheduler.status_writer import PodStatusWriter
     from stowplan.scheduler.story import Stories
 
+_SCHEDULED, _UNSCHEDULED = "scheduled pod", "unscheduled pod"
+
 _log = get_logger(__name__)
 
 
@@ -78,10 +80,12 @@ class EventHandlers:
 
     def _node(self, old: Node | None, new: Node | None) -> None:
         if new is not None:
+            _log_change("node", old, new, node=new)
             self._state.add_node(new)
             self._tell(old, new)
         elif old is not None:
             self._tell(old, None)
+            _log_change("node", old, None, node=old)
             self._state.remove_node(old.metadata.name)
 
     def _object(self, old: Any, new: Any) -> None:
@@ -107,6 +111,7 @@ class EventHandlers:
         elif old is None:
             self._pod_added(new)
         elif old.spec.node_name:
+            _log_change(_SCHEDULED, old, new, pod=new)
             self._state.update_pod(new)
             self._tell(old, new)
         elif new.spec.node_name:
@@ -116,15 +121,18 @@ class EventHandlers:
 
     def _pod_added(self, pod: Pod) -> None:
         if pod.spec.node_name:
+            _log_change(_SCHEDULED, None, pod, pod=pod)
             self._state.add_pod(pod)
             self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         elif self._ours(pod):
+            _log_change(_UNSCHEDULED, None, pod, pod=pod)
             info = self._state.pod_info(pod)
             self._unassigned[info.key] = pod
             self._queue.add(info)
 
     def _pod_bound(self, pod: Pod) -> None:
         """A pod has come to a node: ours as we assumed, or by somebody else's hand."""
+        _log_change(_SCHEDULED, None, pod, pod=pod)
         known = self._state.placed(pod.metadata.uid)
         if known is not None and known.node_name != pod.spec.node_name:
             _log.info(
@@ -148,12 +156,14 @@ class EventHandlers:
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
                 self._assumed_pod_goes(info.uid)
             return
+        _log_change(_UNSCHEDULED, old, new, pod=new)
         self._queue.update(old, info)
         if old.status.nominated_node_name and old.status.nominated_node_name != new.status.nominated_node_name:
             self._promise_lost(old, info.priority)
 
     def _pod_deleted(self, pod: Pod) -> None:
         if pod.spec.node_name:
+            _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
             self._tell(pod, None)
             if self._ours(pod):
@@ -162,6 +172,7 @@ class EventHandlers:
             self._unassigned_pod_deleted(pod)
 
     def _unassigned_pod_deleted(self, pod: Pod) -> None:
+        _log_change(_UNSCHEDULED, pod, None, pod=pod)
         info = self._state.pod_info(pod)
         self._unassigned.pop(info.key, None)
         self._statuses.forget(info.uid)
@@ -185,6 +196,14 @@ class EventHandlers:
     def _promise_lost(self, pod: Pod, priority: int) -> None:
         """A node is no longer promised to the pod: those who had to leave it room may have it."""
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, pre_check=_no_more_important_than(priority))
+
+
+def _log_change(what: str, old: object, new: object, **keys: object) -> None:
+    update = old is not None and new is not None
+    verbose = _log.v(4 if update else 3)
+    if verbose.enabled:
+        verb = "Update" if update else "Add" if old is None else "Delete"
+        verbose.info(f"{verb} event for {what}", **keys)
 
 
 def _no_more_important_than(priority: int) -> Callable[[PodInfo], bool]:

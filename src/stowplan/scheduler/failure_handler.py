@@ -5,11 +5,14 @@ Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; spec'd in sc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import PodCondition
 from stowplan.framework.status import Code
 from stowplan.klog import get_logger
+from stowplan.klog.values import stack_trace
+from stowplan.scheduler.cycle import NO_NODES
+from stowplan.scheduler.origins import Origins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,19 +44,27 @@ class FailureHandler:
         self._unassigned = unassigned
         self._statuses = statuses
         self._report = report
+        self._origins = Origins()
 
     def handle(self, framework: Framework, queued: QueuedPod, failure: Failure) -> None:
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)
         queued.gating_plugin = ""
-        _log_failure(queued, failure)
+        _log_failure(queued, failure, self._origins)
         tried = queued.pod.pod
         pod = self._unassigned.get(queued.pod.key)
         if pod is not None and pod.metadata.uid != tried.metadata.uid:
             # The pod is gone and another has its name: that one is in the queue by itself.
+            _log.v(2).info(
+                "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
+                pod=tried,
+                oldUID=tried.metadata.uid,
+                newUID=pod.metadata.uid,
+            )
             self._queue.done(queued.pod.uid)
             return
         if pod is None:
+            self._log_absence(queued)
             self._queue.done(queued.pod.uid)
         else:
             self._requeue(queued, pod)
@@ -67,9 +78,18 @@ class FailureHandler:
                 pod or tried, type_="Warning", reason="FailedScheduling", action="Scheduling", note=failure.message
             )
         if pod is not None:
+            _log_update(pod, failure)
             self._statuses.write(
                 pod, condition=_condition(pod, failure), nominated_node_name=failure.nominated_node_name
             )
+
+    def _log_absence(self, queued: QueuedPod) -> None:
+        placed = self._state.placed(queued.pod.uid)
+        if placed is None:
+            _log.info("Pod doesn't exist in informer cache", pod=queued.pod)
+        else:
+            text = "Pod has been assigned to node. Abort adding it back to queue."
+            _log.info(text, pod=queued.pod, node=placed.node_name)
 
     def _requeue(self, queued: QueuedPod, pod: Pod) -> None:
         if pod is not queued.pod.pod:
@@ -90,10 +110,25 @@ def _condition(pod: Pod, failure: Failure) -> PodCondition:
     )
 
 
-def _log_failure(queued: QueuedPod, failure: Failure) -> None:
-    if failure.status.rejected:
-        verbose = _log.v(2)
+def _log_failure(queued: QueuedPod, failure: Failure, origins: Origins) -> None:
+    verbose = _log.v(2)
+    if failure.unschedulable_plugins or failure.pending_plugins:
         if verbose.enabled:
             verbose.info("Unable to schedule pod; no fit; waiting", pod=queued.pod, err=failure.message)
+    elif failure.message == NO_NODES:
+        verbose.info("Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=queued.pod)
     else:
-        _log.error(failure.message, "Error scheduling pod; retrying", pod=queued.pod)
+        origin = origins.new(failure.status)
+        trace: dict[str, Any] = {} if origin is None else {"stacktrace": stack_trace(origin)}
+        _log.error(failure.message, "Error scheduling pod; retrying", pod=queued.pod, **trace)
+
+
+def _log_update(pod: Pod, failure: Failure) -> None:
+    verbose = _log.v(3)
+    if not verbose.enabled:
+        return
+    keys: dict[str, object] = {"conditionType": "PodScheduled", "conditionStatus": "False"}
+    keys["conditionReason"] = failure.reason
+    if failure.nominated_node_name is not None:
+        keys |= {"nominatedNodeName": failure.nominated_node_name, "nominatingMode": 1}
+    verbose.info("Updating pod condition and nominated node name", pod=pod, **keys)

@@ -26,8 +26,9 @@ from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.klog import get_logger
 from stowplan.queue.backoff import QueueSettings
+from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import SchedulingQueue
-from stowplan.scheduler.attempt import Failure
+from stowplan.scheduler.attempt import Attempt, Failure
 from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.cycle import Scheduler
 from stowplan.scheduler.event_handlers import EventHandlers
@@ -58,6 +59,14 @@ TURN = 0.002
 MOST_A_TURN = 16
 #: Seconds that a scheduler that ends gives to what is still to be written.
 LAST_WORDS = 5.0
+
+#: What queues are called in the log.
+_QUEUES = {
+    Place.ACTIVE: "Active",
+    Place.BACKOFF: "Backoff",
+    Place.ERROR_BACKOFF: "Backoff",
+    Place.UNSCHEDULABLE: "Unschedulable",
+}
 
 _log = get_logger(__name__)
 
@@ -114,6 +123,7 @@ class LiveScheduler:
             recorder_of=self._recorder_of,
             activate=self._activate,
             spawn=self._spawn,
+            sleep=times.sleep,
             report=_report,
         )
         self.frameworks = self._frameworks(api, config, registry, random, features)
@@ -129,7 +139,7 @@ class LiveScheduler:
                 max_in_unschedulable=settings.max_in_unschedulable,
                 pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             ),
-            on_move=self.stories.moved,
+            on_move=self._moved,
             on_problem=_report,
             on_ready=self._wake.set,
         )
@@ -246,6 +256,13 @@ class LiveScheduler:
         if not task.cancelled() and (failed := task.exception()) is not None:
             _log.error(failed, "a background task failed", trace=True)
 
+    def _moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        self.stories.moved(queued, place, cause)
+        verbose = _log.v(5)
+        if verbose.enabled and place in _QUEUES:
+            text = "Pod moved to an internal scheduling queue"
+            verbose.info(text, pod=queued.pod, event=cause, queue=_QUEUES[place])
+
     def _switch_off(self, plugins: frozenset[str]) -> None:
         for framework in self.frameworks.values():
             framework.switch_off(plugins)
@@ -292,7 +309,7 @@ class LiveScheduler:
     async def _finish(self) -> None:
         """Let the pods that are on their way to the API server get there; who waits on Permit would not in time."""
         timer = asyncio.ensure_future(self._times.sleep(LAST_WORDS))
-        while len(self._tasks) > len(self.waiting_pods) and not timer.done():
+        while len(self._tasks) > self._resting and not timer.done():
             await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
         await _cancelled((*self._tasks, timer))
 
@@ -337,11 +354,15 @@ class LiveScheduler:
         if self._skipped(framework, pod):
             self.queue.done(pod.uid)
             return
+        _log.v(3).info("Attempting to schedule pod", pod=pod)
         outcome = self._cycle.run(framework, queued)
         if isinstance(outcome, Failure):
             self._failures.handle(framework, queued, outcome)
         else:
-            self._spawn(self._bind(outcome))
+            # Counted at once: the task begins only when the loop has its next turn.
+            counted = not outcome.permit_timeouts
+            self._binding_now += counted
+            self._spawn(self._bind(outcome, counted=counted))
 
     def _skipped(self, framework: Framework, pod: PodInfo) -> bool:
         if pod.terminating:
@@ -349,27 +370,30 @@ class LiveScheduler:
             if recorder is not None:
                 note = f"skip schedule deleting pod: {pod.key}"
                 recorder.event(pod.pod, type_="Warning", reason="FailedScheduling", action="Scheduling", note=note)
+            _log.v(3).info("Skip schedule deleting pod", pod=pod)
             return True
         return self.state.is_assumed(pod.uid)
 
-    async def _bind(self, attempt: Any) -> None:
-        counted = not attempt.permit_timeouts
-        self._binding_now += counted
+    async def _bind(self, attempt: Attempt, *, counted: bool) -> None:
         try:
             await self._binding.run(attempt)
         finally:
             self._binding_now -= counted
             self._fewer_binding.set()
 
+    @property
+    def _resting(self) -> int:
+        """Tasks that nothing but time, or somebody's word, moves on."""
+        return len(self.waiting_pods) + self._preemptor.resting
+
     # -- for those who look on ----------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
         """Whether a pod could be scheduled, is being bound, or something is still to be written."""
-        waiting = len(self.waiting_pods)
         return bool(
             self.queue.counts()["active"]
-            or len(self._tasks) > waiting
+            or len(self._tasks) > self._resting
             or not self._statuses.idle
             or not self._broadcaster.idle
         )

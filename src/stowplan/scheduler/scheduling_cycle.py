@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.binding import run_permit, run_reserve, run_unreserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.status import Code, Status, error
@@ -64,7 +65,8 @@ class SchedulingCycle:
         attempt = Attempt(
             queued=queued,
             framework=framework,
-            pod=queued.pod,
+            # The cluster keeps this one up to date; the queue's stays as it was tried.
+            pod=PodInfo(queued.pod.pod, queued.pod.shape),
             started=started,
             node_name=decision.node_name,
             # Equal pods share the decision's state; from here on plugins write into it.
@@ -83,6 +85,7 @@ class SchedulingCycle:
         try:
             self._state.assume(attempt.pod, attempt.node_name)
         except ValueError as e:
+            _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
             return Failure(status=error(e))
         problems: list[str] = []
         failed = run_reserve(attempt.framework, attempt.state, attempt.pod, attempt.node_name, problems=problems)

@@ -1,0 +1,229 @@
+"""What the log says of a pod's way at the verbosities that operators use, and what its event is about."""
+
+import asyncio
+
+import pytest
+
+from live_scheduler import live
+from stowplan.apiserver.deletion import DeleteOptions
+from stowplan.framework.status import Code, Status, unschedulable
+from stowplan.klog.logger import configure
+from stowplan.plugins import BindPlugin, EnqueueExtensions, NodeFilterPlugin, PermitPlugin
+from stowplan.testing import a_node, a_pod
+
+#: Of these modules, as others are nobody's business here.
+MODULES = ("event_handlers", "live", "failure_handler", "scheduling_cycle", "binding_cycle")
+
+
+class Lines:
+    def __init__(self):
+        self.lines = []
+
+    def write(self, entry):
+        if entry.module.rpartition(".")[2] in MODULES:
+            keys = {key: getattr(value, "key", None) or named(value) for key, value in entry.keys.items()}
+            self.lines.append((entry.level, entry.message, keys))
+
+    def take(self):
+        taken, self.lines = self.lines, []
+        return taken
+
+
+def named(value):
+    metadata = getattr(value, "metadata", None)
+    return value if metadata is None else "/".join(filter(None, (metadata.namespace, metadata.name)))
+
+
+@pytest.fixture
+def log():
+    found = Lines()
+    configure(sink=found, verbosity=5)
+    yield found
+    configure()
+
+
+NOW = DeleteOptions(grace_period_seconds=0)
+POD = {"pod": "default/p"}
+
+
+def moved(queue, event):
+    return (5, "Pod moved to an internal scheduling queue", POD | {"event": event, "queue": queue})
+
+
+async def test_a_pod_comes_is_bound_and_goes(log):
+    async with live(a_node("n").obj()) as cluster:
+        assert log.take() == [(3, "Add event for node", {"node": "n"})]
+        await cluster.create(a_pod("p").obj())
+        assert log.take() == [
+            (3, "Add event for unscheduled pod", POD),
+            moved("Active", "UnschedulablePodAdd"),
+            (3, "Attempting to schedule pod", POD),
+            (2, "Successfully bound pod to node", POD | {"node": "n", "evaluatedNodes": 1, "feasibleNodes": 1}),
+            (3, "Add event for scheduled pod", POD),
+        ]
+        cluster.api.patch("pods", "default", "p", {"metadata": {"labels": {"a": "b"}}})
+        cluster.api.delete("pods", "default", "p", options=NOW)
+        cluster.api.patch("nodes", "", "n", {"metadata": {"labels": {"a": "b"}}})
+        cluster.api.delete("nodes", "", "n")
+        await cluster.settle()
+        assert sorted(log.take(), key=str) == [
+            (3, "Delete event for node", {"node": "n"}),
+            (3, "Delete event for scheduled pod", POD),
+            (4, "Update event for node", {"node": "n"}),
+            *[(4, "Update event for scheduled pod", POD)] * 2,
+        ]
+
+
+async def test_a_pod_that_fits_nowhere(log):
+    async with live(a_node("n").allocatable(cpu=1).obj()) as cluster:
+        log.take()
+        await cluster.create(a_pod("p").requests(cpu=2).obj())
+        *_, attempting, no_fit, asleep, updating, update = log.take()
+        assert attempting == (3, "Attempting to schedule pod", POD)
+        assert no_fit[:2] == (2, "Unable to schedule pod; no fit; waiting")
+        assert asleep == moved("Unschedulable", "ScheduleAttemptFailure")
+        assert updating[:2] == (3, "Updating pod condition and nominated node name")
+        assert update == (4, "Update event for unscheduled pod", POD)
+        cluster.api.delete("pods", "default", "p")
+        await cluster.settle()
+        # An API server marks a pod before it removes it.
+        assert log.take() == [
+            (4, "Update event for unscheduled pod", POD),
+            (3, "Delete event for unscheduled pod", POD),
+        ]
+
+
+async def test_a_pod_that_is_being_deleted(log):
+    async with live() as cluster:
+        log.take()
+        await cluster.create(a_pod("p").obj())
+        log.take()
+        # A finalizer keeps it.
+        cluster.api.patch("pods", "default", "p", {"metadata": {"finalizers": ["example.com/f"]}})
+        cluster.api.delete("pods", "default", "p")
+        await cluster.settle()
+        log.take()
+        await cluster.advance(3.0)
+        found = log.take()
+        assert [line for line in found if line[0] == 3] == [(3, "Skip schedule deleting pod", POD)]
+
+
+class Refusing(BindPlugin):
+    name = "Refusing"
+
+    async def bind(self, state, pod, node_name):
+        raise RuntimeError("no")
+
+
+class Slow(BindPlugin):
+    """Answers when the informer has told of the binding already."""
+
+    name = "Slow"
+
+    async def bind(self, state, pod, node_name):
+        meta = pod.pod.metadata
+        await self.handle.api.bind(namespace=pod.namespace, name=meta.name, uid=meta.uid, node=node_name)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+            if not self.handle.cluster.is_assumed(pod.uid):
+                return
+        raise AssertionError("nobody hears of the binding")
+
+
+def configuration(**points):
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": points}],
+    }
+
+
+def bound_by(plugin):
+    return configuration(bind={"enabled": [{"name": plugin.name}], "disabled": [{"name": "*"}]})
+
+
+async def test_a_pod_that_cannot_be_bound(log):
+    async with live(a_node("n").obj(), config=bound_by(Refusing), plugins=[Refusing]) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert [line for line in log.take() if line[0] == 1] == [(1, "Failed to bind pod", POD)]
+
+
+async def test_a_pod_that_is_on_a_node_already_cannot_be_assumed(log):
+    """Such as one whose informer said first that it is bound, and then that it is not."""
+    async with live() as cluster:
+        await cluster.create(a_pod("p").obj())
+        pod = cluster.scheduler.unassigned["default/p"]
+        cluster.scheduler.state.add_pod(cluster.scheduler.state.pod_info(pod).pod)
+        log.take()
+        await cluster.create(a_node("n").obj())
+        await cluster.advance(3.0)
+        assert (0, "Scheduler cache AssumePod failed", POD) in log.take()
+        assert "is in the cache, so can't be assumed" in cluster.condition("p")["message"]
+
+
+async def test_the_event_is_about_the_pod_that_was_tried():
+    async with live(a_node("n").obj(), config=bound_by(Slow), plugins=[Slow]) as cluster:
+        cluster.api.server.create_all([a_pod("p").obj()])
+        created = cluster.pod("p")["metadata"]["resourceVersion"]
+        await cluster.settle()
+        assert cluster.pod("p")["metadata"]["resourceVersion"] != created
+        assert [event["regarding"]["resourceVersion"] for event in cluster.events("p", "Scheduled")] == [created]
+
+
+async def test_room_that_is_given_back_is_told_as_it_was_taken():
+    """The pod on its node, as it was when it was tried."""
+    async with live(a_node("n").obj(), config=bound_by(Refusing), plugins=[Refusing]) as cluster:
+        told = []
+        move_all = cluster.scheduler.queue.move_all
+
+        def listen(event, old, new, **more):
+            told.append((event.label, old and old.spec.node_name))
+            move_all(event, old, new, **more)
+
+        cluster.scheduler.queue.move_all = listen
+        await cluster.create(a_pod("p").obj())
+        assert told == [("AssignedPodDelete", "n")]
+
+
+class Moody(NodeFilterPlugin, PermitPlugin, EnqueueExtensions):
+    """Says no until it changes its mind, which nobody is told of; then makes pods wait."""
+
+    name = "Moody"
+    says_no = True
+
+    def filter_node(self, state, pod, node):
+        return unschedulable("no") if Moody.says_no else None
+
+    def permit(self, state, pod, node_name):
+        return Status(Code.Wait), 10.0
+
+    def events_to_register(self):
+        return ()
+
+
+MOODY = configuration(**{point: {"enabled": [{"name": "Moody"}]} for point in ("filter", "permit")})
+
+
+async def test_a_pod_that_was_looked_at_again_for_no_other_reason_than_time_and_then_waits(log):
+    Moody.says_no = True
+    async with live(a_node("n").obj(), config=MOODY, plugins=[Moody]) as cluster:
+        await cluster.create(a_pod("p").obj())
+        await cluster.advance(40.0)
+        Moody.says_no = False
+        await cluster.advance(291.0)
+        assert (4, "Pod waiting on permit", POD) in log.take()
+        cluster.scheduler.waiting_pods.get(cluster.pod("p")["metadata"]["uid"]).allow("Moody")
+        await cluster.settle()
+        text = "Pod scheduled after flush from unschedulablePods"
+        keys = POD | {"unschedulablePlugins": ["Moody"], "pendingPlugins": []}
+        assert [line for line in log.take() if line[0] == 4 and "flush" in line[1]] == [(4, text, keys)]
+
+
+async def test_a_pod_that_waits_in_vain(log):
+    Moody.says_no = False
+    async with live(a_node("n").obj(), config=MOODY, plugins=[Moody]) as cluster:
+        await cluster.create(a_pod("p").obj())
+        log.take()
+        await cluster.advance(10.0)
+        status = "rejected due to timeout after waiting 10s at plugin Moody"
+        assert (4, "Pod rejected while waiting on permit", POD | {"status": status}) in log.take()
