@@ -183,6 +183,22 @@ def test_a_full_disk_is_survived_and_made_up_for(tmp_path, monkeypatch, caplog):
     journal.close()
 
 
+def test_a_disk_that_stays_full_is_told_of_once_and_once_when_it_is_over(tmp_path, monkeypatch, caplog):
+    store, journal = opened(tmp_path / "state")
+    monkeypatch.setattr(os, "write", _no_space)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: _no_space(descriptor, b""))
+    for name in "abc":
+        store.put("things", an_object(name))
+    monkeypatch.undo()
+    store.put("things", an_object("d"))
+    journal.close()
+    path = tmp_path / "state"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: version 1 is not saved: No space left on device; nothing is until that works again",
+        f"{path}: everything is saved again",
+    ]
+
+
 def test_what_a_full_disk_held_up_is_saved_at_the_end(tmp_path, monkeypatch, caplog):
     path = tmp_path / "state"
     store, journal = opened(path)

@@ -94,8 +94,11 @@ class Journal:
             else:
                 self._write(line)
         except OSError as error:
+            if not self._behind:
+                # Once, not for each of the changes until there is room again.
+                text = "%s: version %d is not saved: %s; nothing is until that works again"
+                _log.error(text, self._path, stored.version, error.strerror or error)
             self._behind = True
-            _log.error("%s: version %d is not saved: %s", self._path, stored.version, error.strerror or error)
 
     def _write(self, line: bytes) -> None:
         # One write, past all buffers of this process: if it dies now, the line is whole or missing.
@@ -107,6 +110,8 @@ class Journal:
     def _start_anew(self) -> None:
         old, self._file = self._file, self._rewrite()
         os.close(old)
+        if self._behind:
+            _log.warning("%s: everything is saved again", self._path)
         self._behind = False
 
     def _rewrite(self) -> int:

@@ -74,6 +74,13 @@ class Commands(click.Group):
             code = _internal(error)
         sys.exit(code if isinstance(code, int) else 0)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Here, as Click would make it a failure of the command.
+            return _reader_left()
+
 
 def _reader_left() -> int:
     """Whoever read our output has seen enough; nothing more can be written, at exit neither."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.framework.interface import PreBindPreFlightResult
-from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, wrapped
+from stowplan.framework.status import RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -77,8 +77,8 @@ def run_reserve(
 
 def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     try:
-        return _well_formed(plugin.reserve(state, pod, node_name))
-    except Exception as e:
+        return well_formed(plugin.reserve(state, pod, node_name))
+    except RAISED as e:
         return error(e)
 
 
@@ -88,7 +88,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
     for plugin in reversed(framework.reserve):
         try:
             plugin.unreserve(state, pod, node_name)
-        except Exception as e:
+        except RAISED as e:
             problems.append(f'running Unreserve plugin "{plugin.name}": {e}')
     return problems
 
@@ -119,11 +119,11 @@ def run_permit(
 def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
     try:
         answer, timeout = plugin.permit(state, pod, node_name)
-        answer = _well_formed(answer)
+        answer = well_formed(answer)
         if answer is None or answer.code != Code.Wait:
             return answer, 0.0
         return answer, min(float(timeout), MAX_PERMIT_TIMEOUT)
-    except Exception as e:
+    except RAISED as e:
         return error(e), 0.0
 
 
@@ -152,8 +152,8 @@ def _pre_flight(
 ) -> PreBindPreFlightResult | Status | None:
     try:
         answer = plugin.pre_bind_pre_flight(state, pod, node_name)
-        return answer if isinstance(answer, PreBindPreFlightResult) else _well_formed(answer)
-    except Exception as e:
+        return answer if isinstance(answer, PreBindPreFlightResult) else well_formed(answer)
+    except RAISED as e:
         return error(e)
 
 
@@ -222,7 +222,7 @@ async def run_post_bind(framework: Framework, state: CycleState, pod: PodInfo, n
     for plugin in framework.post_bind:
         try:
             await plugin.post_bind(state, pod, node_name)
-        except Exception as e:
+        except RAISED as e:
             problems.append(f'running PostBind plugin "{plugin.name}": {e}')
     return problems
 
@@ -233,16 +233,9 @@ async def run_post_bind(framework: Framework, state: CycleState, pod: PodInfo, n
 async def _awaited(call: Callable[[], Awaitable[Status | None]]) -> Status | None:
     """A coroutine's answer. A cancellation is none: it goes through to whoever asked for it."""
     try:
-        return _well_formed(await call())
-    except Exception as e:
+        return well_formed(await call())
+    except RAISED as e:
         return error(e)
-
-
-def _well_formed(answer: Status | None) -> Status | None:
-    """Raise for what no plugin may answer: nobody checks the types of users' plugins."""
-    if answer is not None and not isinstance(answer, Status):
-        raise TypeError(f"want a Status or None, got {answer!r}")
-    return answer
 
 
 def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from stowplan.framework.rejections import Rejections, from_statuses
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import Code, Status, error, well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
@@ -151,7 +151,7 @@ class NodeFilterPlugin(FilterPlugin):
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
         refused: dict[int, Status] = {}
         for i in nodes.positions():
-            status = self.filter_node(state, pod, nodes.info(i))
+            status = well_formed(self.filter_node(state, pod, nodes.info(i)))
             if status is None or status.code == Code.Success:
                 continue
             if not status.rejected:

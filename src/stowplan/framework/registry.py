@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from stowplan.framework.interface import Plugin, extension_points
+from stowplan.framework.status import RAISED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -63,7 +64,7 @@ def _installed(point: EntryPoint) -> type[Plugin]:
     where = f"entry point {point.name} = {point.value}{package}"
     try:
         found = point.load()
-    except Exception as e:
+    except RAISED as e:
         # Whatever somebody else's package does when it is imported.
         raise PluginLoadError(f'plugin "{where}": cannot load it: {type(e).__name__}: {e}') from e
     return _checked(found, where)
@@ -76,7 +77,7 @@ def load_plugin(path: str) -> type[Plugin]:
         raise PluginLoadError(f'plugin "{path}": want module:Class')
     try:
         module = importlib.import_module(module_name)
-    except Exception as e:
+    except RAISED as e:
         raise PluginLoadError(f'plugin "{path}": cannot import {module_name}: {type(e).__name__}: {e}') from e
     found = getattr(module, class_name, None)
     if found is None:

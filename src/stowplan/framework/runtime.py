@@ -46,7 +46,8 @@ from stowplan.framework.interface import (
     TemplateSigned,
     trusted_reads,
 )
-from stowplan.framework.status import Code, Status, error, wrapped
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import RAISED, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.registry import Registry
-    from stowplan.framework.rejections import Rejections
 
 P = TypeVar("P", bound=Plugin)
 
@@ -152,7 +152,7 @@ class Framework:
             raise PluginInitError(f'initializing plugin "{name}": no plugin of that name is registered')
         try:
             return plugin(profile.plugin_args(name), handle)
-        except Exception as e:
+        except RAISED as e:
             raise PluginInitError(f'initializing plugin "{name}": {e}') from e
 
     def _at(self, point: str, kind: type[P]) -> tuple[P, ...]:
@@ -221,7 +221,9 @@ class Framework:
         for plugin in self.pre_filter:
             try:
                 answer = plugin.pre_filter(state, pod, nodes)
-            except Exception as e:
+                if not isinstance(answer, PreFilterResult):
+                    answer = well_formed(answer)
+            except RAISED as e:
                 return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', error(e)))
             if answer is None:
                 continue
@@ -252,10 +254,12 @@ class Framework:
         """One plugin's answer; a Status is an error that ends the attempt."""
         try:
             answer = plugin.filter(state, pod, nodes)
-        except Exception as e:
+        except RAISED as e:
             answer = error(e)
-        if not isinstance(answer, Status):
+        if answer is None or isinstance(answer, Rejections):
             return answer
+        if not isinstance(answer, Status):
+            answer = error(unexpected("Rejections, a Status or None", answer))
         if nodes.candidates is not None and not nodes.candidates.any():
             # The plugins before it left no node, so upstream would not have asked it.
             return None
@@ -294,7 +298,7 @@ class Framework:
             what = "AddPod" if shift.sign > 0 else "RemovePod"
             try:
                 answer = _shift_one(plugin, state, pod, shift, nodes)
-            except Exception as e:
+            except RAISED as e:
                 answer = error(e)
             if answer is not None and answer.code != Code.Success:
                 return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
@@ -304,8 +308,11 @@ class Framework:
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         try:
-            return plugin.post_filter(state, pod, diagnosis)
-        except Exception as e:
+            answer = plugin.post_filter(state, pod, diagnosis)
+            if not isinstance(answer, PostFilterResult):
+                raise unexpected("a PostFilterResult", answer)
+            return answer
+        except RAISED as e:
             return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(e)))
 
     # -- scoring ------------------------------------------------------------------------------------------------------
@@ -314,8 +321,8 @@ class Framework:
         state.skip_score = set()
         for plugin in self.pre_score:
             try:
-                answer = plugin.pre_score(state, pod, nodes)
-            except Exception as e:
+                answer = well_formed(plugin.pre_score(state, pod, nodes))
+            except RAISED as e:
                 answer = error(e)
             if answer is None or answer.code == Code.Success:
                 continue
@@ -333,8 +340,8 @@ class Framework:
     ) -> npt.NDArray[np.int64] | Status:
         """One plugin's raw scores over a view."""
         try:
-            answer = plugin.score(state, pod, nodes)
-        except Exception as e:
+            answer = _scores(plugin.score(state, pod, nodes), len(nodes))
+        except RAISED as e:
             answer = error(e)
         if isinstance(answer, Status):
             return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -351,8 +358,8 @@ class Framework:
         """Raw scores brought into range, and checked to be in it on the feasible nodes."""
         if plugin.normalizes:
             try:
-                answer = plugin.normalize(state, pod, scores, feasible)
-            except Exception as e:
+                answer = _scores(plugin.normalize(state, pod, scores, feasible), len(scores))
+            except RAISED as e:
                 answer = error(e)
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -373,7 +380,7 @@ class Framework:
             for name in self.points[point]:
                 plugin = self.plugins[name]
                 if name not in registered:
-                    own = plugin.events_to_register() if isinstance(plugin, EnqueueExtensions) else EVERYTHING
+                    own = _own_events(plugin)
                     registered[name] = with_implied(own) if implied else list(own)
         return registered
 
@@ -383,7 +390,7 @@ class Framework:
         for plugin in self.plugins.values():
             try:
                 plugin.close()
-            except Exception as e:
+            except RAISED as e:
                 problems.append(f"{plugin.name} failed to close: {e}")
         return problems
 
@@ -393,10 +400,30 @@ def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
     return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))
 
 
+def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
+    if not isinstance(plugin, EnqueueExtensions):
+        return EVERYTHING
+    try:
+        own = tuple(plugin.events_to_register())
+    except RAISED as e:
+        raise PluginInitError(f'registering the events of plugin "{plugin.name}": {e}') from e
+    for event in own:
+        if not isinstance(event, ClusterEventWithHint):
+            wrong = unexpected("what `on` makes of a resource and an action", event)
+            raise PluginInitError(f'registering the events of plugin "{plugin.name}": {wrong}')
+    return own
+
+
+def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[np.int64] | Status:
+    if not isinstance(answer, Status) and (not isinstance(answer, np.ndarray) or answer.shape != (count,)):
+        raise unexpected(f"an array of {count} scores or a Status", answer)
+    return answer
+
+
 def _guarded(call: Callable[[], Status | None]) -> Status | None:
     try:
-        return call()
-    except Exception as e:
+        return well_formed(call())
+    except RAISED as e:
         return error(e)
 
 

@@ -93,8 +93,29 @@ def unresolvable(*reasons: str | Reason) -> Status:
     return _status(Code.UnschedulableAndUnresolvable, reasons)
 
 
-def error(what: str | Exception) -> Status:
-    return Status(Code.Error, error=what if isinstance(what, Exception) else RuntimeError(what))
+#: What a plugin raises costs the attempt, not the process; that goes for sys.exit(), too.
+RAISED = (Exception, SystemExit)
+
+
+def error(what: str | BaseException) -> Status:
+    if isinstance(what, Exception):
+        return Status(Code.Error, error=what)
+    if isinstance(what, str):
+        return Status(Code.Error, error=RuntimeError(what))
+    told = RuntimeError(f"{type(what).__name__}: {what}")
+    told.__cause__ = what
+    return Status(Code.Error, error=told)
+
+
+def well_formed(answer: Status | None) -> Status | None:
+    """Raise for what no plugin may answer: nobody checks the types of users' plugins."""
+    if answer is not None and not isinstance(answer, Status):
+        raise unexpected("a Status or None", answer)
+    return answer
+
+
+def unexpected(wanted: str, answer: object) -> TypeError:
+    return TypeError(f"want {wanted}, got {answer!r}")
 
 
 def wrapped(text: str, status: Status) -> Status:
