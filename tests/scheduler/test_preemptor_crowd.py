@@ -7,7 +7,7 @@ are preemptors that came to a node, and none that nobody replaced.
 import asyncio
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from profiles import framework
@@ -146,6 +146,8 @@ def preemptors_of(share, nodes, cpu):
     return max(1, round(share * nodes * 2 / cpu))
 
 
+# Of a preemption's two victims the last one left, by another's hand, before it was seen that the first did.
+@example(seed=5, nodes=5, cpu=1, share=0.6875)
 @given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
 def test_no_victim_dies_in_vain(seed, nodes, cpu, share):
     preemptors = preemptors_of(share, nodes, cpu)

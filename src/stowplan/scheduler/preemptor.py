@@ -176,7 +176,9 @@ class BackgroundPreemptor:
         if preemption is None:
             return False
         if preemption.running:
-            return preemption.last is None or self._stays(preemption.last)
+            # The last one may leave, by another's hand, before it is seen that those before it do.
+            awaited = (*preemption.deleted, preemption.last)
+            return any(victim is None or self._stays(victim) for victim in awaited)
         return not self._drop_if_over(preemption)
 
     def __len__(self) -> int:
