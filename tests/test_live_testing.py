@@ -7,7 +7,8 @@ import pytest
 from fakes import fake
 from stowplan.api.api_errors import NotFound
 from stowplan.live_testing import live_cluster
-from stowplan.plugins import PreBindPlugin, unschedulable
+from stowplan.plugins import Code, PreBindPlugin, Status, unschedulable
+from stowplan.scheduler.live import LiveScheduler
 from stowplan.testing import a_node, a_pod
 
 
@@ -67,9 +68,58 @@ async def test_a_plugin_that_waits_for_something_real_is_left_to_it():
     async with live_cluster(a_node("n1").obj(), config=with_plugin("Slow"), plugins=[Slow]) as cluster:
         await cluster.create(a_pod("a").obj())
         assert cluster.node_of("a") == ""
+        assert not await cluster.settle()
         go_on.set()
-        await cluster.settle()
+        assert await cluster.settle()
         assert cluster.node_of("a") == "n1"
+
+
+async def test_what_time_brings_about_is_over_before_advance_returns():
+    class Slow(PreBindPlugin):
+        name = "Slow"
+        tries = 0
+
+        async def pre_bind(self, state, pod, node_name):
+            Slow.tries += 1
+            if Slow.tries == 1:
+                return Status(Code.Error, ("not yet",))
+            for _ in range(500):
+                await asyncio.sleep(0)
+            return None
+
+    async with live_cluster(a_node("n1").obj(), config=with_plugin("Slow"), plugins=[Slow]) as cluster:
+        await cluster.create(a_pod("a").obj())
+        assert (Slow.tries, cluster.node_of("a")) == (1, "")
+        await cluster.advance(2)
+        assert (Slow.tries, cluster.node_of("a")) == (2, "n1")
+
+
+async def test_a_plugin_that_waits_for_ever_does_not_hold_up_the_end():
+    ended = []
+
+    class Stuck(PreBindPlugin):
+        name = "Stuck"
+
+        async def pre_bind(self, state, pod, node_name):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(pod.key)
+
+    async with live_cluster(a_node("n1").obj(), config=with_plugin("Stuck"), plugins=[Stuck]) as cluster:
+        await cluster.create(a_pod("a").obj())
+        assert ended == []
+    assert ended == ["default/a"]
+
+
+async def test_events_by_object_and_reason():
+    async with live_cluster(a_node("n1").obj()) as cluster:
+        await cluster.create(a_pod("a").obj(), a_pod("b").node_selector({"x": "y"}).obj())
+        told = {(event["regarding"]["name"], event["reason"]) for event in cluster.events()}
+        assert told == {("a", "Scheduled"), ("b", "FailedScheduling")}
+        assert [event["reason"] for event in cluster.events("b")] == ["FailedScheduling"]
+        assert [event["regarding"]["name"] for event in cluster.events(reason="Scheduled")] == ["a"]
+        assert cluster.events("a", "FailedScheduling") == []
 
 
 async def test_names_of_nothing_are_told():
@@ -86,3 +136,13 @@ async def test_a_scheduler_that_dies_is_heard_of(monkeypatch):
         monkeypatch.setattr(cluster.scheduler.queue, "pop", broken)
         with pytest.raises(RuntimeError, match="bug"):
             await cluster.create(a_pod("a").obj())
+
+
+async def test_a_scheduler_that_cannot_begin_is_heard_of(monkeypatch):
+    async def broken(self):
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr(LiveScheduler, "run", broken)
+    with pytest.raises(RuntimeError, match="bug"):
+        async with live_cluster():
+            pytest.fail("there is nothing to work with")

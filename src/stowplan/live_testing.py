@@ -12,9 +12,7 @@ run, so pods that are bound stay as they are.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from contextlib import asynccontextmanager
-from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -22,68 +20,42 @@ from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.apiserver.embedded import EmbeddedApi
 from stowplan.apiserver.living import living_cluster
 from stowplan.apiserver.server import ApiServer
-from stowplan.client.times import Times
-from stowplan.config import load_config
+from stowplan.client.manual_time import ManualTime
+from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.live import LiveScheduler
+from stowplan.scheduler.live import LAST_WORDS, LiveScheduler
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from stowplan.apiserver.resources import Resource
+    from stowplan.client.api import Api
+    from stowplan.client.times import Times
+    from stowplan.config import FeatureGates
+    from stowplan.framework.handle import Random as Chance
     from stowplan.framework.interface import Plugin
+    from stowplan.scheduler.live import LiveSettings
 
 __all__ = ["LiveCluster", "live_cluster"]
 
-#: Seconds since the epoch at which a cluster begins.
-START = 1_800_000_000.0
 #: Turns of the event loop without any work after which nothing is under way.
 _CALM = 20
-#: Turns after which whatever still goes on is left to go on, such as a plugin that waits for something real.
-_ENOUGH = 5_000
-
-
-class StandingClock:
-    """Time that moves in `advance` alone; sleepers wake at their moment, one moment after the other."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._order = count()
-
-    def wall_clock(self) -> float:
-        return START + self.now
-
-    async def sleep(self, seconds: float) -> None:
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self.now + max(seconds, 0.0), next(self._order), woken))
-        await woken
-
-    def wake_next(self, until: float) -> bool:
-        """Move to the next moment that somebody sleeps for, `until` at most; whether there was one."""
-        while self._sleepers and self._sleepers[0][0] <= until:
-            moment, _, woken = heapq.heappop(self._sleepers)
-            if not woken.done():
-                self.now = max(self.now, moment)
-                woken.set_result(None)
-                return True
-        self.now = until
-        return False
-
-    def times(self, random: Random) -> Times:
-        return Times(clock=lambda: self.now, wall_clock=self.wall_clock, sleep=self.sleep, random=random.random)
+#: Seconds, real ones, in which a scheduler that ends may get on without time passing.
+_A_MOMENT = 0.02
 
 
 class LiveCluster:
     """The API server, the scheduler, and what a test does to them. Objects are dicts, kinds are named as in URLs."""
 
-    def __init__(self, server: ApiServer, scheduler: LiveScheduler, clock: StandingClock) -> None:
+    def __init__(
+        self, server: ApiServer, scheduler: LiveScheduler, time: ManualTime, running: asyncio.Task[None]
+    ) -> None:
         self.server = server
         self.scheduler = scheduler
-        self._clock = clock
-        self._running = asyncio.create_task(scheduler.run())
+        self.time = time
+        self._running = running
 
     def plugin(self, name: str, profile: str = DEFAULT_SCHEDULER_NAME) -> Plugin:
         """The instance of a plugin that a profile works with."""
@@ -112,26 +84,23 @@ class LiveCluster:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: timeouts come, backoffs end."""
-        until = self._clock.now + seconds
-        await self.settle()
-        while self._clock.wake_next(until):
-            await self.settle()
-        await self.settle()
+        await self.time.advance(seconds, settle=self.settle)
 
-    async def settle(self) -> None:
-        """Let everything happen that needs no time."""
+    async def settle(self, turns: int = 5_000) -> bool:
+        """Let everything happen that needs no time; return whether all came to rest.
+
+        After so many turns of the event loop, whatever still goes on is left to it, such as a plugin that waits for
+        something real.
+        """
         calm = 0
-        for _ in range(_ENOUGH):
+        for _ in range(turns):
             await asyncio.sleep(0)
             if self._running.done():
                 self._running.result()
             calm = 0 if self.scheduler.busy else calm + 1
             if calm > _CALM:
-                return
-
-    async def close(self) -> None:
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
+                return True
+        return False
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -151,10 +120,14 @@ class LiveCluster:
         conditions = self.get("pods", pod, namespace=namespace).get("status", {}).get("conditions", [])
         return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
 
-    def events(self, about: str) -> list[dict[str, Any]]:
-        """The Events about objects of that name, in order."""
+    def events(self, about: str = "", reason: str = "") -> list[dict[str, Any]]:
+        """The Events, in order: all of them, or those about objects of that name, or with that reason."""
         events = (stored.to_dict() for stored in self.server.store.list("events", ""))
-        return [event for event in events if event.get("regarding", {}).get("name") == about]
+        return [
+            event
+            for event in events
+            if about in ("", event.get("regarding", {}).get("name")) and reason in ("", event["reason"])
+        ]
 
     def _resource(self, plural: str) -> Resource:
         """`pods`, or with its group `deployments.apps`."""
@@ -176,24 +149,65 @@ async def live_cluster(
     seed: int = 1,
 ) -> AsyncIterator[LiveCluster]:
     """A cluster with these objects and a scheduler that is ready; `seed` decides wherever chance does."""
-    clock = StandingClock()
-    server = ApiServer(clock=clock.wall_clock, random=Random(seed))
+    time = ManualTime()
+    server = ApiServer(clock=time.wall_clock, random=Random(seed))
     # Without controllers nobody would take away what admission puts on for them.
     living_cluster(server, controllers=())
     server.create_all(dict(obj) for obj in objects)
+    times = time.times(Random(seed).random)
+    async with _opened(EmbeddedApi(server), time, times, config=config, plugins=plugins, random=Random(seed)) as opened:
+        cluster = LiveCluster(server, *opened)
+        await cluster.settle()
+        yield cluster
+
+
+@asynccontextmanager
+async def _opened(
+    api: Api,
+    time: ManualTime,
+    times: Times,
+    *,
+    config: Mapping[str, Any] | str | os.PathLike[str] | None,
+    plugins: Sequence[type[Plugin]],
+    random: Chance,
+    settings: LiveSettings | None = None,
+    features: FeatureGates = DEFAULT_FEATURES,
+) -> AsyncIterator[tuple[LiveScheduler, ManualTime, asyncio.Task[None]]]:
+    """A scheduler that is ready, and runs until the end of the block; `times` are made of the time."""
     registry = in_tree_registry()
     for plugin in plugins:
         registry.register(plugin)
     scheduler = LiveScheduler(
-        EmbeddedApi(server),
+        api,
         load_config(config, known_plugins=registry.points()),
         registry=registry,
-        times=clock.times(Random(seed)),
-        random=Random(seed),
+        times=times,
+        random=random,
+        settings=settings,
+        features=features,
     )
-    cluster = LiveCluster(server, scheduler, clock)
+    running = asyncio.create_task(scheduler.run())
     try:
-        await cluster.settle()
-        yield cluster
+        await _ready(scheduler, running)
+        yield scheduler, time, running
     finally:
-        await cluster.close()
+        await _stopped(running, time)
+
+
+async def _ready(scheduler: LiveScheduler, running: asyncio.Task[None]) -> None:
+    ready = asyncio.create_task(scheduler.ready.wait())
+    try:
+        await asyncio.wait((ready, running), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ready.cancel()
+    if running.done():
+        running.result()
+
+
+async def _stopped(running: asyncio.Task[None], time: ManualTime) -> None:
+    """End a scheduler; time passes meanwhile, as it gives what is under way some seconds."""
+    running.cancel()
+    while not running.done():
+        await asyncio.wait([running], timeout=_A_MOMENT)
+        time.next_alarm(time.now + LAST_WORDS)
+    await asyncio.gather(running, return_exceptions=True)

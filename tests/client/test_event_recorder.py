@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from manual_time import START, ManualTime, settle
 from stowplan.api.api_errors import AlreadyExists, Forbidden, NotFound, ServiceUnavailable
 from stowplan.api.decode import DecodeError
 from stowplan.api.types import CoreEvent, Event, Node, ObjectMeta, ObjectReference, Pod
@@ -14,6 +13,7 @@ from stowplan.client import event_recorder, event_series
 from stowplan.client.api import Unreachable
 from stowplan.client.errors import RequestDropped
 from stowplan.client.event_recorder import EventBroadcaster
+from stowplan.client.manual_time import START, ManualTime, settle
 from writing import WritingApi
 
 AWAY = Unreachable("https://s: connection refused")
@@ -498,3 +498,15 @@ async def test_a_flush_takes_no_longer_than_it_may():
         await setup.time.advance(0.2)
         await flushing
         assert setup.said == ["Events are lost at the end: 1"]
+
+
+async def test_a_bug_costs_one_event_and_is_told():
+    async with broadcasting() as setup:
+        setup.api.answers.append(TypeError("bug"))
+        setup.fails(a_pod("odd"))
+        await setup.fail(a_pod("web-0"))
+        assert setup.said == [
+            "An event is lost, sending it fails: FailedScheduling of Pod default/odd: TypeError('bug')"
+        ]
+        assert [call[3]["regarding"]["name"] for call in setup.api.calls] == ["odd", "web-0"]
+        assert setup.broadcaster.idle

@@ -1,4 +1,4 @@
-from manual_time import ManualTime
+from stowplan.client.manual_time import ManualTime
 from stowplan.client.reports import Reports
 
 

@@ -4,16 +4,17 @@ import asyncio
 
 import pytest
 
-from manual_time import ManualTime, settle
+from stowplan.client.manual_time import ManualTime, settle
 from stowplan.client.workers import Workers
 
 
 class Work:
-    """Things that are done when the test says so; `now` for those that take no time."""
+    """Things that are done when the test says so; `now` for those that take no time, `bad` for those that raise."""
 
-    def __init__(self, *, limit=3, now=False):
-        self.workers = Workers(self.do, limit=limit)
-        self.begun, self.done = [], []
+    def __init__(self, *, limit=3, now=False, bad=()):
+        self.bad = bad
+        self.workers = Workers(self.do, limit=limit, failed=self.fail)
+        self.begun, self.done, self.failed = [], [], []
         self.gate = asyncio.Event()
         if now:
             self.gate.set()
@@ -21,7 +22,12 @@ class Work:
     async def do(self, thing):
         self.begun.append(thing)
         await self.gate.wait()
+        if thing in self.bad:
+            raise RuntimeError(thing)
         self.done.append(thing)
+
+    def fail(self, thing, error):
+        self.failed.append((thing, str(error)))
 
 
 async def test_things_wait_until_the_workers_start():
@@ -107,7 +113,7 @@ async def test_finishing_takes_no_longer_than_allowed(in_time, left):
 
 async def test_who_rests_is_not_busy():
     time = ManualTime()
-    workers = Workers(lambda _: workers.rest(time.sleep(1.0)), limit=2)
+    workers = Workers(lambda _: workers.rest(time.sleep(1.0)), limit=2, failed=pytest.fail)
     workers.start()
     workers.put("a")
     assert not workers.idle
@@ -121,3 +127,20 @@ async def test_who_rests_is_not_busy():
     await time.advance(2.0)
     assert workers.idle
     assert not workers.waiting
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_who_raises_is_told_of_and_holds_up_nobody(limit):
+    work = Work(limit=limit, bad="ace")
+    work.workers.start()
+    for thing in "abcdef":
+        work.workers.put(thing)
+    await settle()
+    work.gate.set()
+    await settle()
+    assert sorted(work.failed) == [(thing, thing) for thing in "ace"]
+    assert sorted(work.done) == ["b", "d", "f"]
+    assert work.workers.idle
+    work.workers.put("g")
+    await settle()
+    assert work.done[-1] == "g"

@@ -11,7 +11,6 @@ import pytest
 
 from apis import Api as Cluster
 from apis import pod
-from clients import NOW
 from stowplan.api.api_errors import Forbidden, NotFound, ServiceUnavailable
 from stowplan.api.decode import convert
 from stowplan.api.types import (
@@ -26,8 +25,8 @@ from stowplan.api.types import (
 )
 from stowplan.apiserver.embedded import EmbeddedApi
 from stowplan.client.api import Listing, Unreachable
+from stowplan.client.manual_time import ManualTime, settle
 from stowplan.client.resources import resource_of
-from stowplan.client.times import Times
 from stowplan.scheduler.informers import PATIENCE, Informers
 from stowplan.scheduler.kinds import UNFINISHED, WatchedKind
 
@@ -42,41 +41,8 @@ CSI_NODES = WatchedKind(CSINode, frozenset({"VolumeBinding", "NodeVolumeLimits"}
 BUDGETS = WatchedKind(PodDisruptionBudget, read_by=frozenset({"DefaultPreemption"}))
 
 
-class StandingTime:
-    """A clock that moves when a test says so; sleepers wake in the order of their times."""
-
-    def __init__(self):
-        self.now = 0.0
-        self._sleepers = []
-
-    def clock(self):
-        return self.now
-
-    async def sleep(self, seconds):
-        woken = asyncio.get_running_loop().create_future()
-        self._sleepers.append((self.now + seconds, woken))
-        await woken
-
-    async def advance(self, seconds):
-        end = self.now + seconds
-        while due := [sleeper for sleeper in self._sleepers if sleeper[0] <= end and not sleeper[1].done()]:
-            self.now, woken = min(due, key=lambda sleeper: sleeper[0])
-            woken.set_result(None)
-            await quiet()
-        self.now = end
-
-    def times(self):
-        return Times(clock=self.clock, wall_clock=lambda: NOW + self.now, sleep=self.sleep, random=lambda: 0.0)
-
-
 def an(kind):
     return convert({"metadata": {"name": "x"}}, kind)
-
-
-async def quiet():
-    """Let everything run that can."""
-    for _ in range(50):
-        await asyncio.sleep(0)
 
 
 class PatchyApi:
@@ -131,9 +97,9 @@ class Run:
 
 @asynccontextmanager
 async def running(api, *kinds):
-    run = Run(api, kinds, StandingTime())
+    run = Run(api, kinds, ManualTime(0.0))
     task = asyncio.create_task(run.informers.run())
-    await quiet()
+    await settle()
     try:
         yield run
     finally:
@@ -156,14 +122,14 @@ async def test_everything_is_delivered_from_a_real_store():
         deliver=lambda kind, changes: delivered.extend((kind, change.new.metadata.name) for change in changes),
         switch_off=pytest.fail,
         switch_on=pytest.fail,
-        times=StandingTime().times(),
+        times=ManualTime(0.0).times(),
         report=pytest.fail,
     )
     task = asyncio.create_task(informers.run())
     await asyncio.wait_for(informers.synced.wait(), 10)
     assert {(Pod, "a"), (Pod, "b")} <= set(delivered)
     cluster.create("nodes", {"metadata": {"name": "n1"}})
-    await quiet()
+    await settle()
     assert delivered[-1] == (Node, "n1")
     assert informers.missing == set()
     assert informers.awaited == {}
@@ -204,7 +170,7 @@ async def test_an_exception_of_the_receiver_ends_it():
         deliver=deliver,
         switch_off=pytest.fail,
         switch_on=pytest.fail,
-        times=StandingTime().times(),
+        times=ManualTime(0.0).times(),
         report=pytest.fail,
     )
     with pytest.raises(ExceptionGroup) as caught:

@@ -10,7 +10,7 @@ import pytest
 
 from examples import SCALE
 from faulty_api import FaultyApi, yields
-from live_scheduler import START, live
+from live_scheduler import live
 from soak_checks import (
     Watcher,
     equals_a_rebuild,
@@ -53,9 +53,7 @@ class Soak:
     async def _pass_until(self, moment):
         time = self.cluster.time
         while time.next_alarm(moment):
-            self.cluster.api.clock.now = START + time.now
             await yields(ROUNDS)
-        self.cluster.api.clock.now = START + time.now
 
     async def come_to_rest(self):
         """Faults are over; let victims end, waits end, and backoffs pass."""

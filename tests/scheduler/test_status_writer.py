@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from manual_time import ManualTime, settle
 from stowplan.api.api_errors import Conflict, Forbidden, InternalError, NotFound, ServiceUnavailable
 from stowplan.api.decode import DecodeError, convert
 from stowplan.api.types import ObjectMeta, Pod, PodCondition, PodSpec, PodStatus
 from stowplan.client.api import Unreachable
 from stowplan.client.errors import OutcomeUnknown
+from stowplan.client.manual_time import ManualTime, settle
 from stowplan.scheduler.status_writer import PodStatusWriter
 from writing import WritingApi
 
@@ -448,6 +448,65 @@ async def test_an_answer_that_cannot_be_read_is_a_success_nonetheless():
         await setup.writer.patch(a_pod(), nominated_node_name="n1")
         assert len(setup.api.calls) == 1
         assert setup.said == ["A pod comes back that cannot be read: default/web-0: spec: odd"]
+
+
+async def test_a_bug_costs_one_pods_status_and_is_told():
+    async with writing() as setup:
+        setup.api.answers.append(TypeError("bug"))
+        setup.writer.write(a_pod("odd"), condition=failed())
+        await setup.write(a_pod())
+        assert setup.said == ["Writing a pod's status fails: default/odd: TypeError('bug')"]
+        assert [call[2] for call in setup.api.calls] == ["default/odd", "default/web-0"]
+        assert setup.writer.idle
+
+
+async def test_who_awaits_a_patch_hears_of_a_bug():
+    async with writing() as setup:
+        setup.api.answers.append(TypeError("bug"))
+        with pytest.raises(TypeError, match="bug"):
+            await setup.writer.patch(a_pod(), nominated_node_name="n1")
+        assert setup.said == []
+        assert setup.writer.idle
+
+
+async def test_whoever_awaits_the_same_patch_hears_of_a_bug():
+    async with writing() as setup:
+        setup.api.open.clear()
+        first, *more = [
+            asyncio.create_task(setup.writer.patch(a_pod(), nominated_node_name=f"n{number}")) for number in range(3)
+        ]
+        await settle()
+        setup.api.answers.extend([None, TypeError("bug")])
+        setup.api.open.set()
+        await first
+        for patching in more:
+            with pytest.raises(TypeError, match="bug"):
+                await patching
+        assert len(setup.api.calls) == 2
+        assert setup.writer.idle
+
+
+async def test_an_awaited_patch_between_two_tries_is_idle_but_nobody_else_is():
+    async with writing() as setup:
+        setup.api.answers.append(AWAY)
+        setup.api.open.clear()
+        patching = asyncio.create_task(setup.writer.patch(a_pod(), nominated_node_name="n1"))
+        await settle()
+        assert not setup.writer.idle
+        setup.api.open.set()
+        await settle()
+        assert setup.time.naps
+        assert setup.writer.idle
+        setup.api.open.clear()
+        await setup.write(a_pod("other"))
+        assert not setup.writer.idle
+        setup.api.open.set()
+        await settle()
+        assert setup.writer.idle
+        assert not patching.done()
+        await setup.time.advance(1.0)
+        await patching
+        assert setup.writer.idle
 
 
 async def test_a_dead_server_does_not_fill_the_log_or_the_memory():

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from apis import START, Api
 from apis import pod as pod_dict
-from manual_time import ManualTime, settle
 from stowplan.api.types import Pod, PodCondition
 from stowplan.apiserver.conversion import core_event
 from stowplan.apiserver.embedded import EmbeddedApi
 from stowplan.client.event_recorder import EventBroadcaster
+from stowplan.client.manual_time import ManualTime, settle
 from stowplan.scheduler.status_writer import PodStatusWriter
 
 EVENTS = "events"

@@ -4,8 +4,7 @@ from copy import deepcopy
 from random import Random
 
 from stowplan.apiserver.server import ApiServer
-
-START = 1_800_000_000.0
+from stowplan.client.manual_time import START
 
 
 class StillClock:
@@ -22,8 +21,8 @@ class StillClock:
 class Api:
     """The registry with resources named as kubectl names them."""
 
-    def __init__(self, **options):
-        self.clock = StillClock()
+    def __init__(self, clock=None, **options):
+        self.clock = StillClock() if clock is None else clock
         self.server = ApiServer(clock=self.clock, random=Random(7), **options)
         self.registry = self.server.registry
         self.store = self.server.store

@@ -11,20 +11,20 @@ import inspect
 import json
 import ssl
 import time as real_time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
 import aiohttp
 import yaml
 
 from clients import AGENT, UNLIMITED
-from live_scheduler import ManualTime, stop
 from stowplan.api.types import Pod
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.live import LiveScheduler, LiveSettings
+from stowplan.client.manual_time import ManualTime
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.live_testing import _opened
+from stowplan.scheduler.live import LiveSettings
 
 PATIENCE = 20.0
 
@@ -272,15 +272,16 @@ class Heard:
 
 
 class Scheduled:
-    def __init__(self, server, objects, heard, scheduler, time, api=None):
+    def __init__(self, server, objects, heard, api, scheduler, time, running):
         self.server = server
         #: What the scheduler takes for the API: what `wrap` made of it.
-        self.api = heard if api is None else api
+        self.api = api
         self.objects = objects
         self.namespace = objects.namespace
         self.scheduler = scheduler
         self.time = time
         self._heard = heard
+        self._running = running
 
     # what a test does
     async def nodes(self, *nodes):
@@ -345,6 +346,8 @@ class Scheduled:
             if real_time.monotonic() > deadline:
                 raise AssertionError(f"the scheduler does not come to rest: {self._waiting_for()}")
             await asyncio.sleep(0.002)
+            if self._running.done():
+                self._running.result()
             calm = calm + 1 if not self._waiting_for() and not self.scheduler.busy else 0
 
     def _waiting_for(self):
@@ -385,36 +388,26 @@ async def scheduled(
 ):
     """`before`: (plural, object) pairs that are there when the scheduler starts; `wrap` may put something between the
     scheduler and the API."""
-    time = ManualTime()
-    registry = in_tree_registry()
-    for plugin in plugins:
-        registry.register(plugin)
+    time = ManualTime(start=real_time.time())
     objects = Objects(server.kubeconfig, namespace)
+    options = {
+        "config": config,
+        "plugins": plugins,
+        "random": random or Random(1),
+        "settings": settings or LiveSettings(hostname="host"),
+        "features": features,
+    }
     try:
         for plural, obj in before:
             await objects.create(plural, obj)
         connection = connect_from_flags(kubeconfig=str(server.kubeconfig))
-        async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http:
+        async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http, AsyncExitStack() as stack:
             heard = Heard(http, objects.births)
             api = heard if wrap is None else wrap(heard)
-            scheduler = LiveScheduler(
-                api,
-                load_config(config, known_plugins=registry.points()),
-                registry=registry,
-                times=time.times(start=real_time.time()),
-                random=random or Random(1),
-                settings=settings or LiveSettings(hostname="host"),
-                features=features,
-            )
-            running = asyncio.create_task(scheduler.run())
-            found = Scheduled(server, objects, heard, scheduler, time, api)
-            try:
-                await found.until(lambda: scheduler.ready.is_set() or running.done(), "the first lists")
-                if running.done():
-                    running.result()
-                await found.settle()
-                yield found
-            finally:
-                await stop(running, time)
+            async with asyncio.timeout(PATIENCE):
+                opened = await stack.enter_async_context(_opened(api, time, time.times(), **options))
+            found = Scheduled(server, objects, heard, api, *opened)
+            await found.settle()
+            yield found
     finally:
         await objects.close()

@@ -118,7 +118,7 @@ class Changes:
             self.refused[name, type(e).__name__] += 1
 
     def now(self):
-        return datetime.fromtimestamp(self.api.clock.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return datetime.fromtimestamp(self.api.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     # -- what there is
 
@@ -366,8 +366,8 @@ class Changes:
 
     def _end(self, pod, at_once):
         uid = pod["metadata"]["uid"]
-        latest = self._ends.setdefault(uid, self.api.clock.now + self.random.random() * 8)
-        if at_once or latest <= self.api.clock.now:
+        latest = self._ends.setdefault(uid, self.api.clock() + self.random.random() * 8)
+        if at_once or latest <= self.api.clock():
             del self._ends[uid]
             self._try("ended", lambda: self._delete_now(pod))
 

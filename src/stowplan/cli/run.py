@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.cli import event_loop
 from stowplan.cli.errors import InputError, reported
 from stowplan.cli.event_loop import first_of, running, stop_signals
@@ -193,10 +194,10 @@ def is_held(lease: Lease, now: float) -> bool:
     if not spec.holder_identity or spec.renew_time is None:
         return False
     try:
-        renewed = datetime.fromisoformat(spec.renew_time)
+        renewed = parse_timestamp(spec.renew_time)
     except ValueError:
         return False
-    return renewed + timedelta(seconds=spec.lease_duration_seconds or 0) > datetime.fromtimestamp(now, UTC)
+    return renewed + (spec.lease_duration_seconds or 0) > now
 
 
 # --- words

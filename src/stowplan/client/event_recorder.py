@@ -56,7 +56,7 @@ class EventBroadcaster:
         self._times = times
         self._reports = Reports(report, clock=times.clock)
         self._series = EventSeries()
-        self._workers: Workers[RecordedEvent] = Workers(self._send, limit=MOST_IN_FLIGHT)
+        self._workers: Workers[RecordedEvent] = Workers(self._send, limit=MOST_IN_FLIGHT, failed=self._send_failed)
         #: None until it is known what the cluster serves.
         self._form: EventForm | None = None
         self._nanoseconds = 0
@@ -145,6 +145,9 @@ class EventBroadcaster:
                 await self._attempt(event)
         finally:
             event.sending = False
+
+    def _send_failed(self, event: RecordedEvent, error: Exception) -> None:
+        self._reports.say("An event is lost, sending it fails", f"{_about(event.key)}: {error!r}")
 
     async def _attempt(self, event: RecordedEvent) -> None:
         series = event.attempted and event.is_series

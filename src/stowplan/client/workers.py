@@ -3,6 +3,9 @@
 One worker begins. Another joins whenever all of them wait for an answer and more waits to be sent; so an API in this
 process, whose answers come at once, is written to by one worker, and one far away by up to `limit`. After each thing
 a worker lets everybody else run, so that a long queue holds up nothing. A worker leaves when nothing waits.
+
+The work itself deals with what is expected to fail. What it raises nonetheless is a bug, of one thing perhaps: `failed`
+tells of it, and the worker goes on with the next.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ T = TypeVar("T")
 
 
 class Workers(Generic[T]):
-    def __init__(self, work: Callable[[T], Awaitable[None]], *, limit: int) -> None:
+    def __init__(
+        self, work: Callable[[T], Awaitable[None]], *, limit: int, failed: Callable[[T, Exception], None]
+    ) -> None:
         self._work = work
+        self._failed = failed
         self._limit = limit
         self.waiting: deque[T] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,6 +96,8 @@ class Workers(Generic[T]):
                 except asyncio.CancelledError:
                     self.waiting.appendleft(thing)
                     raise
+                except Exception as error:
+                    self._failed(thing, error)
                 finally:
                     self._working -= 1
                 await asyncio.sleep(0)

@@ -11,7 +11,6 @@ Upstream: pkg/scheduler/framework/types.go (PodInfo, QueuedPodInfo).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +21,9 @@ from stowplan.api.images import normalized_image_name
 from stowplan.api.meta import controller_of
 from stowplan.api.pod_requests import non_zero_requests, pod_requests, to_vector
 from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.cluster.memos import Memos
+from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -363,11 +364,16 @@ class PodInfo:
         return f"PodInfo({self.key!r}, node={self.node_name!r})"
 
 
+def scheduler_name_of(pod: Pod) -> str:
+    """Who is to schedule the pod; objects from files may not say so."""
+    return pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+
+
 def _nanoseconds(timestamp: str | None) -> int:
     if not timestamp:
         return NOT_STARTED
     try:
-        seconds = datetime.fromisoformat(timestamp).timestamp()
+        seconds = parse_timestamp(timestamp)
     except ValueError:
         return NOT_STARTED
     return int(seconds * 1_000_000) * 1000

@@ -10,11 +10,11 @@ in which classes were seen, and a class that loses a name may lose its own, too;
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from stowplan.api.resource_names import DEVICE_CLASS_PREFIX, is_dra_extended
+from stowplan.api.timestamps import parse_timestamp
 from stowplan.api.types import DeviceClass
 
 if TYPE_CHECKING:
@@ -53,4 +53,4 @@ def _mapping(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
 
 def _created(device_class: DeviceClass) -> float:
     timestamp = device_class.metadata.creation_timestamp
-    return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0
+    return parse_timestamp(timestamp) if timestamp else 0.0

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from stowplan.cluster.pod_info import scheduler_name_of
+
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import ClusterEvent
@@ -69,7 +71,7 @@ class QueuedPod:
 
     @property
     def profile(self) -> str:
-        return profile_of(self.pod)
+        return scheduler_name_of(self.pod.pod)
 
     @property
     def failed_with_error(self) -> bool:
@@ -79,7 +81,3 @@ class QueuedPod:
     @property
     def rejectors(self) -> set[str]:
         return self.unschedulable_plugins | self.pending_plugins
-
-
-def profile_of(pod: PodInfo) -> str:
-    return pod.pod.spec.scheduler_name or "default-scheduler"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.framework.status import Code, Status
 from stowplan.scheduler.evaluation import Evaluation
 from stowplan.scheduler.node_sums import NodeSums
@@ -114,7 +115,7 @@ class Scheduler:
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
         """The profile that is responsible for a pod."""
-        return self.frameworks.get(pod.pod.spec.scheduler_name or "default-scheduler")
+        return self.frameworks.get(scheduler_name_of(pod.pod))
 
     def schedule(self, framework: Framework, pod: PodInfo) -> Decision:
         """Find the best node for a pod."""

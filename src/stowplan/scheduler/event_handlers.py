@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import Node, Pod
 from stowplan.cluster.objects import STORED
-from stowplan.config.types import DEFAULT_SCHEDULER_NAME
+from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, events_of_change
 from stowplan.klog import get_logger
 from stowplan.scheduler.attempt import on_node
@@ -102,7 +102,7 @@ class EventHandlers:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _ours(self, pod: Pod) -> bool:
-        return (pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME) in self._profiles
+        return scheduler_name_of(pod) in self._profiles
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:

@@ -120,15 +120,17 @@ class PodStatusWriter:
         self._reports = Reports(report, clock=times.clock)
         self._known: dict[str, _Known] = {}
         #: UIDs of pods with a note.
-        self._workers: Workers[str] = Workers(self._send_noted, limit=MOST_IN_FLIGHT)
+        self._workers: Workers[str] = Workers(self._send_noted, limit=MOST_IN_FLIGHT, failed=self._send_failed)
         self._workers.start()
+        #: Patches that somebody awaits, and those of them that let time pass before they are tried again.
         self._awaited = 0
+        self._resting = 0
         self._last_try = False
 
     @property
     def idle(self) -> bool:
         """Whether nothing is under way or can begin before time passes."""
-        return self._workers.idle and not self._awaited
+        return self._workers.idle and self._awaited == self._resting
 
     def write(self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None) -> None:
         """Have the status changed, some time soon. A nominated node of None leaves it as it is, "" clears it."""
@@ -229,6 +231,11 @@ class PodStatusWriter:
         if known is not None:
             await self._send(known, lane="status")
 
+    def _send_failed(self, uid: str, error: Exception) -> None:
+        known = self._known.get(uid)
+        pod = uid if known is None else f"{known.namespace}/{known.name}"
+        self._reports.say("Writing a pod's status fails", f"{pod}: {error!r}")
+
     async def _send(self, known: _Known, *, lane: Lane) -> None:
         async with known.lock:
             note, known.note = known.note, None
@@ -246,6 +253,10 @@ class PodStatusWriter:
             # A pod that is gone has no status.
             if not note.end(error) and not isinstance(error, NotFound):
                 self._reports.say("A pod's status cannot be written", f"{known.namespace}/{known.name}: {error}")
+        except Exception as error:
+            # A bug; but nobody may wait for ever.
+            if not note.end(error):
+                raise
         else:
             note.end()
 
@@ -279,13 +290,23 @@ class PodStatusWriter:
             except _FAILURES as error:
                 if tries == TRIES or self._last_try or not _is_retriable(error):
                     raise
-                await self._workers.rest(self._times.sleep(backoff.next()))
+                await self._rest(backoff.next(), lane)
             except DecodeError as error:
                 self._reports.say("A pod comes back that cannot be read", f"{known.namespace}/{known.name}: {error}")
                 return
             else:
                 known.see(answer, answer=True)
                 return
+
+    async def _rest(self, seconds: float, lane: Lane) -> None:
+        if lane == "status":
+            await self._workers.rest(self._times.sleep(seconds))
+            return
+        self._resting += 1
+        try:
+            await self._times.sleep(seconds)
+        finally:
+            self._resting -= 1
 
 
 def _is_retriable(error: Exception) -> bool:

@@ -189,6 +189,8 @@ async def test_who_backs_off_is_tried_when_nobody_else_is_ready(api_server, name
         for number in range(3):
             await c.nodes(node(f"more-{number}"))
         assert attempts(c, "web") == [0.0] * 4
+        woken = [("backoff", "NodeAdd"), ("unschedulable", "ScheduleAttemptFailure")]
+        assert moves(c, "web")[2:] == woken * 3, "taken from where it backs off"
         assert c.scheduler.queue.incoming["active", "PopFromBackoffQ"] == 3
         assert c.queued("web").unschedulable_count == 4
         # Errors are another matter.
