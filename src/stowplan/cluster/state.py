@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: Shapes kept after their last pod left (or before their first was placed), so that equal pods still meet.
 _IDLE_SHAPES = 4096
 
+#: Under which name a shape keeps what its pods take.
+_VECTOR = "ClusterState.vector"
+
 
 class ClusterState:
     """Nodes, placed pods and lookup objects, with everything derived from them."""
@@ -290,7 +293,7 @@ class ClusterState:
 
     def _register(self, shape: PodShape) -> None:
         # What may not be readable comes first: nothing is half done then.
-        vector, _ = self.vector(shape.used), shape.non_zero_used
+        vector, _ = self.vector_of(shape), shape.non_zero_used
         if self._free_shape_ids:
             shape.id = self._free_shape_ids.pop()
         else:
@@ -326,6 +329,15 @@ class ClusterState:
         for i, amount in indexes:
             vector[i] = amount
         return vector
+
+    def vector_of(self, shape: PodShape) -> npt.NDArray[np.int64]:
+        """What a pod of the shape takes, as `vector` has it; not to be written to."""
+        # A resource never changes its index.
+        found: npt.NDArray[np.int64] | None = shape.memo(_VECTOR, None)
+        if found is None:
+            found = self.vector(shape.used)
+            shape.remember(_VECTOR, None, found)
+        return found
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 

@@ -8,16 +8,22 @@ Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.framework.interface import NodePodExtensions
 from stowplan.framework.pod_shift import PodShift
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
@@ -31,13 +37,22 @@ _NOWHERE = np.zeros(0, np.intp)
 Filtered = tuple[list[tuple[str, Rejections]], "npt.NDArray[np.bool_]"]
 
 
-def promised(cluster: ClusterState, pod: PodInfo) -> dict[int, list[PodInfo]]:
-    """Row -> nominated pods that the pod must leave room for."""
+def promised(cluster: ClusterState, pod: PodInfo, names: Iterable[str] | None = None) -> dict[int, list[PodInfo]]:
+    """Row -> nominated pods that the pod must leave room for; of some nodes, or of all."""
+    nominator, row_of = cluster.nominator, cluster.table.row_of
+    uid, priority = pod.uid, pod.priority
     found: dict[int, list[PodInfo]] = {}
-    for name in cluster.nominator.nodes():
-        row = cluster.table.row_of.get(name)
-        pods = _ahead_of(pod, cluster.nominator.on(name))
-        if row is not None and pods:
+    for name in nominator.nodes() if names is None else names:
+        row = row_of.get(name)
+        if row is None:
+            continue
+        pods = nominator.on(name)
+        if len(pods) != 1:
+            pods = _ahead_of(pod, pods)
+        elif pods[0].priority < priority or pods[0].uid == uid:
+            # Nearly all nodes have a single one: thousands are looked through in each attempt of a preemptor.
+            continue
+        if pods:
             found[row] = pods
     return found
 
@@ -58,73 +73,120 @@ def _ahead_of(pod: PodInfo, promised_to: list[PodInfo]) -> list[PodInfo]:
     return found
 
 
-def add_pods(
-    framework: Framework,
-    state: CycleState,
-    pod: PodInfo,
-    nodes: HypotheticalNodes,
-    pods: dict[int, list[PodInfo]],
-) -> Status | None:
-    """Let pods come to positions of a hypothetical view, and tell the (cloned) state."""
-    cluster = framework.handle.cluster
-    for rank in range(max(len(of_node) for of_node in pods.values())):
-        chosen = [(position, of_node[rank]) for position, of_node in pods.items() if rank < len(of_node)]
-        positions = np.array([position for position, _ in chosen], np.intp)
-        nodes.shift(positions, *_amounts(cluster, [info for _, info in chosen]), 1)
-        for position, info in chosen:
-            nodes.add_pod(position, info)
-        assert nodes.rows is not None
-        status = framework.shift_pods(
-            state, pod, PodShift(nodes.rows[positions], [info for _, info in chosen], 1), nodes
-        )
-        if status is not None:
-            return status
-    return None
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """The n-th pod of each node that expects so many."""
+
+    positions: npt.NDArray[np.intp]
+    shift: PodShift
+    #: What each pod takes, and what it counts for in scores: a column a pod.
+    requests: npt.NDArray[np.int64]
+    non_zero: npt.NDArray[np.int64]
 
 
-def _amounts(cluster: ClusterState, pods: list[PodInfo]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """What pods take, and what they count for in scores: a column a pod."""
-    codes = {shape: i for i, shape in enumerate(dict.fromkeys(info.shape for info in pods))}
-    vectors = [cluster.vector(shape.used) for shape in codes]
-    requests = np.zeros((max(len(vector) for vector in vectors), len(codes)), np.int64)
-    for i, vector in enumerate(vectors):
-        requests[: len(vector), i] = vector
-    non_zero = np.array([shape.non_zero_used for shape in codes], np.int64).T
-    columns = [codes[info.shape] for info in pods]
-    return requests[:, columns], non_zero[:, columns]
+class Arrivals:
+    """The promised pods of those nodes of a view that expect some; laid out once, and let come as often as wanted."""
+
+    def __init__(self, cluster: ClusterState, rows: npt.NDArray[np.intp], promises: dict[int, list[PodInfo]]) -> None:
+        """`rows` are the view's, `promises` are by row."""
+        self._cluster = cluster
+        #: Where in the view.
+        self.positions = _NOWHERE
+        if promises:
+            expecting = np.zeros(cluster.table.n, np.bool_)
+            expecting[list(promises)] = True
+            self.positions = np.flatnonzero(expecting[rows])
+        self._rows = rows[self.positions]
+        self._pods = [promises[row] for row in self._rows.tolist()]
+
+    def __bool__(self) -> bool:
+        return bool(len(self.positions))
+
+    @cached_property
+    def _ranks(self) -> list[_Rank]:
+        counts = np.array([len(of_node) for of_node in self._pods])
+        return [self._rank(n, np.flatnonzero(counts > n)) for n in range(int(counts.max()))]
+
+    def _rank(self, n: int, positions: npt.NDArray[np.intp]) -> _Rank:
+        pods = [of_node[n] for of_node in self._pods if len(of_node) > n]
+        shift = PodShift(self._rows[positions], pods, 1)
+        vectors = [self._cluster.vector_of(shape) for shape in shift.shapes]
+        requests = np.zeros((max(map(len, vectors)), len(vectors)), np.int64)
+        for i, vector in enumerate(vectors):
+            requests[: len(vector), i] = vector
+        non_zero = np.array([shape.non_zero_used for shape in shift.shapes], np.int64).T
+        return _Rank(positions, shift, requests[:, shift.shape_index], non_zero[:, shift.shape_index])
+
+    def come(self, framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes) -> Status | None:
+        """Let the pods come to a view of nothing but the nodes that expect them, and tell the (cloned) state."""
+        listed, extended = lists_pods(framework, state, pod), framework.has_active_pod_extensions(state)
+        for rank in self._ranks:
+            nodes.shift(rank.positions, rank.requests, rank.non_zero, 1)
+            if listed:
+                for position, info in zip(rank.positions.tolist(), rank.shift.pods, strict=True):
+                    nodes.add_pod(position, info)
+            status = framework.shift_pods(state, pod, rank.shift, nodes) if extended else None
+            if status is not None:
+                return status
+        return None
+
+
+def lists_pods(framework: Framework, state: CycleState, pod: PodInfo) -> bool:
+    """Whether some plugin may look at single pods of a node, not only at sums."""
+    if pod.shape.host_ports or pod.shape.disks or framework.has_node_level_filters(state):
+        return True
+    return any(isinstance(p, NodePodExtensions) and p.name not in state.skip_filter for p in framework.pre_filter)
 
 
 def first_pass(
-    framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes, pods: dict[int, list[PodInfo]]
+    framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes, arrivals: Arrivals
 ) -> Filtered | Status:
-    """The filters over a view to which nominated pods (by position) were added; state and view stay as they are."""
-    assert nodes.rows is not None
-    world = nodes.at(np.arange(len(nodes)))
+    """The filters over the nodes that expect pods once these have come; state and view stay as they are."""
+    world = nodes.at(arrivals.positions)
     with_pods = state.clone()
-    status = add_pods(framework, with_pods, pod, world, pods)
+    status = arrivals.come(framework, with_pods, pod, world)
     return framework.run_filters(with_pods, pod, world) if status is None else status
 
 
 def fits(
-    framework: Framework,
-    state: CycleState,
-    pod: PodInfo,
-    nodes: HypotheticalNodes,
-    nominated: dict[int, list[PodInfo]],
+    framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes, arrivals: Arrivals
 ) -> Filtered | Status:
-    """Both passes over a view; `nominated` is by row."""
-    assert nodes.rows is not None
-    positions = np.flatnonzero(np.isin(nodes.rows, list(nominated))) if nominated else _NOWHERE
-    if not len(positions):
+    """Both passes over a view."""
+    if not arrivals:
         return framework.run_filters(state, pod, nodes)
-    part = {i: nominated[row] for i, row in enumerate(nodes.rows[positions].tolist())}
-    first = first_pass(framework, state, pod, nodes.at(positions), part)
+    first = first_pass(framework, state, pod, nodes, arrivals)
     if isinstance(first, Status):
         return first
     second = framework.run_filters(state, pod, nodes)
     if isinstance(second, Status):
         return second
-    return _joined(first, second, positions, len(nodes))
+    return _joined(first, second, arrivals.positions, len(nodes))
+
+
+def refusals(filtered: list[tuple[str, Rejections]], length: int) -> dict[int, Status]:
+    """Position -> its first refusal; equal ones are one object."""
+    found: dict[int, Status] = {}
+    left = np.ones(length, np.bool_)
+    for plugin, rejections in filtered:
+        at = np.flatnonzero(rejections.mask & left)
+        if len(at):
+            left &= ~rejections.mask
+            found.update(zip(at.tolist(), _statuses(plugin, rejections, at), strict=True))
+    return found
+
+
+def _statuses(plugin: str, rejections: Rejections, positions: npt.NDArray[np.intp]) -> list[Status]:
+    masks = [entry.mask[positions] for entry in rejections.entries]
+    #: Which of the plugin's reasons hold -> the status that they make.
+    known: dict[tuple[bool, ...], Status] = {}
+    statuses = []
+    reasons = zip(*(mask.tolist() for mask in masks), strict=True) if masks else repeat((), len(positions))
+    for position, held in zip(positions.tolist(), reasons, strict=True):
+        status = known.get(held)
+        if status is None:
+            status = known[held] = rejections.status(position).with_plugin(plugin)
+        statuses.append(status)
+    return statuses
 
 
 def _joined(first: Filtered, second: Filtered, positions: npt.NDArray[np.intp], length: int) -> Filtered:
@@ -156,16 +218,12 @@ def statuses_with_nominated_pods(
         view = nodes.at(np.arange(len(nodes)))
     else:
         view = HypotheticalNodes(cluster, _present_rows(nodes))
-    answer = fits(framework, state, pod, view, promised(cluster, pod))
+    assert view.rows is not None
+    answer = fits(framework, state, pod, view, Arrivals(cluster, view.rows, promised(cluster, pod)))
     if isinstance(answer, Status):
         return answer
-    found, passed = answer
     names = view.names()
-    refused = {}
-    for i in np.flatnonzero(~passed).tolist():
-        plugin, rejections = next((name, rejections) for name, rejections in found if rejections.mask[i])
-        refused[names[i]] = rejections.status(i).with_plugin(plugin)
-    return refused
+    return {names[i]: status for i, status in sorted(refusals(answer[0], len(view)).items())}
 
 
 def _present_rows(nodes: Nodes) -> npt.NDArray[np.intp]:

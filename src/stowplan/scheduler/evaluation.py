@@ -19,15 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.cluster.view import Nodes
-from stowplan.framework import nominated
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Status
 from stowplan.scheduler.node_sums import NodeSums
+from stowplan.scheduler.promises import PromisedRoom
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -110,6 +109,7 @@ class Evaluation:
         self._moved: set[str] = set()
         self._moved_scores: set[str] = set()
         self._dirty: npt.NDArray[np.intp] | None = None
+        self._promised = PromisedRoom(framework)
 
     @cached_property
     def _looks_one_by_one(self) -> bool:
@@ -370,21 +370,9 @@ class Evaluation:
         """Take out nodes that would not fit once the pods promised to them have come."""
         if not self._cluster.nominator:
             return self._feasible, {}
-        promises = nominated.promised(self._cluster, pod)
-        promises = {row: pods for row, pods in promises.items() if self._examined[row]}
-        if not promises:
-            return self._feasible, {}
-        nodes = HypotheticalNodes(self._cluster, np.array(list(promises), np.intp))
-        by_position = dict(enumerate(promises.values()))
-        answer = nominated.first_pass(self._framework, self._state, pod, nodes, by_position)
-        if isinstance(answer, Status):
-            return self._feasible, answer
-        filtered, passed = answer
-        refused = {}
-        for i, row in enumerate(promises):
-            if not passed[i]:
-                plugin, rejections = next((p, r) for p, r in filtered if r.mask[i])
-                refused[row] = rejections.status(i).with_plugin(plugin)
+        refused = self._promised.refused(self._state, pod, self._examined)
+        if isinstance(refused, Status) or not refused:
+            return self._feasible, refused
         feasible = self._feasible.copy()
         feasible[list(refused)] = False
         return feasible, refused

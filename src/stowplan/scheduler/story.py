@@ -38,6 +38,9 @@ _FIRST = 4
 _LONGEST = 2_000
 _MOST_VICTIMS = 10
 
+#: Under which name a diagnosis keeps what is told of it.
+_VERDICTS = "story"
+
 DECIDED, DELETED = "decided", "deleted"
 _BACKING_OFF = (Place.BACKOFF, Place.ERROR_BACKOFF)
 
@@ -303,18 +306,27 @@ def _failure(decision: Decision) -> dict[str, Any]:
     if diagnosis is None:
         plugin = "" if decision.status is None else decision.status.plugin
         return found | ({"unschedulable_plugins": (plugin,)} if plugin else {})
-    return found | {
-        "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
-        "pending_plugins": tuple(sorted(diagnosis.pending_plugins)),
-        "refused": tuple(_refused(diagnosis)),
-    }
+    return found | _verdicts(diagnosis)
+
+
+def _verdicts(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Worked out once for all the pods that fail for the same reasons."""
+    known: dict[str, Any] | None = diagnosis.memos.memo(_VERDICTS, None)
+    if known is None:
+        known = {
+            "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
+            "pending_plugins": tuple(sorted(diagnosis.pending_plugins)),
+            "refused": tuple(_refused(diagnosis)),
+        }
+        diagnosis.memos.remember(_VERDICTS, None, known)
+    return known
 
 
 def _refused(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
     counts: Counter[str] = Counter(status.plugin for status in diagnosis.nominated.values())
     # A plugin's entries share the rows that it was the first to refuse.
     counts.update({plugin: int(np.count_nonzero(rows)) for plugin, _, rows in diagnosis.entries()})
-    absent = int(np.count_nonzero(diagnosis.valid & ~diagnosis.examined))
+    absent = diagnosis.nodes - diagnosis.evaluated
     if absent:
         counts[diagnosis.absent.plugin or ", ".join(sorted(diagnosis.pre_filter_plugins))] += absent
     yield from sorted(((p, n) for p, n in counts.items() if p and n), key=lambda found: (-found[1], found[0]))

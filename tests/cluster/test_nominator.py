@@ -1,0 +1,62 @@
+"""Who is promised what, and which nodes' promises changed since somebody looked."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.cluster import nominator as nominator_module
+from stowplan.cluster.nominator import Nominator
+from stowplan.cluster.state import ClusterState
+from stowplan.testing import a_pod
+from worlds import struct
+
+NODES = ("a", "b", "c")
+PODS = [ClusterState().pod_info(struct(a_pod(f"p{i}").uid(f"p{i}"))) for i in range(4)]
+
+#: (pod, node); no node: the promise is taken back.
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from((*NODES, ""))), max_size=30)
+
+
+def picture(nominator):
+    return {name: [info.uid for info in nominator.on(name)] for name in NODES}
+
+
+@given(STEPS, st.integers(0, 30))
+def test_whoever_looked_is_told_of_each_node_that_changed(steps, looked_after):
+    nominator = Nominator()
+    version, before = nominator.version, picture(nominator)
+    for i, (pod, node) in enumerate(steps):
+        if i == looked_after:
+            version, before = nominator.version, picture(nominator)
+        nominator.add(PODS[pod], node)
+    changed = nominator.changed_since(version)
+    now = picture(nominator)
+    assert {name for name in NODES if now[name] != before[name]} <= set(changed)
+    assert len(changed) == len(set(changed)) <= nominator.version - version
+
+
+def test_a_renewed_promise_is_a_change():
+    nominator = Nominator()
+    nominator.add(PODS[0], "a")
+    nominator.add(PODS[1], "b")
+    version = nominator.version
+    nominator.add(PODS[0], "a")
+    assert nominator.changed_since(version) == ["a"]
+    assert nominator.changed_since(nominator.version) == []
+
+
+@pytest.mark.parametrize(
+    ("looked_after", "changed"),
+    [
+        pytest.param(0, None, id="what is forgotten is not known"),
+        pytest.param(1, ["c", "b"], id="what is remembered is"),
+    ],
+)
+def test_nodes_that_changed_long_ago_are_forgotten(looked_after, changed, monkeypatch):
+    monkeypatch.setattr(nominator_module, "_LIMIT", 2)
+    nominator = Nominator()
+    versions = [nominator.version]
+    for pod, node in zip(PODS, NODES, strict=False):
+        nominator.add(pod, node)
+        versions.append(nominator.version)
+    assert nominator.changed_since(versions[looked_after]) == changed
