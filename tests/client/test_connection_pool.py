@@ -418,6 +418,17 @@ async def test_a_connection_that_breaks_at_the_moment_it_is_handed_on():
 # --- the end
 
 
+async def test_closing_ends_although_nobody_tells_of_a_connections_end(monkeypatch):
+    """As uvloop does at times."""
+    monkeypatch.setattr(connection_pool, "LETTING_GO", 0.0)
+    async with Misbehaving(FINE) as server:
+        async with a_pool(server) as pool:
+            await fine(pool)
+            told, pool.lost = pool.lost, lambda connection: None
+        told(next(iter(pool._all)))
+        await over(server)
+
+
 async def test_closing_ends_everything(monkeypatch):
     held = Held(hangs)
     async with Misbehaving(FINE, FINE, held) as server, a_pool(server) as pool:

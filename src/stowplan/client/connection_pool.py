@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from stowplan.client.dialing import Address, dial
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 MOST_DIALS = 8
 #: Seconds that an idle connection is kept.
 KEPT_IDLE = 90.0
+
+#: Seconds to wait, at the end, until the event loop has let go of the connections.
+LETTING_GO = 0.5
 
 _CLOSED = "this client has been closed"
 
@@ -94,7 +98,10 @@ class ConnectionPool:
         for connection in tuple(self._all):
             connection.give_up(_CLOSED, lasting=True)
         if self._all:
-            await self._closing
+            # uvloop does not always tell of the end of a TLS connection that is aborted just after its handshake.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LETTING_GO):
+                    await self._closing
         # Connections that were about to be made are closed in the next round of the event loop.
         await asyncio.sleep(0)
 
