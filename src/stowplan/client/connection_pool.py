@@ -98,7 +98,7 @@ class ConnectionPool:
         for connection in tuple(self._all):
             connection.give_up(_CLOSED, lasting=True)
         if self._all:
-            # uvloop does not always tell of the end of a TLS connection that is aborted just after its handshake.
+            # uvloop does not always tell of the end of a TLS connection that was aborted; why is not known.
             with suppress(TimeoutError):
                 async with asyncio.timeout(LETTING_GO):
                     await self._closing

@@ -35,8 +35,6 @@ class Attempt:
     #: The pod as the cluster has it: once it is assumed, with what the API server says of it. As it was when the
     #: attempt began, whatever changed since, it is `queued.pod`.
     pod: PodInfo
-    #: When it began, on the scheduler's clock.
-    started: float
     node_name: str
     #: The attempt's own: nobody shares it.
     state: CycleState

@@ -67,7 +67,6 @@ class SchedulingCycle:
             framework=framework,
             # The cluster keeps this one up to date; the queue's stays as it was tried.
             pod=PodInfo(queued.pod.pod, queued.pod.shape),
-            started=started,
             node_name=decision.node_name,
             # Equal pods share the decision's state; from here on plugins write into it.
             state=CycleState() if decision.state is None else decision.state.clone(),
