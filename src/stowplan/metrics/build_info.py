@@ -1,0 +1,72 @@
+"""Which version runs, with which features: gauges that never change.
+
+The labels are the reference's. Where they speak of Go they tell of Python instead.
+
+Upstream: staging/src/k8s.io/component-base/metrics/{version.go,prometheus/feature,prometheus/compatversion}.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.metrics.registry import MetricsRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildInfo:
+    """As /version has it."""
+
+    major: str
+    minor: str
+    git_version: str
+    git_commit: str
+    git_tree_state: str
+    build_date: str
+    #: "python3.11.9"
+    go_version: str
+    #: "cpython"
+    compiler: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompatibilityVersions:
+    """The release it is, the one it behaves as, and the oldest it can run beside."""
+
+    component: str = "kube"
+    binary: str
+    emulation: str
+    min_compat: str
+
+
+def register_build_info(registry: MetricsRegistry, info: BuildInfo) -> None:
+    registry.gauge_vec(
+        "kubernetes_build_info",
+        "Always 1; the labels tell what was built, from what, and where it runs.",
+        tuple(field.name for field in fields(BuildInfo)),
+        stability="BETA",
+    ).with_label_values(*astuple(info)).set(1.0)
+
+
+def register_version_info(registry: MetricsRegistry, versions: CompatibilityVersions) -> None:
+    registry.gauge_vec(
+        "version_info",
+        "Always 1; the labels tell which versions of the component it is and stands for.",
+        tuple(field.name for field in fields(CompatibilityVersions)),
+    ).with_label_values(*astuple(versions)).set(1.0)
+
+
+def register_features(registry: MetricsRegistry, features: Iterable[tuple[str, str, bool]]) -> None:
+    """`features`: name, stage (ALPHA, BETA, DEPRECATED, or "" for what is generally available), whether it is on."""
+    enabled = registry.gauge_vec(
+        "kubernetes_feature_enabled",
+        "Whether a feature gate is on (1) or off (0), with the stage it is in.",
+        ("name", "stage"),
+        stability="BETA",
+    )
+    for name, stage, on in features:
+        enabled.with_label_values(name, stage).set(1.0 if on else 0.0)

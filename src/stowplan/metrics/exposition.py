@@ -1,0 +1,42 @@
+"""A page of metrics in the text its reader asks for: Prometheus' own (0.0.4) or OpenMetrics 1.0.
+
+OpenMetrics is for readers that take nothing else. It spells the bounds of buckets otherwise ("1.0" for "1"), which are
+part of a series' name: a Prometheus that takes both, and prefers OpenMetrics, would not find the series again that the
+reference gave it, as that never speaks OpenMetrics. Protocol buffers are not offered; who prefers them takes text too.
+
+Upstream: github.com/prometheus/client_golang/prometheus/promhttp/http.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan.metrics.openmetrics import openmetrics
+from stowplan.metrics.text import family_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.metrics.samples import Family
+
+#: Names have no characters that would need escaping, which is the scheme that the reference names.
+TEXT = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+class HasFamilies(Protocol):
+    def families(self) -> Iterable[Family]: ...
+
+
+def render(registries: Iterable[HasFamilies], accept: str) -> tuple[str, bytes]:
+    """Content type and body. Names must be unique among the registries."""
+    families = [family for registry in registries for family in registry.families()]
+    families.sort(key=lambda family: family.name)
+    if _wants_openmetrics(accept):
+        return OPENMETRICS, openmetrics(families)
+    return TEXT, "".join(map(family_text, families)).encode()
+
+
+def _wants_openmetrics(accept: str) -> bool:
+    kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    return "application/openmetrics-text" in kinds and kinds.isdisjoint(("text/plain", "text/*", "*/*"))

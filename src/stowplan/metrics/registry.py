@@ -1,0 +1,185 @@
+"""The metrics of one page: their names, and what the flags say about showing them.
+
+Families enter when they are made and stay. None is deprecated in this release, so none is hidden for that reason, and
+--show-hidden-metrics-for-version has nothing to show. A disabled one is made like any other, so that who moves it need
+not know, but never shown. Numbers that only exist elsewhere (queue lengths, /proc) are read when the page is, by
+`gauge_func` or by a function given to `at_scrape`.
+
+Upstream: staging/src/k8s.io/component-base/metrics/{registry,metric,options}.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from stowplan.metrics.families import Child, Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramVec, Vec
+from stowplan.metrics.samples import Family, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Self
+
+#: INTERNAL and ALPHA may change, BETA and STABLE may not; "" is for metrics outside Kubernetes' rules (process_*).
+Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE", ""]
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsOptions:
+    """What the flags say: --disabled-metrics, and --allow-metric-labels or its manifest."""
+
+    #: Full names of metrics that are not to be shown.
+    disabled: frozenset[str] = frozenset()
+    #: By full name and label, the values the label may have; any other becomes "unexpected".
+    allowed_values: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, *, disabled: Iterable[str] = (), allow_labels: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """From the flags as they are read: names, and "metric,label" with the values "v1,v2". Both are valid."""
+        allowed = {}
+        for key, values in allow_labels.items():
+            metric, _, label = key.partition(",")
+            allowed[metric, label] = frozenset(values.split(","))
+        return cls(disabled=frozenset(disabled) - {""}, allowed_values=MappingProxyType(allowed))
+
+
+class MetricsRegistry:
+    """Makes families and shows them. Two families of one name are a bug."""
+
+    def __init__(self, options: MetricsOptions | None = None) -> None:
+        self.options = options or MetricsOptions()
+        self._families: dict[str, Family] = {}
+        self._resets: list[Callable[[], None]] = []
+        self._refreshers: list[Callable[[], None]] = []
+        self._unexpected = Counter()
+        self._hidden = Counter()
+        self._registered = Vec(("stability_level", "deprecated_version"), Counter)
+
+    def counter(self, name: str, help: str, *, stability: Stability = "ALPHA") -> Counter:
+        return self.counter_vec(name, help, (), stability=stability).with_label_values()
+
+    def counter_vec(self, name: str, help: str, labels: Labels, *, stability: Stability = "ALPHA") -> CounterVec:
+        vector = self._vector(name, labels, Counter)
+        self._enter(name, help, "counter", vector, stability)
+        self._resets.append(vector.reset)
+        return vector
+
+    def gauge(self, name: str, help: str, *, stability: Stability = "ALPHA") -> Gauge:
+        return self.gauge_vec(name, help, (), stability=stability).with_label_values()
+
+    def gauge_vec(self, name: str, help: str, labels: Labels, *, stability: Stability = "ALPHA") -> GaugeVec:
+        vector = self._vector(name, labels, Gauge)
+        self._enter(name, help, "gauge", vector, stability)
+        return vector
+
+    def gauge_func(
+        self,
+        name: str,
+        help: str,
+        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
+        labels: Labels = (),
+        *,
+        stability: Stability = "ALPHA",
+    ) -> None:
+        """A gauge whose series, label values and number, are asked for when the page is."""
+        vector = self.gauge_vec(name, help, labels, stability=stability)
+
+        def refresh() -> None:
+            vector.reset()
+            for values, number in read():
+                vector.with_label_values(*values).set(number)
+
+        self.at_scrape(refresh)
+
+    def histogram(
+        self, name: str, help: str, buckets: tuple[float, ...], *, stability: Stability = "ALPHA"
+    ) -> Histogram:
+        vector = self._histogram_vec(name, help, (), buckets, stability)
+        # Parity: a reset forgets the children of vectors, not a histogram that stands alone.
+        return vector.with_label_values()
+
+    def histogram_vec(
+        self, name: str, help: str, labels: Labels, buckets: tuple[float, ...], *, stability: Stability = "ALPHA"
+    ) -> HistogramVec:
+        vector = self._histogram_vec(name, help, labels, buckets, stability)
+        self._resets.append(vector.reset)
+        return vector
+
+    def at_scrape(self, refresh: Callable[[], None]) -> None:
+        """Have `refresh` set its metrics each time before they are shown."""
+        self._refreshers.append(refresh)
+
+    def register_meta_metrics(self) -> None:
+        """Show what is known of the metrics themselves. Only the main page does."""
+        self._enter(
+            "registered_metrics_total",
+            "Metrics that are registered, by stability and the version that deprecated them.",
+            "counter",
+            self._registered,
+            "BETA",
+        )
+        self._enter_counter("hidden_metrics_total", "Metrics that are registered but not shown.", self._hidden, "BETA")
+        disabled = self.counter("disabled_metrics_total", "Metric names that a flag disables.", stability="BETA")
+        disabled.inc(len(self.options.disabled))
+        self._enter_counter(
+            "cardinality_enforcement_unexpected_categorizations_total",
+            "Label values that were outside their allow-list.",
+            self._unexpected,
+            "ALPHA",
+        )
+
+    def families(self) -> Iterator[Family]:
+        """What is to be shown, by name, with numbers of this moment."""
+        for refresh in self._refreshers:
+            refresh()
+        for name in sorted(self._families):
+            yield self._families[name]
+
+    def reset(self) -> None:
+        """Forget what was counted and observed, as DELETE /metrics does.
+
+        Gauges stay: they say what is true now, and upstream's, which it forgets, are wrong until they are next set.
+        """
+        for reset in self._resets:
+            reset()
+
+    def _histogram_vec(
+        self, name: str, help: str, labels: Labels, buckets: tuple[float, ...], stability: Stability
+    ) -> HistogramVec:
+        if list(buckets) != sorted(set(buckets)):
+            raise ValueError(f"{name}: buckets must ascend, got {buckets}")
+        vector = self._vector(name, labels, partial(Histogram, buckets))
+        self._enter(name, help, "histogram", vector, stability)
+        return vector
+
+    def _vector(self, name: str, labels: Labels, make: Callable[[], Child]) -> Vec[Child]:
+        allowed = {label: values for (metric, label), values in self.options.allowed_values.items() if metric == name}
+        return Vec(labels, make, allowed=allowed, unexpected=self._unexpected)
+
+    def _enter_counter(self, name: str, help: str, counter: Counter, stability: Stability) -> None:
+        vector = Vec((), lambda: counter)
+        vector.with_label_values()
+        self._enter(name, help, "counter", vector, stability)
+
+    def _enter(self, name: str, help: str, kind: Kind, vector: Vec[Child], stability: Stability) -> None:
+        if name in self._families:
+            raise ValueError(f"metric {name} is registered twice")
+        if name in self.options.disabled:
+            self._hidden.inc()
+            return
+        text = f"[{stability}] {help}" if stability else help
+        self._families[name] = Family(name=name, help=text, kind=kind, labels=vector.labels, series=vector.series)
+        if stability:
+            self._registered.with_label_values(stability, "").inc()
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """`count` bounds, each `factor` times the one before, multiplied step by step as upstream does."""
+    bounds = []
+    for _ in range(count):
+        bounds.append(start)
+        start *= factor
+    return tuple(bounds)

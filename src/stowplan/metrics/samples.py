@@ -1,0 +1,24 @@
+"""Families: what a registry hands to those who write pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from stowplan.metrics.families import Counter, Gauge, Histogram
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One metric and its series: label values, in the order of `labels`, and what they measure."""
+
+    name: str
+    help: str
+    kind: Kind
+    labels: tuple[str, ...]
+    series: Callable[[], Iterable[tuple[tuple[str, ...], Counter | Gauge | Histogram]]]

@@ -1,0 +1,35 @@
+"""Whether the process is healthy, as /metrics/slis shows it: a page of its own, made to be scraped often.
+
+Upstream: staging/src/k8s.io/component-base/metrics/prometheus/slis, .../metrics/processstarttime.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.metrics.families import CounterVec, GaugeVec
+    from stowplan.metrics.registry import MetricsRegistry
+
+
+class HealthMetrics:
+    """What health checks said last, and how often."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self.kubernetes_healthcheck: GaugeVec = registry.gauge_vec(
+            "kubernetes_healthcheck",
+            "What a health check said last: 1 is healthy.",
+            ("name", "type"),
+            stability="STABLE",
+        )
+        self.kubernetes_healthchecks_total: CounterVec = registry.counter_vec(
+            "kubernetes_healthchecks_total",
+            "What health checks said, over all times they were asked.",
+            ("name", "type", "status"),
+            stability="STABLE",
+        )
+
+    def observe(self, name: str, type: str, ok: bool) -> None:
+        """`type` is the endpoint that asked: healthz, livez or readyz."""
+        self.kubernetes_healthcheck.with_label_values(name, type).set(1.0 if ok else 0.0)
+        self.kubernetes_healthchecks_total.with_label_values(name, type, "success" if ok else "error").inc()
