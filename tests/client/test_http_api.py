@@ -505,3 +505,47 @@ async def test_not_knowing_is_not_taken_for_absence(answer, error):
         with pytest.raises(error):
             await api.serves(ResourceSlice)
         assert not await api.serves(ResourceSlice)
+
+
+# --- for the leader alone
+
+
+@pytest.mark.parametrize(
+    ("call", "is_sent"),
+    [
+        pytest.param(lambda api: bind(api), False, id="bind"),
+        pytest.param(lambda api: api.delete(Pod, "web-0", namespace="default"), False, id="delete"),
+        pytest.param(
+            lambda api: api.patch(Pod, "web-0", {}, type_="merge", namespace="default", subresource="status"),
+            False,
+            id="patch that somebody awaits",
+        ),
+        pytest.param(
+            lambda api: api.patch(
+                Pod, "web-0", {}, type_="merge", namespace="default", subresource="status", lane="status"
+            ),
+            True,
+            id="status",
+        ),
+        pytest.param(lambda api: api.get(Pod, "web-0", namespace="default"), True, id="read"),
+    ],
+)
+async def test_who_does_not_lead_changes_nothing(call, is_sent):
+    async with Misbehaving(answers(200, a_pod())) as server, an_api(server) as api:
+        api._transport.may_change = lambda: False
+        if is_sent:
+            await call(api)
+        else:
+            with pytest.raises(Unreachable, match="does not lead any more"):
+                await call(api)
+        assert bool(server.seen) is is_sent
+
+
+async def test_who_leads_is_asked_at_the_moment_of_sending():
+    leads = [True, False]
+    async with Misbehaving(CREATED) as server, an_api(server) as api:
+        api._transport.may_change = lambda: leads.pop(0)
+        await bind(api)
+        with pytest.raises(Unreachable):
+            await bind(api)
+        assert len(server.seen) == 1

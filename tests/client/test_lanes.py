@@ -220,6 +220,62 @@ async def test_turns_are_waited_for():
     assert time.slept == pytest.approx([0.1] * 3, abs=1e-4)
 
 
+async def test_nobody_is_left_waiting_when_sleeps_end_early_and_looking_at_the_clock_takes_time():
+    """A token may come between two looks at the clock; somebody has to be told of it all the same."""
+    now = 0.0
+
+    def clock():
+        nonlocal now
+        now += 0.0001
+        return now
+
+    async def sleep(seconds):
+        nonlocal now
+        # As event loops do that count in milliseconds.
+        now += int(seconds * 1000) / 1000
+        await asyncio.sleep(0)
+
+    turns = Turns(Lanes(qps=1000, burst=1, now=0.0), clock=clock, sleep=sleep)
+    done = []
+
+    async def request(number):
+        async with turns.turn("default"):
+            done.append(number)
+
+    requests = [asyncio.create_task(request(number)) for number in range(200)]
+    for _ in range(50_000):
+        await asyncio.sleep(0)
+        if len(done) == 200:
+            break
+    assert len(done) == 200
+    await asyncio.gather(*requests)
+    await turns.close()
+
+
+async def test_giving_up_a_lane_cancels_who_waits_there_and_lets_the_others_go():
+    turns = Turns(Lanes(qps=0.001, burst=2, now=0.0, in_flight=3), clock=lambda: 0.0, sleep=asyncio.sleep)
+    release = asyncio.Event()
+    sent = []
+
+    async def request(lane):
+        async with turns.turn(lane):
+            sent.append(lane)
+            await release.wait()
+
+    tasks = [asyncio.create_task(request(lane)) for lane in ("bind", "bind", "bind", "event", "status", "bind")]
+    await asyncio.sleep(0)
+    assert sent == ["bind", "bind"]
+    turns.give_up("bind")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [task.cancelled() for task in tasks] == [False, False, True, False, False, True]
+    release.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert sorted(sent) == ["bind", "bind", "event", "status"]
+    assert turns.lanes.in_flight == 0
+    await turns.close()
+
+
 async def test_a_cancelled_request_leaves_its_place_to_the_next():
     turns = Turns(Lanes(qps=-1, burst=0, now=0.0, in_flight=1), clock=lambda: 0.0, sleep=asyncio.sleep)
     release = asyncio.Event()

@@ -1,6 +1,7 @@
 """From bytes to events: lines cut anywhere, and objects that do not decode."""
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -19,6 +20,9 @@ from stowplan.client.decoding import (
     decode_page,
     decode_resource_names,
 )
+
+DEEP = b"[" * 5000 + b"]" * 5000
+A_WRONG_ITEM = b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":5,"x":%b}]}'
 
 
 def line(type_, obj):
@@ -165,6 +169,13 @@ def test_whatever_stands_for_an_object_it_is_only_bad(obj):
         pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}', id="no UTF-8"),
         pytest.param(b"\x00\x01", id="binary"),
         pytest.param(b'{"type":"ADDED","object":' + b'{"x":' * 100_000, id="too deep"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":' + DEEP + b"}}", id="too deep, and wrong besides"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":"\xff"}}', id="no UTF-8, and wrong besides"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":5,"x":1e999}}', id="no such number, and wrong besides"),
+        pytest.param(b'{"type":"BOOKMARK","object":{"metadata":5,"x":"\xff"}}', id="a bookmark that is no UTF-8"),
+        pytest.param(b'{"type":"ERROR","object":"gone"}', id="an error without a Status"),
+        pytest.param(b'{"type":"ERROR","object":{"code":"410"}}', id="an error with a wrong Status"),
+        pytest.param(b'{"type":"ERROR"}', id="an error about nothing"),
     ],
 )
 def test_garbage_ends_the_stream(garbage):
@@ -177,6 +188,43 @@ def test_no_bytes_raise_anything_else(data):
     for decode in (WatchDecoder(Pod).event, lambda data: decode_page(data, Pod)):
         with pytest.raises((Unreachable, ApiError)):
             decode(data)
+
+
+JUNK = (None, 5, -1.5, "x", "", True, [], {}, 10**30, "\ud800", ["x"], {"metadata": 5})
+
+
+def mutated(data, obj):
+    """A copy of what JSON can say, with junk in a few places."""
+    copy = json.loads(json.dumps(obj))
+    for _ in range(data.draw(st.integers(1, 3))):
+        where = copy
+        while True:
+            key = data.draw(st.sampled_from(sorted(where) if isinstance(where, dict) else range(len(where))))
+            if not isinstance(where[key], dict | list) or not where[key] or data.draw(st.booleans()):
+                where[key] = json.loads(json.dumps(data.draw(st.sampled_from(JUNK))))
+                break
+            where = where[key]
+    return json.dumps(copy).encode()
+
+
+def garbled(data, text):
+    """One byte is another, half of the time."""
+    at = data.draw(st.integers(-len(text), len(text) - 1))
+    return text if at < 0 else text[:at] + bytes([data.draw(st.integers(0, 255))]) + text[at + 1 :]
+
+
+@given(data=st.data(), type_=st.sampled_from(["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]))
+def test_no_wrong_event_raises_anything_else(data, type_):
+    text = garbled(data, mutated(data, {"type": type_, "object": a_pod(labels={"a": "b"})}))
+    with suppress(Unreachable, ApiError):
+        WatchDecoder(Pod).event(text)
+
+
+@given(data=st.data())
+def test_no_wrong_page_raises_anything_else(data):
+    text = garbled(data, mutated(data, a_pod_list(a_pod("a"), a_pod("b", labels={"a": "b"}))))
+    with suppress(Unreachable):
+        decode_page(text, Pod)
 
 
 # --- lists and single objects
@@ -216,6 +264,9 @@ def test_items_may_be_null():
         pytest.param(b'{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":{}}', id="items are no list"),
         pytest.param(b"<html>", id="HTML"),
         pytest.param(b"", id="nothing"),
+        pytest.param(A_WRONG_ITEM % DEEP, id="an item too deep, and wrong besides"),
+        pytest.param(A_WRONG_ITEM % b'"\xff"', id="an item that is no UTF-8, and wrong besides"),
+        pytest.param(A_WRONG_ITEM % b"1e999", id="an item with no such number, and wrong besides"),
     ],
 )
 def test_what_is_no_list_is_not_taken_for_an_empty_one(data):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 import msgspec
 
 from stowplan.api import types as api
+from stowplan.api.config_map import ConfigMap
 from stowplan.api.custom_objects import CustomObject, OnTheWire, on_the_wire
 from stowplan.api.label_selectors import LABEL_SELECTOR_OPERATORS, NODE_SELECTOR_OPERATORS
 from stowplan.api.meta import ApiStruct, ObjectMeta, QuantityValue, ResourceList
@@ -46,9 +47,12 @@ _NAMESPACED = (
     api.PodDisruptionBudget,
     api.ResourceClaim,
     api.Lease,
+    api.LeaseCandidate,
     api.Event,
     api.CoreEvent,
 )
+#: Namespaced, too, but only ever asked of an API: in files they mean nothing to us.
+_ONLY_ASKED_FOR = (ConfigMap,)
 
 
 def group_of(api_version: str) -> str:
@@ -202,7 +206,7 @@ def encode_json(obj: ApiStruct) -> bytes:
 
 
 def is_namespaced(obj: ApiStruct) -> bool:
-    return obj.namespaced if isinstance(obj, CustomObject) else isinstance(obj, _NAMESPACED)
+    return obj.namespaced if isinstance(obj, CustomObject) else isinstance(obj, (*_NAMESPACED, *_ONLY_ASKED_FOR))
 
 
 def namespace_of(obj: ApiStruct) -> str:

@@ -59,6 +59,24 @@ class Lease(ApiStruct, frozen=True, kw_only=True):
     spec: LeaseSpec = LeaseSpec()
 
 
+class LeaseCandidateSpec(ApiStruct, frozen=True, kw_only=True):
+    lease_name: str = ""
+    ping_time: str | None = None
+    renew_time: str | None = None
+    binary_version: str = ""
+    emulation_version: str = ""
+    strategy: str = ""
+
+
+class LeaseCandidate(ApiStruct, frozen=True, kw_only=True):
+    """Who stands for a Lease whose holder the API server names."""
+
+    api_version: str = "coordination.k8s.io/v1beta1"
+    kind: str = "LeaseCandidate"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseCandidateSpec = LeaseCandidateSpec()
+
+
 class EventSeries(ApiStruct, frozen=True, kw_only=True):
     count: Int32 = 0
     last_observed_time: str | None = None

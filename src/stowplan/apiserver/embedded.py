@@ -13,12 +13,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stowplan.api.api_errors import NotFound
-from stowplan.api.decode import DecodeError, decode_json, namespace_of, to_dict
+from stowplan.api.decode import DecodeError, convert, decode_json, namespace_of, to_dict
 from stowplan.api.meta import ApiStruct
+from stowplan.api.reviews import SubjectAccessReview, TokenReview
+from stowplan.apiserver.authorization import Authorizer, User
 from stowplan.apiserver.changes import visible
 from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.apiserver.listing import ListOptions, parse_version
 from stowplan.apiserver.registry import Options
+from stowplan.apiserver.reviews import answer_review
 from stowplan.apiserver.selection import selection_of
 from stowplan.client.api import BadObject, Listing, WatchEvent
 from stowplan.client.resources import resource_of
@@ -26,21 +29,35 @@ from stowplan.client.resources import resource_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.resources import Resource
+    from stowplan.apiserver.reviews import Authenticate
     from stowplan.apiserver.server import ApiServer
     from stowplan.apiserver.store import Cursor, Event, EventType, Stored
     from stowplan.client.api import Lane, PatchType
 
 T = TypeVar("T", bound=ApiStruct)
 
+#: Who calls in process: somebody who may do everything.
+_SELF = User("system:kube-scheduler", groups=("system:masters",))
+
 
 class EmbeddedApi:
     """An `Api`; its lanes are all one, as nothing here waits."""
 
-    def __init__(self, server: ApiServer, *, field_manager: str = "kube-scheduler") -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        field_manager: str = "kube-scheduler",
+        authenticate: Authenticate | None = None,
+    ) -> None:
         self._server = server
         self._registry = server.registry
         self._manager = field_manager
+        #: Whose a bearer token is, for TokenReviews; without it, nobody's.
+        self._authenticate = authenticate
+        self._authorizer = Authorizer(server.store.list)
 
     async def list(
         self,
@@ -101,8 +118,15 @@ class EmbeddedApi:
 
     async def create(self, obj: T, *, lane: Lane = "default") -> T:
         resource = self._resource(type(obj))
+        if isinstance(obj, TokenReview | SubjectAccessReview):
+            return convert(self._answered(resource, obj), type(obj))
         stored = self._registry.create(resource, namespace_of(obj), to_dict(obj), options=self._options())
         return _decoded(stored, type(obj))
+
+    def _answered(self, resource: Resource, review: TokenReview | SubjectAccessReview) -> JsonObject:
+        return answer_review(
+            resource, to_dict(review), user=_SELF, authorizer=self._authorizer, authenticate=self._authenticate
+        )
 
     async def update(self, obj: T, *, lane: Lane = "default") -> T:
         name: str = cast("Any", obj).metadata.name

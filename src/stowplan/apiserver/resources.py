@@ -260,6 +260,15 @@ _SCHEDULING = (
         subresources=("status",),
     ),
     _resource("leases", "Lease", group="coordination.k8s.io", created_by_update=True, versioned_updates=True),
+    _resource(
+        "leasecandidates",
+        "LeaseCandidate",
+        group="coordination.k8s.io",
+        version="v1beta1",
+        created_by_update=True,
+        versioned_updates=True,
+        selectable_fields=("spec.leaseName",),
+    ),
 )
 _DEVICES = (
     _cluster("deviceclasses", "DeviceClass", group="resource.k8s.io", generation=True),

@@ -49,6 +49,7 @@ __all__ = [
     "Surroundings",
     "connect_from_flags",
     "connect_from_scheduler_flags",
+    "connect_in_cluster",
 ]
 
 _log = logging.getLogger(__name__)
@@ -198,6 +199,17 @@ def _tls(selection: Selection, around: Surroundings, *, server_name: str) -> Tls
 
 
 # --- in a pod
+
+
+def connect_in_cluster(surroundings: Surroundings | None = None) -> Connection | None:
+    """Connect as the pod that this is, None if it is no pod; raise ClientConfigError for one without an account."""
+    around = surroundings or Surroundings()
+    reason = _not_in_cluster(around)
+    if reason is None:
+        return _in_cluster(around, disable_compression=True)
+    if reason == _NOT_A_POD:
+        return None
+    raise ClientConfigError(reason)
 
 
 def _in_cluster_only(around: Surroundings) -> Connection:

@@ -96,9 +96,14 @@ def _no_list(why: str) -> Unreachable:
 
 def _decode_page_by_item(data: bytes, kind: type[T]) -> tuple[_RawPage, Listing[T]]:
     try:
-        page = _raw_page_decoder.decode(data)
-    except msgspec.DecodeError as error:
+        return _taken_apart(data, kind)
+    except _NO_JSON as error:
+        # Also in the middle of an object: where it ends is as uncertain then as what it is.
         raise _no_list(str(error)) from None
+
+
+def _taken_apart(data: bytes, kind: type[T]) -> tuple[_RawPage, Listing[T]]:
+    page = _raw_page_decoder.decode(data)
     items: list[T] = []
     bad: list[BadObject] = []
     for raw in page.items or ():
@@ -153,9 +158,12 @@ class WatchDecoder(Generic[T]):
 
     def _by_parts(self, line: bytes) -> WatchEvent[T]:
         try:
-            event = _raw_line_decoder.decode(line)
-        except msgspec.DecodeError as error:
+            return self._taken_apart(line)
+        except (*_NO_JSON, DecodeError) as error:
             raise _no_event(str(error)) from None
+
+    def _taken_apart(self, line: bytes) -> WatchEvent[T]:
+        event = _raw_line_decoder.decode(line)
         if event.type == "ERROR":
             raise error_of(decode_json(bytes(event.object), Status))
         content = _loosely(event.object)

@@ -32,15 +32,17 @@ from stowplan.client.decoding import LineSplitter, WatchDecoder, decode_one, dec
 from stowplan.client.discovery import Discovery
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.lanes import Lanes, Turns
+from stowplan.client.request_metrics import RequestMetrics
 from stowplan.client.resources import ApiResource, resource_of
 from stowplan.client.times import REAL_TIMES, Times
 from stowplan.client.transport import Limits, Request, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from stowplan.client.connection import Connection
     from stowplan.config import ClientConnection
+    from stowplan.metrics.client import ClientMetrics
 
 T = TypeVar("T", bound=ApiStruct)
 
@@ -67,17 +69,23 @@ class HttpApi:
         times: Times = REAL_TIMES,
         limits: Limits | None = None,
         watch_silence: float = WATCH_SILENCE,
+        metrics: ClientMetrics | None = None,
+        may_change: Callable[[], bool] | None = None,
     ) -> None:
+        """`may_change`, if it is there, says at each moment whether more than statuses and events may be written."""
         lanes = Lanes(qps=client_settings.qps, burst=client_settings.burst, now=times.clock())
         self.lanes = lanes
         self._watch_silence = watch_silence
+        self._turns = Turns(lanes, clock=times.clock, sleep=times.sleep)
         self._transport = Transport(
             connection,
-            turns=Turns(lanes, clock=times.clock, sleep=times.sleep),
+            turns=self._turns,
             times=times,
             agent=agent,
             limits=limits,
+            metrics=None if metrics is None else RequestMetrics(metrics, server=connection.server),
         )
+        self._transport.may_change = may_change
         self._discovery = Discovery(self._transport, clock=times.clock)
 
     @classmethod
@@ -91,6 +99,10 @@ class HttpApi:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def give_up_binds(self) -> None:
+        """At the end: cancel the tasks of binds that wait for their turn, and send the rest without a limit."""
+        self._turns.give_up("bind")
 
     async def serves(self, kind: type[ApiStruct]) -> bool:
         return await self._discovery.served_version(resource_of(kind)) is not None

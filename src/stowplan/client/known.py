@@ -46,6 +46,9 @@ class Known(Generic[T]):
     def __iter__(self) -> Iterator[Key]:
         return iter(self._objects)
 
+    def objects(self) -> list[T]:
+        return list(self._objects.values())
+
     def put(self, obj: T) -> list[Change[T]]:
         """Take note of an object as it is now."""
         meta = metadata_of(obj)

@@ -47,8 +47,9 @@ class Ticket:
     #: Its place in the order of arrival, over all lanes.
     number: int
     state: Literal["waiting", "in flight", "done"] = "waiting"
-    #: Set by `Turns`.
+    #: Set by `Turns`, of those that wait.
     granted: asyncio.Future[None] | None = field(default=None, repr=False)
+    task: asyncio.Task[object] | None = field(default=None, repr=False)
 
 
 class Lanes:
@@ -98,6 +99,13 @@ class Lanes:
         queue.append(ticket)
         self._waiting += 1
         return ticket
+
+    def lift_limit(self) -> None:
+        """From now on only the places in flight are few."""
+        self._qps = -1.0
+
+    def waiting_in(self, lane: Lane) -> tuple[Ticket, ...]:
+        return tuple(self._lanes[lane])
 
     def leave(self, ticket: Ticket) -> None:
         """Give up waiting, or give back the place in flight."""
@@ -181,15 +189,29 @@ class Turns:
 
     def grant(self) -> None:
         """Let go all whose turn it is, and see to it that the rest will be."""
+        wait = self._grant()
+        if wait is not None and (self._pump is None or self._pump.done()):
+            self._pump = asyncio.get_running_loop().create_task(self._pumping(wait))
+
+    def _grant(self) -> float | None:
+        """Let go all whose turn it is; return how long until there is a token for the rest, if that is what they need.
+
+        Both at the same moment: a token that comes in between would be nobody's, and wake nobody.
+        """
         now = self._clock()
         for ticket in self.lanes.grant(now):
             # A cancelled waiter is still to leave, which gives the place to the next.
             if ticket.granted is not None and not ticket.granted.done():
                 ticket.granted.set_result(None)
-        if self._pump is None or self._pump.done():
-            wait = self.lanes.seconds_to_next(now)
-            if wait is not None:
-                self._pump = asyncio.get_running_loop().create_task(self._pumping(wait))
+        return self.lanes.seconds_to_next(now)
+
+    def give_up(self, lane: Lane) -> None:
+        """Cancel the tasks that wait in a lane, nothing of theirs having been sent; the others need wait no longer."""
+        for ticket in self.lanes.waiting_in(lane):
+            if ticket.task is not None:
+                ticket.task.cancel()
+        self.lanes.lift_limit()
+        self.grant()
 
     async def close(self) -> None:
         if self._pump is not None:
@@ -201,8 +223,7 @@ class Turns:
         left: float | None = wait
         while left is not None:
             await self._sleep(left)
-            self.grant()
-            left = self.lanes.seconds_to_next(self._clock())
+            left = self._grant()
 
 
 class _Turn:
@@ -220,6 +241,7 @@ class _Turn:
         turns.grant()
         if ticket.state == "waiting":
             ticket.granted = asyncio.get_running_loop().create_future()
+            ticket.task = asyncio.current_task()
             try:
                 await ticket.granted
             except BaseException:

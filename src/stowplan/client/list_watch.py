@@ -129,6 +129,16 @@ class ListWatch(Generic[T]):
         self.synced = asyncio.Event()
         self._listed = False
 
+    @property
+    def known(self) -> list[T]:
+        """What the API had when it was last heard of."""
+        return self._known.objects()
+
+    @property
+    def undelivered(self) -> bool:
+        """Whether something is known that its receiver is yet to be told."""
+        return bool(self._changes)
+
     async def run(self, deliver: Callable[[Sequence[Change[T]]], None]) -> None:
         """Deliver what changes until cancelled; an exception of a callback ends it."""
         follower = asyncio.create_task(self._follow())

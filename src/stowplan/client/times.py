@@ -6,10 +6,12 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +26,17 @@ class Times:
 
 
 REAL_TIMES = Times(clock=time.monotonic, wall_clock=time.time, sleep=asyncio.sleep, random=random.random)
+
+
+async def within(seconds: float, work: Coroutine[Any, Any, T], *, sleep: Callable[[float], Awaitable[object]]) -> T:
+    """What the work returns or raises; TimeoutError if it takes longer, and then it is given up."""
+    task, alarm = asyncio.ensure_future(work), asyncio.ensure_future(sleep(seconds))
+    try:
+        await asyncio.wait((task, alarm), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
+        alarm.cancel()
+        await asyncio.gather(task, alarm, return_exceptions=True)

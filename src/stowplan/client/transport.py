@@ -36,9 +36,10 @@ from stowplan.client.connection_pool import ConnectionPool
 from stowplan.client.errors import OutcomeUnknown, StreamSilent
 from stowplan.client.failures import FAILURES, Failure, NotAnswered, failure_of
 from stowplan.client.http1 import RequestWriter
+from stowplan.client.request_metrics import NO_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     import aiohttp
     from multidict import MultiMapping
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from stowplan.api.api_errors import ApiError
     from stowplan.client.connection import Connection
     from stowplan.client.lanes import Turns
+    from stowplan.client.request_metrics import MethodMetrics, RequestMetrics
     from stowplan.client.times import Times
 
 _JSON = "application/json"
@@ -82,6 +84,11 @@ class Request:
     repeatable: bool = False
 
     @property
+    def changes(self) -> bool:
+        """Whether it is for the leader alone."""
+        return self.method != "GET" and self.lane in ("bind", "default")
+
+    @property
     def may_repeat(self) -> bool:
         return self.repeatable or self.method == "GET"
 
@@ -90,9 +97,17 @@ class Transport:
     """Made within a running event loop; `close` it. Requests after that are a RuntimeError."""
 
     def __init__(
-        self, connection: Connection, *, turns: Turns, times: Times, agent: str, limits: Limits | None = None
+        self,
+        connection: Connection,
+        *,
+        turns: Turns,
+        times: Times,
+        agent: str,
+        limits: Limits | None = None,
+        metrics: RequestMetrics | None = None,
     ) -> None:
         self._connection = connection
+        self._metrics = metrics
         self._turns = turns
         self._times = times
         self._limits = limits or Limits()
@@ -102,6 +117,8 @@ class Transport:
         self._session = AiohttpSession(connection, fields=fields, limits=self._limits)
         self._pool = ConnectionPool(server, tls=connection.tls, limits=self._limits)
         self._writer = RequestWriter(server, fields)
+        #: Asked right before a request goes out that changes more than a status or an event; None: always.
+        self.may_change: Callable[[], bool] | None = None
 
     @property
     def server(self) -> str:
@@ -122,15 +139,20 @@ class Transport:
         times, limits = self._times, self._limits
         backoff = Backoff(limits.backoff, clock=times.clock, random=times.random)
         started, tries, renewed = times.clock(), 0, False
+        metrics = None if self._metrics is None else self._metrics.of(request.method)
         while True:
             tries += 1
-            outcome, used = await self._try(request)
+            outcome, used = await self._try(request, metrics)
+            if metrics is not None:
+                _count_try(metrics, request, outcome, again=tries > 1)
             if isinstance(outcome, Answer) and outcome.code == 401 and not renewed:
                 renewed = True
                 if await self._renew(used):
                     continue
             wait = self._wait(request, outcome, tries, backoff)
             if wait is None or times.clock() + wait - started > limits.trying:
+                if metrics is not None:
+                    _count_end(metrics, outcome, times.clock() - started)
                 return self._final(request, outcome, tries)
             await times.sleep(wait)
 
@@ -158,7 +180,7 @@ class Transport:
         renewed = False
         while True:
             headers = await self._credentials()
-            async with self._session.opened(request, headers, silence=silence) as response:
+            async with self._counted(request, headers, silence) as response:
                 head = Answer(response.status, response.headers, b"")
                 if head.ok and head.is_json:
                     yield response
@@ -171,15 +193,41 @@ class Transport:
                 raise self.error_of(answer, request.subject)
             renewed = True
 
-    async def _try(self, request: Request) -> tuple[Answer | Failure, MultiMapping[str]]:
+    @asynccontextmanager
+    async def _counted(
+        self, request: Request, headers: MultiMapping[str], silence: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The beginning of a stream, with its code told of."""
+        code = NO_ANSWER
+        try:
+            async with self._session.opened(request, headers, silence=silence) as response:
+                code = str(response.status)
+                self._count_stream(request, code)
+                yield response
+        except FAILURES:
+            if code == NO_ANSWER:
+                self._count_stream(request, code)
+            raise
+
+    def _count_stream(self, request: Request, code: str) -> None:
+        if self._metrics is not None:
+            self._metrics.of(request.method).tried(code)
+
+    async def _try(self, request: Request, metrics: MethodMetrics | None) -> tuple[Answer | Failure, MultiMapping[str]]:
         credentials = await self._credentials()
+        asked = self._times.clock()
         try:
             async with self._turns.turn(request.lane):
+                if metrics is not None:
+                    metrics.waited(self._times.clock() - asked)
                 return await self._exchange(request, credentials), credentials
         except NotAnswered as error:
             return error.failure, credentials
 
     async def _exchange(self, request: Request, credentials: MultiMapping[str]) -> Answer:
+        if request.changes and self.may_change is not None and not self.may_change():
+            # By the clock, not by a task that may have slept as long as this process did.
+            raise Unreachable(f"{self.server}: not sent, as this process does not lead any more")
         if self._connection.proxy_url is not None:
             return await self._session.exchange(request, credentials)
         written = self._writer.request(
@@ -227,3 +275,17 @@ class Transport:
         if uncertain:
             return OutcomeUnknown(f"{self.server}: {failure.why}; the request may have been carried out")
         return Unreachable(f"{self.server}: {failure.why}")
+
+
+def _count_try(metrics: MethodMetrics, request: Request, outcome: Answer | Failure, *, again: bool) -> None:
+    code = str(outcome.code) if isinstance(outcome, Answer) else NO_ANSWER
+    metrics.tried(code)
+    if again:
+        metrics.tried_again(code)
+    metrics.sent(len(request.body or b""))
+
+
+def _count_end(metrics: MethodMetrics, outcome: Answer | Failure, seconds: float) -> None:
+    metrics.ended(seconds)
+    if isinstance(outcome, Answer):
+        metrics.received(len(outcome.body))

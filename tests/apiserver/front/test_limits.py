@@ -11,7 +11,6 @@ from contextlib import suppress
 import pytest
 
 from stowplan.apiserver import store
-from stowplan.apiserver.front.connection import within
 
 AUTHORIZATION = b"Authorization: Bearer the-administrators-token\r\n"
 CONFIGMAPS = b"/api/v1/namespaces/default/configmaps"
@@ -341,20 +340,3 @@ async def test_generated_garbage_never_hurts(client):
     assert (await client.get("/livez")).text == "ok"
     while any(client.front.metrics.inflight.values()):
         await client.sleeper.settle()
-
-
-async def test_within_gives_the_result_or_up(client):
-    async def quick() -> str:
-        return "done"
-
-    assert await within(client.sleeper, 5, quick()) == "done"
-    stuck = asyncio.get_running_loop().create_future()
-
-    async def slow() -> None:
-        await stuck
-
-    waiting = asyncio.ensure_future(within(client.sleeper, 5, slow()))
-    await client.sleeper.advance(5)
-    with pytest.raises(TimeoutError):
-        await waiting
-    assert stuck.cancelled()

@@ -10,25 +10,32 @@ Upstream: staging/src/k8s.io/client-go/util/cert (GenerateSelfSignedCertKey).
 from __future__ import annotations
 
 import datetime
-import ipaddress
-import os
 import ssl
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stowplan.serving.certificates import (
+    LIFETIME,
+    SLACK,
+    authority_builder,
+    common_name,
+    general_name,
+    new_key,
+    pem_key,
+    server_builder,
+    signed,
+    write_private,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
+__all__ = ("Certificates", "certificates_for", "make_certificates", "write_private")
 
-_LIFETIME = datetime.timedelta(days=365)
 #: What is left of its life when a certificate is replaced.
 _RENEWAL = datetime.timedelta(days=30)
-#: Clocks of clients may be behind.
-_SLACK = datetime.timedelta(hours=1)
 _ALWAYS = ("localhost", "127.0.0.1")
 _FILES = {"ca_certificate": "ca.crt", "ca_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
 
@@ -70,20 +77,6 @@ def certificates_for(host: str, *, directory: Path | None, clock: Callable[[], f
     return made
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, all of it or nothing."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def _read(directory: Path) -> Certificates | None:
     try:
         return Certificates(**{attribute: (directory / name).read_bytes() for attribute, name in _FILES.items()})
@@ -103,7 +96,7 @@ def _serves(kept: Certificates, names: tuple[str, ...], *, now: datetime.datetim
         alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    covered = all(_general_name(name) in alternatives for name in names)
+    covered = all(general_name(name) in alternatives for name in names)
     fresh = all(
         now + _RENEWAL < one.not_valid_after_utc and one.not_valid_before_utc <= now for one in (ca, certificate)
     )
@@ -111,84 +104,17 @@ def _serves(kept: Certificates, names: tuple[str, ...], *, now: datetime.datetim
 
 
 def make_certificates(names: tuple[str, ...], *, now: datetime.datetime) -> Certificates:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name, name = _common_name("stowplan-ca"), _common_name("stowplan-apiserver")
-    ca = (
-        _builder(ca_name, issuer=ca_name, key=ca_key, now=now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+    since, until = now - SLACK, now + LIFETIME
+    ca_key, key = new_key(), new_key()
+    ca_name = common_name("stowplan-ca")
+    ca = authority_builder(ca_name, key=ca_key, since=since, until=until)
+    server = server_builder(
+        common_name("stowplan-apiserver"),
+        issuer=ca_name,
+        issuer_key=ca_key,
+        key=key,
+        names=names,
+        since=since,
+        until=until,
     )
-    server = (
-        _builder(name, issuer=ca_name, key=key, now=now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in names]), critical=False)
-    )
-    return Certificates(_signed(ca, ca_key), _pem_key(ca_key), _signed(server, ca_key), _pem_key(key))
-
-
-def _builder(
-    subject: x509.Name, *, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime.datetime
-) -> x509.CertificateBuilder:
-    from cryptography import x509
-
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SLACK)
-        .not_valid_after(now + _LIFETIME)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _common_name(name: str) -> x509.Name:
-    from cryptography import x509
-
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
-
-
-def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
-
-
-def _pem_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Certificates(signed(ca, ca_key), pem_key(ca_key), signed(server, ca_key), pem_key(key))

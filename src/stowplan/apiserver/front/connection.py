@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
@@ -18,17 +18,16 @@ from aiohttp.web_protocol import RequestPayloadError
 from stowplan.api.api_errors import BadRequest, RequestEntityTooLarge, Timeout, UnsupportedMediaType
 from stowplan.apiserver.front.protocol import FrontConnection
 from stowplan.apiserver.front.responses import ALWAYS
+from stowplan.client.times import within
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from aiohttp.web_request import BaseRequest
 
     from stowplan.apiserver.front.protocol import Sleep
     from stowplan.apiserver.front.responses import Answer
     from stowplan.apiserver.front.settings import FrontSettings
-
-T = TypeVar("T")
 
 #: Answers larger than this are compressed for those who ask.
 _GZIP_THRESHOLD = 128 * 1024
@@ -39,21 +38,6 @@ _GZIP_FORMAT = 31
 _SMALL = 32 * 1024
 #: Bytes of an answer that are joined and sent at a time.
 _PORTION = 256 * 1024
-
-
-async def within(sleep: Sleep, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The work's result; TimeoutError if it takes longer."""
-    timer = asyncio.ensure_future(sleep(seconds))
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise TimeoutError
-        return task.result()
-    finally:
-        timer.cancel()
-        task.cancel()
-        await asyncio.gather(timer, task, return_exceptions=True)
 
 
 def _portions(pieces: Sequence[bytes]) -> Iterator[bytes]:
@@ -107,7 +91,7 @@ class Connection:
             return body
         await self._invite_body()
         try:
-            return await within(self._sleep, self._settings.read_timeout, self._read_slowly(limit))
+            return await within(self._settings.read_timeout, self._read_slowly(limit), sleep=self._sleep)
         except TimeoutError:
             self.must_close = True
             raise Timeout(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.api.api_errors import NotAcceptable
-from stowplan.api.field_errors import go_quote
 from stowplan.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, Discovery, etag_of, groups_of
 from stowplan.apiserver.front import metrics as metrics_page
 from stowplan.apiserver.front import negotiation
@@ -20,6 +19,7 @@ from stowplan.apiserver.front.responses import Answer, document, encode, form_of
 from stowplan.apiserver.front.verbs import MethodNotServed, no_such_page
 from stowplan.apiserver.schema import openapi
 from stowplan.apiserver.schema.openapi_protobuf import openapi_v2_protobuf
+from stowplan.serving.health import HealthChecks, check_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from stowplan.apiserver.front.routes import Query
     from stowplan.apiserver.objects import JsonObject
     from stowplan.apiserver.registry import Registry
+    from stowplan.serving.health import Check
+    from stowplan.serving.http import Response
 
 VERSION = "v1.36.0+stowplan"
 #: Protobuf, as clients ask for it and as it is answered: by two names.
 _OPENAPI_V2_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _OPENAPI_V2_ANSWERED = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_TEXT = "text/plain; charset=utf-8"
-_NO_SNIFF = (("X-Content-Type-Options", "nosniff"),)
 _PATHS = ("/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
 
 
@@ -45,7 +45,12 @@ class Pages:
         self._registry = registry
         self._metrics = metrics
         self._discovery = Discovery(registry.catalogue)
-        self._checks = {"healthz": {}, "livez": {}, "readyz": checks}
+        ready = {name: _failure(check) for name, check in checks.items()}
+        self._checks: dict[str, dict[str, Check]] = {
+            "healthz": {"ping": _passes},
+            "livez": {"ping": _passes},
+            "readyz": {"ping": _passes, **ready},
+        }
         #: Documents by path, and the version of the catalogue they were made of.
         self._openapi: dict[str, Answer] = {}
         self._openapi_version = -1
@@ -84,7 +89,7 @@ class Pages:
         for group, versions in groups.items():
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-        health = [f"/{page}/{check}" for page, checks in self._checks.items() for check in ("ping", *checks)]
+        health = [f"/{page}/{check}" for page, checks in self._checks.items() for check in checks]
         return document({"paths": sorted((*paths, *_PATHS, *health))}, _PRETTY)
 
     def _version(self, rest: str, query: Query, accept: str) -> Answer:
@@ -100,26 +105,13 @@ class Pages:
     # Health
 
     def _health(self, page: str, rest: str, query: Query, accept: str) -> Answer:
-        checks: dict[str, Callable[[], bool]] = {"ping": lambda: True, **self._checks[page]}
+        checks = self._checks[page]
         if rest:
-            return _one_check(checks, rest)
-        excluded = query.get("exclude", [])
-        lines, failed = [], False
-        for name, check in checks.items():
-            if name in excluded:
-                lines.append(f"[+]{name} excluded: ok")
-            elif check():
-                lines.append(f"[+]{name} ok")
-            else:
-                failed = True
-                lines.append(f"[-]{name} failed: reason withheld")
-        unknown = [name for name in dict.fromkeys(excluded) if name not in checks]
-        if unknown:
-            listed = ",".join(go_quote(name) for name in sorted(unknown))
-            lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
-        if failed:
-            return _text("\n".join((*lines, f"{page} check failed", "")), status=500)
-        return _text("\n".join((*lines, f"{page} check passed", "")) if "verbose" in query else "ok")
+            if rest not in checks:
+                raise no_such_page()
+            return _shown(check_answer(checks[rest]))
+        report = HealthChecks(page, checks).report(excluded=query.get("exclude", ()), verbose="verbose" in query)
+        return _shown(report)
 
     # Discovery
 
@@ -233,15 +225,16 @@ def _hashed(answer: Answer, path: str, query: Query) -> Answer:
 _PRETTY = form_of(negotiation.Accepted(), "", pretty=True)
 
 
-def _text(text: str, *, status: int = 200) -> Answer:
-    return Answer((text.encode(),), status, _TEXT, _NO_SNIFF)
+def _shown(response: Response) -> Answer:
+    return Answer((response.body,), response.status, response.content_type, response.headers)
 
 
-def _one_check(checks: Mapping[str, Callable[[], bool]], name: str) -> Answer:
-    check = checks.get(name)
-    if check is None:
-        raise no_such_page()
-    return _text("ok") if check() else _text("internal server error: the check failed\n", status=500)
+def _passes() -> None:
+    """Somebody answers: nothing is wrong."""
+
+
+def _failure(check: Callable[[], bool]) -> Check:
+    return lambda: None if check() else "the check failed"
 
 
 def _version_info() -> dict[str, Any]:

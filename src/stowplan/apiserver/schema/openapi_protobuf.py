@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stowplan.api.protobuf_fields import bytes_field, number_field, text_field
+
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
 
 #: Field number and JSON value to the encoded field.
 _Encoder = Callable[[int, Any], bytes]
 _Spec = Mapping[str, tuple[int, _Encoder]]
-
-_VARINT, _BYTES = 0, 2
 
 
 def openapi_v2_protobuf(document: JsonObject) -> bytes:
@@ -33,110 +33,111 @@ def _message(spec: _Spec, obj: JsonObject, *, extensions: int = 0) -> bytes:
     parts = []
     for key, value in obj.items():
         if key.startswith("x-"):
-            parts.append(_bytes(extensions, _named(key, _bytes(2, msgspec.json.encode(value)))))
+            parts.append(bytes_field(extensions, _named(key, bytes_field(2, msgspec.json.encode(value)))))
         else:
             number, encode = spec[key]
             parts.append(encode(number, value))
     return b"".join(parts)
 
 
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _bytes(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(value)) + value
-
-
-def _text(number: int, value: str) -> bytes:
-    return _bytes(number, value.encode())
-
-
 def _texts(number: int, values: list[str]) -> bytes:
-    return b"".join(_text(number, value) for value in values)
-
-
-def _flag(number: int, value: bool) -> bytes:
-    return _varint(number << 3 | _VARINT) + _varint(int(value))
+    return b"".join(text_field(number, value) for value in values)
 
 
 def _named(name: str, value: bytes) -> bytes:
-    return _text(1, name) + _bytes(2, value)
+    return text_field(1, name) + bytes_field(2, value)
 
 
 def _info(number: int, value: JsonObject) -> bytes:
-    return _bytes(number, _message(_INFO, value))
+    return bytes_field(number, _message(_INFO, value))
 
 
 def _paths(number: int, value: JsonObject) -> bytes:
-    return _bytes(number, b"".join(_bytes(2, _named(path, _message(_PATH_ITEM, item))) for path, item in value.items()))
+    return bytes_field(
+        number, b"".join(bytes_field(2, _named(path, _message(_PATH_ITEM, item))) for path, item in value.items())
+    )
 
 
 def _operation(number: int, value: JsonObject) -> bytes:
-    return _bytes(number, _message(_OPERATION, value, extensions=13))
+    return bytes_field(number, _message(_OPERATION, value, extensions=13))
 
 
 def _parameters(number: int, values: list[JsonObject]) -> bytes:
-    return b"".join(_bytes(number, _bytes(1, _parameter(value))) for value in values)
+    return b"".join(bytes_field(number, bytes_field(1, _parameter(value))) for value in values)
 
 
 def _parameter(value: JsonObject) -> bytes:
     if value["in"] == "body":
-        return _bytes(1, _message(_BODY_PARAMETER, value))
+        return bytes_field(1, _message(_BODY_PARAMETER, value))
     if value["in"] == "query":
-        return _bytes(2, _bytes(3, _message(_QUERY_PARAMETER, value)))
-    return _bytes(2, _bytes(4, _message(_PATH_PARAMETER, value)))
+        return bytes_field(2, bytes_field(3, _message(_QUERY_PARAMETER, value)))
+    return bytes_field(2, bytes_field(4, _message(_PATH_PARAMETER, value)))
 
 
 def _responses(number: int, value: JsonObject) -> bytes:
-    return _bytes(
+    return bytes_field(
         number,
-        b"".join(_bytes(1, _named(code, _bytes(1, _message(_RESPONSE, response)))) for code, response in value.items()),
+        b"".join(
+            bytes_field(1, _named(code, bytes_field(1, _message(_RESPONSE, response))))
+            for code, response in value.items()
+        ),
     )
 
 
 def _schema(number: int, value: JsonObject) -> bytes:
-    return _bytes(number, _message(_SCHEMA, value, extensions=31))
+    return bytes_field(number, _message(_SCHEMA, value, extensions=31))
 
 
 def _schema_around(number: int, value: JsonObject) -> bytes:
     """In a message that holds nothing else."""
-    return _bytes(number, _schema(1, value))
+    return bytes_field(number, _schema(1, value))
 
 
 def _type(number: int, value: str) -> bytes:
-    return _bytes(number, _text(1, value))
+    return bytes_field(number, text_field(1, value))
 
 
 def _named_schemas(number: int, value: JsonObject) -> bytes:
-    return _bytes(
+    return bytes_field(
         number,
-        b"".join(_bytes(1, _named(name, _message(_SCHEMA, schema, extensions=31))) for name, schema in value.items()),
+        b"".join(
+            bytes_field(1, _named(name, _message(_SCHEMA, schema, extensions=31))) for name, schema in value.items()
+        ),
     )
 
 
-_INFO: _Spec = {"title": (1, _text), "version": (2, _text)}
+_INFO: _Spec = {"title": (1, text_field), "version": (2, text_field)}
 _SCHEMA: _Spec = {
-    "$ref": (1, _text),
-    "format": (2, _text),
-    "description": (4, _text),
+    "$ref": (1, text_field),
+    "format": (2, text_field),
+    "description": (4, text_field),
     "required": (19, _texts),
     "additionalProperties": (21, _schema_around),
     "type": (22, _type),
     "items": (23, _schema_around),
     "properties": (25, _named_schemas),
 }
-_BODY_PARAMETER: _Spec = {"name": (2, _text), "in": (3, _text), "required": (4, _flag), "schema": (5, _schema)}
-_QUERY_PARAMETER: _Spec = {"required": (1, _flag), "in": (2, _text), "name": (4, _text), "type": (6, _text)}
-_PATH_PARAMETER: _Spec = {"required": (1, _flag), "in": (2, _text), "name": (4, _text), "type": (5, _text)}
-_RESPONSE: _Spec = {"description": (1, _text), "schema": (2, _schema_around)}
+_BODY_PARAMETER: _Spec = {
+    "name": (2, text_field),
+    "in": (3, text_field),
+    "required": (4, number_field),
+    "schema": (5, _schema),
+}
+_QUERY_PARAMETER: _Spec = {
+    "required": (1, number_field),
+    "in": (2, text_field),
+    "name": (4, text_field),
+    "type": (6, text_field),
+}
+_PATH_PARAMETER: _Spec = {
+    "required": (1, number_field),
+    "in": (2, text_field),
+    "name": (4, text_field),
+    "type": (5, text_field),
+}
+_RESPONSE: _Spec = {"description": (1, text_field), "schema": (2, _schema_around)}
 _OPERATION: _Spec = {
-    "operationId": (5, _text),
+    "operationId": (5, text_field),
     "produces": (6, _texts),
     "consumes": (7, _texts),
     "parameters": (8, _parameters),
@@ -151,7 +152,7 @@ _PATH_ITEM: _Spec = {
     "parameters": (9, _parameters),
 }
 _DOCUMENT: _Spec = {
-    "swagger": (1, _text),
+    "swagger": (1, text_field),
     "info": (2, _info),
     "paths": (8, _paths),
     "definitions": (9, _named_schemas),

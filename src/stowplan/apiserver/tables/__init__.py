@@ -53,6 +53,7 @@ _PRINTERS: dict[str, Printer] = {
     "podgroups.scheduling.k8s.io": scheduling.POD_GROUPS,
     "workloads.scheduling.k8s.io": core.NAME_AND_AGE,
     "leases.coordination.k8s.io": scheduling.LEASES,
+    "leasecandidates.coordination.k8s.io": scheduling.LEASE_CANDIDATES,
     "deviceclasses.resource.k8s.io": core.NAME_AND_AGE,
     "resourceclaims.resource.k8s.io": scheduling.RESOURCE_CLAIMS,
     "resourceclaimtemplates.resource.k8s.io": core.NAME_AND_AGE,

@@ -53,6 +53,12 @@ def _lease(obj: JsonObject, now: float) -> list[Cell]:
     return [name_of(obj), part(obj, "spec").get("holderIdentity") or "", age_of(obj, now)]
 
 
+def _lease_candidate(obj: JsonObject, now: float) -> list[Cell]:
+    spec = part(obj, "spec")
+    versions = (spec.get("binaryVersion") or "", spec.get("emulationVersion") or "")
+    return [name_of(obj), spec.get("leaseName") or "", *versions, age_of(obj, now)]
+
+
 def _pod_group_status(obj: JsonObject) -> str:
     status = part(obj, "status")
     if target := condition_of(status, "DisruptionTarget"):
@@ -123,6 +129,16 @@ POD_DISRUPTION_BUDGETS = Printer(
     _pod_disruption_budget,
 )
 LEASES = Printer((NAME, text("Holder", "Who holds the lease."), AGE), _lease)
+LEASE_CANDIDATES = Printer(
+    (
+        NAME,
+        text("LeaseName", "The lease it stands for."),
+        text("BinaryVersion", "The version it is."),
+        text("EmulationVersion", "The version it behaves as."),
+        AGE,
+    ),
+    _lease_candidate,
+)
 POD_GROUPS = Printer(
     (
         NAME,

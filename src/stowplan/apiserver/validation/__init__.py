@@ -113,6 +113,9 @@ _SCHEDULING = {
     "workloads.scheduling.k8s.io": _Rules(scheduling.check_workload, scheduling.check_workload_update),
     "podgroups.scheduling.k8s.io": _Rules(scheduling.check_pod_group, scheduling.check_pod_group_update),
     "leases.coordination.k8s.io": _Rules(policy.check_lease, policy.check_lease_update, known_finalizers=False),
+    "leasecandidates.coordination.k8s.io": _Rules(
+        policy.check_candidate, policy.check_candidate_update, names.config_key, known_finalizers=False
+    ),
 }
 _DEVICES = {
     "deviceclasses.resource.k8s.io": _Rules(

@@ -7,11 +7,10 @@ Upstream: pkg/apis/resource/validation (validateResourceSliceSpec, validateDevic
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from stowplan.api.labels import label_key_errors, label_value_errors
-from stowplan.apiserver.validation import names
+from stowplan.apiserver.validation import names, semantic_versions
 from stowplan.apiserver.validation.bounded import check_list, check_map, check_set
 from stowplan.apiserver.validation.changes import check_immutable
 from stowplan.apiserver.validation.device_claims import (
@@ -40,10 +39,6 @@ _MAX_DEVICES, _MAX_ADVANCED_DEVICES = 128, 64
 _MAX_COUNTER_SETS, _MAX_COUNTERS, _MAX_CONSUMPTIONS = 8, 32, 2
 _MAX_ATTRIBUTES, _MAX_ATTRIBUTE_VALUES, _MAX_VALUE, _MAX_TAINTS = 32, 48, 64, 16
 _NO_LIMIT = 1 << 30
-
-_NUMBER, _TAG = r"(0|[1-9][0-9]*)", "[0-9a-zA-Z-]+"
-_BEFORE = r"(0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
-_VERSION_RE = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_BEFORE}(\.{_BEFORE})*)?(\+{_TAG}(\.{_TAG})*)?")
 _SCALARS, _LISTS = ("bool", "int", "string", "version"), ("bools", "ints", "strings", "versions")
 
 
@@ -173,7 +168,7 @@ def _check_attribute(errors: Errors, path: str, attribute: JsonObject) -> None:
 
 
 def _check_text(errors: Errors, path: str, text: str, *, is_version: bool) -> None:
-    if is_version and not _VERSION_RE.fullmatch(text):
+    if is_version and semantic_versions.parse(text) is None:
         errors.append(invalid(path, text, "must be a string compatible with semver.org spec 2.0.0"))
     check_length(errors, path, text, _MAX_VALUE)
 

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets and Leases.
+"""PodDisruptionBudgets, Leases and who stands for them.
 
 Upstream: pkg/apis/policy/validation, pkg/apis/coordination/validation.
 """
@@ -8,15 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.labels import is_qualified_name_errors
+from stowplan.apiserver.validation import semantic_versions
+from stowplan.apiserver.validation.changes import check_immutable_fields
 from stowplan.apiserver.validation.conditions import check_conditions
 from stowplan.apiserver.validation.fields import (
     Errors,
     check_not_negative_fields,
+    check_required_fields,
     check_supported,
     check_texts,
     forbidden,
     invalid,
     not_supported,
+    required,
 )
 from stowplan.apiserver.validation.rolling import check_percentage
 from stowplan.apiserver.validation.selectors import check_label_selector
@@ -56,13 +60,49 @@ def check_lease(errors: Errors, lease: JsonObject) -> None:
         errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
     check_not_negative_fields(errors, "spec", spec, ("leaseTransitions",))
     if strategy is not None:
-        if "/" in strategy:
-            check_texts(errors, "spec.strategy.strategy", strategy, is_qualified_name_errors(strategy))
-        elif strategy != _LEASE_STRATEGY:
-            errors.append(not_supported("spec.strategy.strategy", strategy, (_LEASE_STRATEGY,)))
+        _check_strategy(errors, strategy)
     if spec.get("preferredHolder") and not strategy:
         errors.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
 
 
+def _check_strategy(errors: Errors, strategy: str) -> None:
+    # Parity: the field is named twice.
+    if "/" in strategy:
+        check_texts(errors, "spec.strategy.strategy", strategy, is_qualified_name_errors(strategy))
+    elif strategy != _LEASE_STRATEGY:
+        errors.append(not_supported("spec.strategy.strategy", strategy, (_LEASE_STRATEGY,)))
+
+
 def check_lease_update(errors: Errors, lease: JsonObject, old: JsonObject, subresource: str) -> None:
     check_lease(errors, lease)
+
+
+def check_candidate(errors: Errors, candidate: JsonObject) -> None:
+    spec = candidate.get("spec") or {}
+    check_required_fields(errors, "spec", spec, ("leaseName",))
+    emulation = _check_version(errors, spec, "emulationVersion")
+    check_required_fields(errors, "spec", spec, ("binaryVersion",))
+    binary = _check_version(errors, spec, "binaryVersion")
+    strategy = spec.get("strategy") or ""
+    if spec.get("binaryVersion") and spec.get("emulationVersion") and binary < emulation:
+        detail = "must be greater than or equal to `emulationVersion`"
+        errors.append(invalid("spec.binaryVersion", spec["binaryVersion"], detail))
+    check_required_fields(errors, "spec", spec, ("strategy",))
+    if strategy == _LEASE_STRATEGY and emulation == semantic_versions.ZERO:
+        detail = f"must be specified when `strategy` is '{_LEASE_STRATEGY}'"
+        errors.append(required("spec.emulationVersion", detail))
+    if strategy:
+        _check_strategy(errors, strategy)
+
+
+def check_candidate_update(errors: Errors, candidate: JsonObject, old: JsonObject, subresource: str) -> None:
+    check_candidate(errors, candidate)
+    check_immutable_fields(errors, "spec", candidate.get("spec") or {}, old.get("spec") or {}, "leaseName")
+
+
+def _check_version(errors: Errors, spec: JsonObject, name: str) -> semantic_versions.Precedence:
+    text = spec.get(name) or ""
+    version = semantic_versions.parse(text)
+    if version is None and text:
+        errors.append(invalid(f"spec.{name}", text, "must be a valid semantic version"))
+    return version or semantic_versions.ZERO

@@ -1,0 +1,12 @@
+"""ConfigMaps, of which one is read: where a cluster says whose client certificates to believe."""
+
+# ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
+
+from stowplan.api.meta import ApiStruct, ObjectMeta
+
+
+class ConfigMap(ApiStruct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "ConfigMap"
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}

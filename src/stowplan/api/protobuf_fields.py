@@ -1,0 +1,42 @@
+"""Fields of protobuf messages, encoded: a message is the bytes of its fields, one after the other.
+
+Reading is another matter (`apiserver/schema/wire.py`): what is written here comes from us.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_VARINT, _BYTES = 0, 2
+
+
+def varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def bytes_field(number: int, value: bytes) -> bytes:
+    """A message within a message, too."""
+    return varint(number << 3 | _BYTES) + varint(len(value)) + value
+
+
+def text_field(number: int, value: str) -> bytes:
+    return bytes_field(number, value.encode())
+
+
+def number_field(number: int, value: int) -> bytes:
+    """A number that is not negative, or a flag."""
+    return varint(number << 3 | _VARINT) + varint(int(value))
+
+
+def packed_field(number: int, values: Iterable[int]) -> bytes:
+    """Numbers that are not negative, side by side."""
+    return bytes_field(number, b"".join(map(varint, values)))

@@ -1,0 +1,71 @@
+"""What requests to one server are told of as metrics.
+
+A request's duration is all of it, from when it was asked for until its last answer: waiting for its turn, and whatever
+it took to try again. Each try is counted and has its size. Watches are only counted, as they have no end.
+
+Upstream: staging/src/k8s.io/client-go/rest/request.go and with_retry.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from stowplan.metrics.client import ClientMetrics
+    from stowplan.metrics.families import Counter
+
+#: In place of a status code.
+NO_ANSWER = "<error>"
+
+
+class RequestMetrics:
+    """One server's, by method."""
+
+    def __init__(self, metrics: ClientMetrics, *, server: str) -> None:
+        self._metrics = metrics
+        #: As the server's URL has it, without who is asking.
+        self._host = urlsplit(server).netloc.rpartition("@")[2]
+        self._methods: dict[str, MethodMetrics] = {}
+
+    def of(self, method: str) -> MethodMetrics:
+        found = self._methods.get(method)
+        if found is None:
+            found = self._methods[method] = MethodMetrics(self._metrics, method, self._host)
+        return found
+
+
+class MethodMetrics:
+    """The children of one method."""
+
+    def __init__(self, metrics: ClientMetrics, method: str, host: str) -> None:
+        self._metrics = metrics
+        self._labels = method, host
+        self._codes: dict[str, Counter] = {}
+
+    def tried(self, code: str) -> None:
+        """An answer came, or none."""
+        counter = self._codes.get(code)
+        if counter is None:
+            counter = self._codes[code] = self._metrics.rest_client_requests_total.with_label_values(
+                code, *self._labels
+            )
+        counter.inc()
+
+    def tried_again(self, code: str) -> None:
+        """The same of a second try, or a later one; to be counted as any other, too."""
+        self._metrics.rest_client_request_retries_total.with_label_values(code, *self._labels).inc()
+
+    def waited(self, seconds: float) -> None:
+        """A try had its turn."""
+        self._metrics.rest_client_rate_limiter_duration_seconds.with_label_values(*self._labels).observe(seconds)
+
+    def sent(self, size: int) -> None:
+        self._metrics.rest_client_request_size_bytes.with_label_values(*self._labels).observe(size)
+
+    def ended(self, seconds: float) -> None:
+        """Nothing more is tried."""
+        self._metrics.rest_client_request_duration_seconds.with_label_values(*self._labels).observe(seconds)
+
+    def received(self, size: int) -> None:
+        self._metrics.rest_client_response_size_bytes.with_label_values(*self._labels).observe(size)

@@ -1,0 +1,323 @@
+"""Electors on real servers, and beside a real kube-scheduler where KUBEBUILDER_ASSETS holds one.
+
+How long a hand-over took is printed in lease periods. What is asserted of times is what the records say: all of them
+are written on this machine.
+"""
+
+import asyncio
+import signal
+import subprocess
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from itertools import count
+
+import pytest
+
+from clients import AGENT, UNLIMITED
+from servers import assets, real_server
+from stowplan.api.api_errors import NotFound
+from stowplan.api.timestamps import parse_timestamp
+from stowplan.api.types import Lease, LeaseCandidate
+from stowplan.client.connection import connect_from_flags
+from stowplan.client.http_api import HttpApi
+from stowplan.client.leader_election import LeaderElector, LeadershipLost
+from stowplan.client.lease_candidate import LeaseCandidates
+from stowplan.client.times import REAL_TIMES
+from stowplan.config import Duration, LeaderElection
+
+DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.5
+PATIENCE = 90.0
+NAMESPACE = "kube-system"
+_NAMES = count(1)
+
+
+def foreign_scheduler():
+    binary = None if assets() is None else assets() / "kube-scheduler"
+    if binary is None or not binary.exists():
+        pytest.skip("there is no kube-scheduler in KUBEBUILDER_ASSETS")
+    return binary
+
+
+class Election:
+    """One Lease on a server, and those of this process who contend for it."""
+
+    def __init__(self, server, api, stack, name):
+        self.server = server
+        self.api = api
+        self.name = name
+        self.config = LeaderElection(
+            lease_duration=Duration.of_seconds(DURATION),
+            renew_deadline=Duration.of_seconds(DEADLINE),
+            retry_period=Duration.of_seconds(RETRY),
+            resource_name=name,
+        )
+        self._stack = stack
+
+    async def ours(self, identity, *, emulation=""):
+        one = Ours(self, identity, emulation)
+        self._stack.push_async_callback(one.clean_up)
+        return one
+
+    async def spec(self):
+        try:
+            return (await self.api.get(Lease, self.name, namespace=NAMESPACE)).spec
+        except NotFound:
+            return None
+
+    async def until_held_by(self, prefix):
+        async def held():
+            spec = await self.spec()
+            return spec if spec is not None and (spec.holder_identity or "").startswith(prefix) else None
+
+        return await until(held)
+
+
+class Ours:
+    """A contender of ours in this process: what SIGKILL and SIGTERM do to it, `die` and `end` do."""
+
+    def __init__(self, election, identity, emulation):
+        self.elector = LeaderElector(
+            election.api, election.config, identity=identity, times=REAL_TIMES, coordinated=bool(emulation)
+        )
+        self.lost = False
+        self._api = election.api
+        self._identity = identity
+        self._tasks = [asyncio.create_task(self._contend())]
+        if emulation:
+            candidates = LeaseCandidates(
+                election.api,
+                identity=identity,
+                lease_name=election.name,
+                binary_version="1.36.0",
+                emulation_version=emulation,
+                strategy="OldestEmulationVersion",
+                times=REAL_TIMES,
+            )
+            self._tasks.append(asyncio.create_task(candidates.run()))
+
+    async def _contend(self):
+        await self.elector.acquire()
+        try:
+            await self.elector.renew()
+        except LeadershipLost:
+            self.lost = True
+            await self.elector.release()
+
+    async def leads(self):
+        async def leading():
+            return self.elector.is_leader
+
+        await until(leading)
+
+    async def die(self):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def end(self):
+        await self.die()
+        await self.elector.release()
+
+    async def clean_up(self):
+        await self.die()
+        if len(self._tasks) > 1:
+            with suppress(NotFound):
+                await self._api.delete(LeaseCandidate, self._identity, namespace=NAMESPACE)
+
+
+async def until(holds):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := await holds()):
+        assert time.monotonic() < deadline, "it did not come true in time"
+        await asyncio.sleep(0.02)
+    return found
+
+
+@asynccontextmanager
+async def contested(server, name):
+    async with AsyncExitStack() as stack:
+        connection = connect_from_flags(kubeconfig=str(server.kubeconfig))
+        api = await stack.enter_async_context(HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT))
+        yield Election(server, api, stack, name)
+
+
+@pytest.fixture
+async def election(api_server):
+    async with contested(api_server, f"election-{next(_NAMES)}") as one:
+        yield one
+
+
+@contextmanager
+def foreign(election, log, *flags):
+    """A real kube-scheduler that contends, as a process."""
+    command = [
+        foreign_scheduler(),
+        f"--kubeconfig={election.server.kubeconfig}",
+        "--secure-port=0",
+        f"--leader-elect-lease-duration={DURATION}s",
+        f"--leader-elect-renew-deadline={DEADLINE}s",
+        f"--leader-elect-retry-period={RETRY}s",
+        f"--leader-elect-resource-name={election.name}",
+        *flags,
+    ]
+    with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(what, seconds):
+    print(f"\n{what}: {seconds:.2f} s = {seconds / DURATION:.2f} lease periods")
+
+
+def seconds_of(text):
+    return parse_timestamp(text)
+
+
+async def test_the_lease_goes_from_one_to_the_other_when_it_is_given_back(election):
+    one = await election.ours("one")
+    await one.leads()
+    other = await election.ours("other")
+    await one.end()
+    began = time.monotonic()
+    await other.leads()
+    told("given back, taken", time.monotonic() - began)
+    spec = await election.spec()
+    assert (spec.holder_identity, spec.lease_transitions, spec.lease_duration_seconds) == ("other", 1, int(DURATION))
+
+
+async def test_the_lease_of_one_that_died_is_taken_when_it_expires(election):
+    one = await election.ours("one")
+    await one.leads()
+    other = await election.ours("other")
+    await one.die()
+    last = await election.spec()
+    began = time.monotonic()
+    await other.leads()
+    told("expired, taken", time.monotonic() - began)
+    taken = await election.spec()
+    assert seconds_of(taken.acquire_time) - seconds_of(last.renew_time) >= DURATION
+
+
+async def test_a_lease_that_was_deleted_is_made_anew(election):
+    one = await election.ours("one")
+    await one.leads()
+    await election.api.delete(Lease, election.name, namespace=NAMESPACE)
+    await election.until_held_by("one")
+    await one.leads()
+    assert not one.lost
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+async def test_we_take_over_from_a_kube_scheduler(election, tmp_path, how):
+    with foreign(election, tmp_path / "log") as scheduler:
+        held = await election.until_held_by("")
+        assert held.holder_identity
+        ours = await election.ours("ours")
+        # It has seen who leads.
+        await until(lambda: _says(ours.elector.leader))
+        assert not ours.elector.is_leader
+        scheduler.send_signal(how)
+        began = time.monotonic()
+        await ours.leads()
+        told(f"{how.name} of kube-scheduler on the {election.server.kind} server, ours leads", time.monotonic() - began)
+        spec = await election.spec()
+        assert (spec.holder_identity, spec.lease_transitions) == ("ours", 1)
+        if how == signal.SIGKILL:
+            assert seconds_of(spec.acquire_time) - seconds_of(held.renew_time) >= DURATION
+
+
+async def _says(what):
+    return what
+
+
+@pytest.mark.parametrize("released", [True, False], ids=["released", "died"])
+async def test_a_kube_scheduler_takes_over_from_us(election, tmp_path, released):
+    ours = await election.ours("ours")
+    await ours.leads()
+    with foreign(election, tmp_path / "log"):
+        log = tmp_path / "log"
+        await until(lambda: _says("Attempting to acquire leader lease" in log.read_text(errors="replace")))
+        await (ours.end() if released else ours.die())
+        last = await election.spec()
+        began = time.monotonic()
+        taken = await until(lambda: _held_by_another(election, "ours"))
+        what = "given back" if released else "dead"
+        told(f"ours {what} on the {election.server.kind} server, kube-scheduler leads", time.monotonic() - began)
+        assert taken.lease_transitions == 1
+        assert taken.lease_duration_seconds == int(DURATION)
+        if not released:
+            assert seconds_of(taken.acquire_time) - seconds_of(last.renew_time) >= DURATION
+
+
+async def _held_by_another(election, name):
+    spec = await election.spec()
+    return spec if spec.holder_identity not in ("", name) else None
+
+
+# -- coordinated elections ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def coordinating(tmp_path_factory):
+    """A real server that names holders itself."""
+    if assets() is None:
+        pytest.skip("KUBEBUILDER_ASSETS names no kube-apiserver")
+    folder, binaries = tmp_path_factory.mktemp("coordinating"), tmp_path_factory.mktemp("binaries")
+    (binaries / "etcd").symlink_to(assets() / "etcd")
+    started = binaries / "kube-apiserver"
+    started.write_text(
+        f'#!/bin/sh\nexec {assets() / "kube-apiserver"} "$@" --feature-gates=CoordinatedLeaderElection=true\n'
+    )
+    started.chmod(0o755)
+    with real_server(folder, binaries) as server:
+        yield server
+
+
+async def test_the_server_names_us_and_then_one_that_emulates_an_older_version(coordinating):
+    async with contested(coordinating, "coordinated") as election:
+        newer = await election.ours("newer", emulation="1.36.0")
+        await newer.leads()
+        spec = await election.spec()
+        assert (spec.holder_identity, spec.strategy) == ("newer", "OldestEmulationVersion")
+        began = time.monotonic()
+        older = await election.ours("older", emulation="1.35.0")
+        await older.leads()
+        told("an older candidate came, it leads", time.monotonic() - began)
+        assert newer.lost
+        assert not newer.elector.is_leader
+
+
+async def test_the_lease_goes_to_and_from_a_kube_scheduler_in_a_coordinated_election(coordinating, tmp_path):
+    # Parity: candidates of kube-scheduler stand for the Lease of this name only.
+    async with contested(coordinating, "kube-scheduler") as election:
+        log = tmp_path / "log"
+        with foreign(election, log, "--feature-gates=CoordinatedLeaderElection=true") as scheduler:
+            held = await until(lambda: _led_by_another(election))
+            assert held.strategy == "OldestEmulationVersion"
+            began = time.monotonic()
+            ours = await election.ours("ours", emulation="1.35.0")
+            await ours.leads()
+            told("coordinated: an older candidate of ours came, it leads", time.monotonic() - began)
+            await asyncio.to_thread(scheduler.wait, PATIENCE)
+            assert scheduler.returncode == 1
+        with foreign(election, log, "--feature-gates=CoordinatedLeaderElection=true"):
+            await until(lambda: _candidates(election, 3))
+            await ours.end()
+            began = time.monotonic()
+            await until(lambda: _led_by_another(election))
+            told("coordinated: ours given back, kube-scheduler leads", time.monotonic() - began)
+
+
+async def _candidates(election, number):
+    """Whether there are so many, those included who are gone and not forgotten yet."""
+    return len((await election.api.list(LeaseCandidate, namespace=NAMESPACE)).items) >= number
+
+
+async def _led_by_another(election):
+    """Whoever is named and has renewed."""
+    spec = await election.spec()
+    if spec is None or spec.holder_identity in (None, "", "ours"):
+        return None
+    return spec if spec.lease_transitions is not None else None
