@@ -1,0 +1,156 @@
+"""In which form an object goes out: what the Accept header asks for, of what a page has.
+
+The first clause, by weight, that can be served wins. A person's tool gets JSON with indentation.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation, handlers/responsewriters;
+github.com/munnerz/goautoneg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+
+from stowplan.api.api_errors import NotAcceptable
+from stowplan.api.decode import to_dict
+from stowplan.serving.http import JSON, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from stowplan.api.api_errors import ApiError
+    from stowplan.api.status import Status
+
+    Headers = Mapping[str, str]
+
+YAML = "application/yaml"
+PLAIN_TEXT = "text/plain"
+
+_dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+#: Clauses of a header that are looked at.
+_MOST_CLAUSES = 100
+_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+_TRUE = ("1", "t", "T", "true", "TRUE", "True")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The kind of object to turn the answer into."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    media_type: str = JSON
+    target: Target | None = None
+    pretty: bool = False
+
+    @property
+    def content_type(self) -> str:
+        if self.target is None:
+            return self.media_type
+        return f"{self.media_type};g={self.target.group};v={self.target.version};as={self.target.kind}"
+
+    def encoded(self, obj: Any) -> bytes:
+        if self.media_type == YAML:
+            return _yaml(obj)
+        body = msgspec.json.encode(obj)
+        # Parity: only the compact form ends in a newline.
+        return msgspec.json.format(body, indent=2) if self.pretty else body + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    type: str
+    subtype: str
+    quality: float = 1.0
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> tuple[float, bool, bool]:
+        return (-self.quality, self.type == "*", self.subtype == "*")
+
+    @property
+    def target(self) -> Target | None:
+        asked = self.parameters
+        if not asked.keys() & {"as", "g", "v"}:
+            return None
+        return Target(group=asked.get("g", ""), version=asked.get("v", ""), kind=asked.get("as", ""))
+
+    def covers(self, media_type: str) -> bool:
+        main, _, sub = media_type.partition("/")
+        return (self.type, self.subtype) in ((main, sub), (main, "*"), ("*", "*"))
+
+
+def negotiate(headers: Headers, media_types: Collection[str], *, allows: Callable[[str, Target | None], bool]) -> Form:
+    """NotAcceptable unless `allows` a media type, with the target asked for."""
+    for clause in sorted(_clauses(headers.get("Accept", "")), key=lambda clause: clause.rank):
+        for media_type in media_types:
+            if clause.covers(media_type) and allows(media_type, clause.target):
+                pretty = clause.parameters.get("pretty") == "1"
+                return Form(media_type, clause.target, pretty=pretty)
+    raise NotAcceptable(f"only the following media types are accepted: {', '.join(media_types)}")
+
+
+def _clauses(header: str) -> Iterator[_Clause]:
+    for part in header.split(",")[:_MOST_CLAUSES]:
+        media_type, *rest = part.split(";")
+        main, slash, sub = media_type.strip().partition("/")
+        if not slash and main == "*":
+            sub = "*"
+        if not sub or "/" in sub:
+            continue
+        pairs = (pair.split("=") for pair in rest)
+        parameters = {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and pair[1]}
+        yield _Clause(main, sub, _quality(parameters.pop("q", "1")), parameters)
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def wants_pretty(headers: Headers, query: Mapping[str, list[str]]) -> bool:
+    """Whether a person reads the answer: asked for, or a browser or a command-line tool."""
+    asked = query.get("pretty", [""])[0]
+    return asked in _TRUE if asked else headers.get("User-Agent", "").startswith(_PEOPLE)
+
+
+def status_object(status: Status) -> dict[str, Any]:
+    fields = to_dict(status)
+    kind = {"kind": fields.pop("kind"), "apiVersion": fields.pop("apiVersion")}
+    return {**kind, "metadata": {}, "status": status.status, **fields}
+
+
+def error_response(error: ApiError, headers: Headers, query: Mapping[str, list[str]]) -> Response:
+    """Tell why as a Status object, even to those who want something else."""
+    pretty = wants_pretty(headers, query)
+    form = Form(pretty=pretty)
+    if headers.get("Accept"):
+        try:
+            form = negotiate(headers, (JSON, YAML), allows=lambda media_type, target: target is None)
+        except NotAcceptable:
+            form = Form(pretty=True)
+    if pretty and not form.pretty:
+        form = Form(form.media_type, pretty=True)
+    status = error.status
+    more: tuple[tuple[str, str], ...] = ()
+    if status.code == 403:
+        # Names that somebody made up are in its text.
+        more = (("X-Content-Type-Options", "nosniff"),)
+    if error.retry_after_seconds > 0:
+        more = (*more, ("Retry-After", str(error.retry_after_seconds)))
+    return Response(form.encoded(status_object(status)), status.code, form.content_type, more)
+
+
+def _yaml(obj: Any) -> bytes:
+    text: str = yaml.dump(obj, Dumper=_dumper, default_flow_style=False, allow_unicode=True)
+    return text.encode()

@@ -1,0 +1,198 @@
+"""The gates that every request passes: who sends it, may they, and is there such a page.
+
+A path that does not exist is forbidden like any other to those who may not see it. Whatever refuses a request raises
+an ApiError; a page that raises anything else has a bug, and its connection lives on.
+
+Upstream: cmd/kube-scheduler/app/server.go (buildHandlerChain); staging/src/k8s.io/apiserver/pkg/server/httplog,
+server/mux/pathrecorder.go, endpoints/filters.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
+
+from stowplan.api.api_errors import ApiError, BadRequest, RequestEntityTooLarge
+from stowplan.client.times import within
+from stowplan.klog.logger import get_logger
+from stowplan.klog.values import stack_trace
+from stowplan.serving.forms import error_response
+from stowplan.serving.http import Request, Response, refusal
+from stowplan.serving.tls import PEER_CERTIFICATES, address_text, host_of
+from stowplan.serving.user import AuthorizationFailed, Peer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp.web_request import BaseRequest
+
+    from stowplan.client.times import Times
+    from stowplan.serving.http import Page
+    from stowplan.serving.user import Authenticator, Authorizer
+
+log = get_logger(__name__)
+
+_ALWAYS = {"Cache-Control": "no-cache, private", "Server": "stowplan"}
+_PANICKED = "This request caused apiserver to panic. Look in the logs for details."
+#: No page takes more than a number.
+_MAX_BODY = 64 * 1024
+_BODY_TIMEOUT = 32.0
+_MOST_PARAMETERS = 1000
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class _BadTarget(Exception):
+    """What is asked for is no path."""
+
+
+class Handler:
+    def __init__(
+        self, *, pages: Mapping[str, Page], authenticator: Authenticator, authorizer: Authorizer, times: Times
+    ) -> None:
+        """Pages by path, or by the beginning of one if it ends in a slash."""
+        self._pages = {path: page for path, page in pages.items() if not path.endswith("/")}
+        prefixes = [(path, page) for path, page in pages.items() if path.endswith("/")]
+        self._prefixes = sorted(prefixes, key=lambda item: (-item[0].count("/"), -len(item[0])))
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._times = times
+
+    async def __call__(self, request: BaseRequest) -> web.Response:
+        since = self._times.clock()
+        error: Exception | None = None
+        try:
+            response = await self._answer(request)
+        except _BadTarget:
+            response = Response(b"400 Bad Request", 400)
+        except ApiError as refused:
+            response = _refused(request, refused)
+        except ConnectionError:
+            raise
+        except Exception as bug:
+            error = bug
+            log.error(bug, "apiserver panic'd", trace=True, method=request.method, URI=request.raw_path)
+            response = refusal(_PANICKED, 500)
+        self._log(request, response, self._times.clock() - since, error)
+        return _as_aiohttp_has_it(response)
+
+    async def _answer(self, request: BaseRequest) -> Response:
+        path, query = _split_target(request.raw_path)
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the client is gone")
+        peer = Peer(transport.get_extra_info(PEER_CERTIFICATES, ()), host_of(transport.get_extra_info("peername")))
+        headers = request.headers
+        user = await self._authenticator.authenticate(headers, peer)
+        await self._authorizer.authorize(user, verb=request.method.lower(), path=path)
+        page = self._page_of(path)
+        if page is None:
+            return refusal("404 page not found", 404)
+        asked = Request(
+            method=request.method,
+            path=path,
+            user=user,
+            query=query,
+            headers=self._authenticator.without_credentials(headers),
+            body=await self._body(request),
+            remote=peer.remote,
+        )
+        response = page(asked)
+        return await response if inspect.isawaitable(response) else response
+
+    def _page_of(self, path: str) -> Page | None:
+        page = self._pages.get(path)
+        if page is not None:
+            return page
+        return next((page for prefix, page in self._prefixes if path.startswith(prefix)), None)
+
+    async def _body(self, request: BaseRequest) -> bytes:
+        content = request.content
+        if content.at_eof():
+            return b""
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            return await within(_BODY_TIMEOUT, _read_all(request), sleep=self._times.sleep)
+        except TimeoutError:
+            raise BadRequest("the body of the request did not arrive") from None
+        except RequestPayloadError:
+            raise BadRequest("the body of the request is malformed") from None
+
+    def _log(self, request: BaseRequest, response: Response, seconds: float, error: Exception | None) -> None:
+        verbose = log.v(3)
+        if not verbose.enabled:
+            return
+        transport = request.transport
+        keys = {
+            "verb": request.method,
+            "URI": request.raw_path,
+            "latency": timedelta(seconds=seconds),
+            "userAgent": request.headers.get("User-Agent", ""),
+            # Parity: no request of the scheduler's has one.
+            "audit-ID": "",
+            "srcIP": address_text(transport.get_extra_info("peername")) if transport is not None else "",
+            "resp": response.status,
+        }
+        if error is not None:
+            keys["statusStack"] = stack_trace(error)
+        verbose.info("HTTP", **keys)
+
+
+def _split_target(target: str) -> tuple[str, dict[str, list[str]]]:
+    """Path and query of a request's target, decoded once."""
+    if not target.startswith("/"):
+        # Whole URLs, as for a proxy; ValueError for brackets that do not match.
+        try:
+            target = urlsplit(target)._replace(scheme="", netloc="", fragment="").geturl()
+        except ValueError:
+            target = ""
+    raw_path = target.partition("?")[0]
+    if not raw_path.startswith("/") or _BAD_ESCAPE.search(raw_path):
+        raise _BadTarget
+    return unquote(raw_path, errors="replace"), _query_of(target)
+
+
+def _query_of(target: str) -> dict[str, list[str]]:
+    """Those parameters that are too many are left out."""
+    query: dict[str, list[str]] = {}
+    text = "&".join(target.partition("?")[2].split("&", _MOST_PARAMETERS)[:_MOST_PARAMETERS])
+    for name, value in parse_qsl(text, keep_blank_values=True, errors="replace"):
+        query.setdefault(name, []).append(value)
+    return query
+
+
+async def _read_all(request: BaseRequest) -> bytes:
+    body = bytearray()
+    while chunk := await request.content.readany():
+        body += chunk
+        if len(body) > _MAX_BODY:
+            raise RequestEntityTooLarge(f"Request entity too large: limit is {_MAX_BODY}")
+    return bytes(body)
+
+
+def _refused(request: BaseRequest, error: ApiError) -> Response:
+    if isinstance(error, AuthorizationFailed):
+        return refusal(error.text(request.raw_path), 500)
+    return error_response(error, request.headers, _query_of(request.raw_path))
+
+
+def _as_aiohttp_has_it(response: Response) -> web.Response:
+    answer = web.Response(
+        status=response.status, body=response.body, headers={**_ALWAYS, "Content-Type": response.content_type}
+    )
+    for name, value in response.headers:
+        answer.headers[name] = value
+    return answer
+
+
+def refuse(status: int, message: str) -> web.Response:
+    """Answer to what is no HTTP, in the words of Go's server."""
+    reason = {431: "Request Header Fields Too Large", 500: "Internal Server Error"}.get(status, "Bad Request")
+    headers = {"Content-Type": "text/plain; charset=utf-8", "Server": "stowplan"}
+    return web.Response(status=status, body=f"{status} {reason}".encode(), headers=headers)

@@ -1,0 +1,69 @@
+"""What a page is: a function from a request to a response, without a word about sockets.
+
+The server reads a request to its end, finds out who sends it and whether they may, and only then asks
+the page; what the page returns is sent with the headers that every response has. A page that refuses
+raises an `ApiError`; one that raises anything else is answered for with 500, and logged.
+
+Upstream: net/http's Handler, behind staging/src/k8s.io/apiserver/pkg/server/config.go (DefaultBuildHandlerChain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.serving.user import UserInfo
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+
+#: Of texts that repeat what somebody sent: no browser shall take them for a page.
+NO_SNIFF = (("X-Content-Type-Options", "nosniff"),)
+
+
+def _no_headers() -> CIMultiDictProxy[str]:
+    return CIMultiDictProxy(CIMultiDict())
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    #: Decoded, without the query, with its leading slash.
+    path: str
+    user: UserInfo
+    query: Mapping[str, list[str]] = field(default_factory=dict)
+    #: Without those that carry credentials.
+    headers: CIMultiDictProxy[str] = field(default_factory=_no_headers)
+    body: bytes = b""
+    #: The sender's address, without the port.
+    remote: str = ""
+
+    def first(self, name: str, default: str = "") -> str:
+        """The first value of a query parameter."""
+        return self.query.get(name, [default])[0]
+
+
+@dataclass(frozen=True)
+class Response:
+    body: bytes
+    status: int = 200
+    content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Page = Callable[[Request], Response | Awaitable[Response]]
+
+
+def text(body: str, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+    return Response(body.encode(), status=status, headers=headers)
+
+
+def refusal(message: str, status: int) -> Response:
+    """Upstream: net/http's Error, a line of text that no browser takes for anything else."""
+    return text(f"{message}\n", status=status, headers=NO_SNIFF)

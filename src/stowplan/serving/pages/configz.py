@@ -1,0 +1,24 @@
+"""/configz: the configuration in effect.
+
+Upstream: staging/src/k8s.io/component-base/configz.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.serving.http import JSON, NO_SNIFF, Page, Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def configz_page(configuration: Callable[[], dict[str, Any]]) -> Page:
+    """`configuration` gives a KubeSchedulerConfiguration with its kind and apiVersion."""
+
+    def page(request: Request) -> Response:
+        return Response(msgspec.json.encode({"componentconfig": configuration()}), content_type=JSON, headers=NO_SNIFF)
+
+    return page

@@ -1,0 +1,81 @@
+"""What memory is used for.
+
+Python remembers of no object where it was made, unless it traces allocations, which makes everything slower. So there
+are two answers. At once: objects by type, those that the garbage collector knows, with their own sizes. Over some
+seconds (`?seconds=N`): allocations are traced for that long, and what was made meanwhile and is still there is told
+by the lines that made it, as `heap` of a Go program does. If tracing is on anyway (PYTHONTRACEMALLOC), that counts.
+
+Upstream: runtime/pprof's profiles `heap` and `allocs`.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from typing import TYPE_CHECKING
+
+from stowplan.serving.profiling.pprof import Frame, Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+#: Frames that are kept of an allocation.
+_FRAMES = 16
+#: Objects that are counted between two pauses: a few milliseconds' worth.
+_AT_A_TIME = 10_000
+
+_TYPES = (("inuse_objects", "count"), ("inuse_space", "bytes"))
+
+
+async def objects_by_type(*, pause: Callable[[], Awaitable[object]]) -> Profile:
+    """Containers and instances; what has no references to others (numbers, texts, arrays) the collector ignores."""
+    profile = Profile(*_TYPES, period=("space", "bytes", 1))
+    numbers: dict[type, list[int]] = {}
+    known = gc.get_objects()
+    for begin in range(0, len(known), _AT_A_TIME):
+        for obj in known[begin : begin + _AT_A_TIME]:
+            # Not `obj.__class__`, which may be anybody's code.
+            of_type = numbers.setdefault(type(obj), [0, 0])
+            of_type[0] += 1
+            of_type[1] += sys.getsizeof(obj, 0)
+        await pause()
+    del known
+    for kind, (count, size) in numbers.items():
+        profile.add((Frame(f"{kind.__module__}.{kind.__qualname__}"),), count, size)
+    profile.comments.append("objects by type, without what they refer to; ?seconds=N tells where memory is taken")
+    if frozen := gc.get_freeze_count():
+        profile.comments.append(f"{frozen} objects that were there at the start are not among them")
+    return profile
+
+
+def tracing() -> bool:
+    return tracemalloc.is_tracing()
+
+
+async def traced_for(seconds: float, *, sleep: Callable[[float], Awaitable[object]]) -> Profile:
+    """What is allocated from now on and still there at the end."""
+    tracemalloc.start(_FRAMES)
+    try:
+        await sleep(seconds)
+        profile = traced()
+    finally:
+        tracemalloc.stop()
+    profile.lasted = seconds
+    return profile
+
+
+def traced() -> Profile:
+    """What was allocated since tracing began, and is still there."""
+    profile = Profile(*_TYPES, period=("space", "bytes", 1))
+    for statistic in tracemalloc.take_snapshot().statistics("traceback"):
+        # Oldest frame first there, innermost first here; functions are not remembered, lines are.
+        frames = tuple(
+            Frame(_name(one.filename, one.lineno), one.filename, 0, one.lineno) for one in reversed(statistic.traceback)
+        )
+        profile.add(frames, statistic.count, statistic.size)
+    return profile
+
+
+def _name(file: str, line: int) -> str:
+    return f"{file.rpartition('/')[2].removesuffix('.py')}:{line}"

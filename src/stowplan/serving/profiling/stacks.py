@@ -1,0 +1,83 @@
+"""What is under way: the stack of every task of the event loop and of every thread.
+
+A task that waits is a chain of coroutines, each awaiting the next; the innermost one says what it waits for. Tasks are
+what goroutines are in Go, and are shown as those.
+
+Upstream: runtime/pprof's profiles `goroutine` and `threadcreate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from stowplan.serving.profiling.pprof import Frame, Profile, Stack, place, stack_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_DEEPEST = 128
+
+
+def task_stack(task: asyncio.Task[Any]) -> Stack:
+    """Innermost frame first; the one that runs now shows no more than its own coroutine."""
+    frames: list[Frame] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None and len(frames) < _DEEPEST:
+        code = _first(awaited, "cr_code", "gi_code", "ag_code")
+        if code is None:
+            # A future, or an iterator in C: nothing of it can be seen.
+            break
+        frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        frames.append(place(code, code.co_firstlineno if frame is None else frame.f_lineno))
+        awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+    return tuple(reversed(frames))
+
+
+def _first(of: Any, *names: str) -> Any:
+    return next((getattr(of, name) for name in names if hasattr(of, name)), None)
+
+
+def tasks() -> list[tuple[str, Stack]]:
+    """(name, stack) of each task of this event loop."""
+    return sorted((task.get_name(), task_stack(task)) for task in asyncio.all_tasks())
+
+
+def threads() -> list[tuple[str, Stack]]:
+    """(name, stack) of each thread."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return sorted((names.get(ident, "?"), stack_of(frame)) for ident, frame in sys._current_frames().items())
+
+
+def profile_of(found: Iterable[tuple[str, Stack]], what: str) -> Profile:
+    profile = Profile((what, "count"), period=(what, "count", 1))
+    for _, stack in found:
+        profile.add(stack, 1)
+    return profile
+
+
+def counted_text(found: Iterable[tuple[str, Stack]], what: str) -> str:
+    """Equal stacks once, the most frequent first."""
+    numbers: defaultdict[Stack, int] = defaultdict(int)
+    for _, stack in found:
+        numbers[stack] += 1
+    lines = [f"{what} profile: total {sum(numbers.values())}"]
+    for stack, number in sorted(numbers.items(), key=lambda item: (-item[1], item[0])):
+        lines += [f"{number} @", *(f"#\t{_words(frame)}" for frame in stack), ""]
+    return "\n".join(lines) + "\n"
+
+
+def single_text(found_tasks: Iterable[tuple[str, Stack]], found_threads: Iterable[tuple[str, Stack]]) -> str:
+    """Every stack by itself, with its name."""
+    lines: list[str] = []
+    for kind, found in (("task", found_tasks), ("thread", found_threads)):
+        for name, stack in found:
+            lines += [f"{kind} {name}:", *(f"\t{_words(frame)}" for frame in stack), ""]
+    return "\n".join(lines) + "\n"
+
+
+def _words(frame: Frame) -> str:
+    return f"{frame.function}\t{frame.file}:{frame.line}"

@@ -1,0 +1,129 @@
+"""The secure port: from a socket to pages, and how it comes to an end.
+
+One object owns the connections from `start()` to `stop()`; what it shows belongs to others.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/server/secure_serving.go, cmd/kube-scheduler/app/server.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from stowplan.client.times import REAL_TIMES, Times, within
+from stowplan.klog.logger import get_logger
+from stowplan.serving.handler import Handler, refuse
+from stowplan.serving.listener import Listener
+from stowplan.serving.protocol import HttpServer
+from stowplan.serving.tls import OpenConnections, TlsConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.serving.http import Page
+    from stowplan.serving.settings import ServingSettings
+    from stowplan.serving.user import Authenticator, Authorizer
+
+log = get_logger(__name__)
+
+_MAX_HEADERS = 256
+#: Seconds for what clients still send when they have been answered.
+_LINGERING = 2.0
+#: Seconds that handlers get to take notice that they are no longer wanted.
+_CANCELLING = 0.5
+
+
+class SecureServer:
+    def __init__(
+        self,
+        settings: ServingSettings,
+        *,
+        pages: Mapping[str, Page],
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        times: Times = REAL_TIMES,
+        listener: Listener | None = None,
+    ) -> None:
+        """Pages by exact path, or by the beginning of one that ends in "/". A listener may be open already."""
+        self._settings = settings
+        self._times = times
+        self._listener = listener or Listener(settings, wall_clock=times.wall_clock)
+        self._handler = Handler(pages=pages, authenticator=authenticator, authorizer=authorizer, times=times)
+        self._connections = OpenConnections(most=settings.max_connections)
+        self._server: asyncio.Server | None = None
+        self._http: HttpServer | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as Go writes it: `[::]:10259`."""
+        return self._listener.address
+
+    @property
+    def port(self) -> int:
+        return self._listener.port
+
+    async def start(self) -> None:
+        """Serve; ServingError if that cannot be."""
+        if not self._listener.is_open:
+            self._listener.open()
+        settings = self._settings
+        self._http = HttpServer(
+            self._handler,
+            refuse=refuse,
+            sleep=self._times.sleep,
+            write_timeout=settings.write_timeout,
+            head_timeout=settings.head_timeout,
+            max_head_bytes=settings.max_head_bytes,
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=settings.idle_timeout,
+            lingering_time=_LINGERING,
+            max_line_size=settings.max_head_bytes,
+            max_field_size=settings.max_head_bytes,
+            max_headers=_MAX_HEADERS,
+        )
+        opened = self._listener.take_socket()
+        self._server = await asyncio.get_running_loop().create_server(self._connection, sock=opened, backlog=1024)
+        log.v(0).plain(f"Serving securely on {self.address}")
+
+    def _connection(self) -> TlsConnection:
+        assert self._http is not None
+        return TlsConnection(
+            self._http,
+            contexts=self._listener.contexts,
+            open_connections=self._connections,
+            sleep=self._times.sleep,
+            handshake_timeout=self._settings.head_timeout,
+        )
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Close the port at once; requests under way get the grace."""
+        self._listener.close()
+        if self._server is None or self._http is None:
+            return
+        server, http, self._server, self._http = self._server, self._http, None, None
+        server.close()
+        log.v(0).plain(f"Stopped listening on {self.address}")
+        log.info("[graceful-termination] secure server has stopped listening")
+        for connection in self._connections:
+            connection.end_if_idle()
+        # The others end when they have answered.
+        http.pre_shutdown()
+        if not await self._ended(grace):
+            log.error(None, "Failed to shutdown server: requests were under way for longer than the grace period")
+        for connection in self._connections:
+            connection.abort()
+        # One turn of the loop for the transports to tell that they are gone, which cancels handlers; one for these.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await http.shutdown(_CANCELLING)
+        log.info("[graceful-termination] secure server is exiting")
+
+    async def _ended(self, grace: float) -> bool:
+        """Whether all connections have ended in time."""
+        try:
+            await within(grace, self._connections.ended(), sleep=self._times.sleep)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,81 @@
+"""Answers that are asked for once and kept for a while: whoever asks the same meanwhile waits for the same answer.
+
+What fails is told to all who wait for it and then forgotten. Keys are digests, so that what is kept says nothing of
+what was asked, and takes no more room the longer the question was. The answer used least lately makes room for a new
+one.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/authentication/token/cache/cached_token_authenticator.go,
+staging/src/k8s.io/apimachinery/pkg/util/cache/lruexpirecache.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+A = TypeVar("A")
+
+MOST_ANSWERS = 8192
+
+
+class SharedAnswers(Generic[A]):
+    """`close` it: a question goes on being asked when nobody waits for its answer any more."""
+
+    def __init__(
+        self, *, clock: Callable[[], float], seconds_of: Callable[[A], float], most: int = MOST_ANSWERS
+    ) -> None:
+        self._clock = clock
+        #: How long an answer is good; not at all if it is not positive.
+        self._seconds_of = seconds_of
+        self._most = most
+        #: Key to answer and when it ends to be good, the one used last at the end.
+        self._kept: OrderedDict[bytes, tuple[A, float]] = OrderedDict()
+        self._asked: dict[bytes, asyncio.Task[A]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def kept(self, key: bytes) -> A | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        answer, until = found
+        if self._clock() >= until:
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return answer
+
+    async def ask(self, key: bytes, question: Callable[[], Coroutine[None, None, A]]) -> A:
+        """The answer to a question that is being asked already, or else to this one; raise what it raises."""
+        task = self._asked.get(key)
+        if task is None:
+            task = asyncio.create_task(question())
+            self._asked[key] = task
+            task.add_done_callback(lambda done: self._answered(key, done))
+        # One who goes away takes nothing from the others.
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        tasks = list(self._asked.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _answered(self, key: bytes, task: asyncio.Task[A]) -> None:
+        del self._asked[key]
+        # Asking a task for its exception also says that somebody has heard of it.
+        if task.cancelled() or task.exception() is not None:
+            return
+        answer = task.result()
+        seconds = self._seconds_of(answer)
+        if seconds <= 0:
+            return
+        self._kept[key] = (answer, self._clock() + seconds)
+        self._kept.move_to_end(key)
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)

@@ -1,0 +1,399 @@
+"""The secure port in front of an API server with RBAC: nobody gets an answer that upstream would not give.
+
+The port asks with the least rights that the spec names. Each API server is the real one where there is one, and the
+embedded one behind its HTTP front.
+"""
+
+import asyncio
+import json
+import ssl
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from certificates import make_ca, make_client_certificate
+from client_chains import DAY, NOW, authority, client
+from servers import assets
+from stowplan.apiserver.authorization import User
+from stowplan.apiserver.front.server import Front
+from stowplan.apiserver.front.settings import FrontSettings
+from stowplan.apiserver.server import ApiServer
+from stowplan.client.http_api import HttpApi
+from stowplan.client.times import REAL_TIMES
+from stowplan.metrics.registry import MetricsRegistry
+from stowplan.metrics.serving import ServingMetrics
+from stowplan.serving.delegation import (
+    CLIENT_LIMITS,
+    CLIENT_SETTINGS,
+    AuthenticationOptions,
+    AuthorizationOptions,
+    delegated,
+    delegated_connection,
+)
+from stowplan.serving.http import text
+from stowplan.serving.lookup import NAME, NAMESPACE
+from stowplan.serving.server import SecureServer
+from stowplan.serving.settings import ServingSettings
+
+SECONDS = 20
+RBAC = "rbac.authorization.k8s.io"
+#: Whom the port asks as. It may do nothing but what is listed here.
+KEEPER = "port-keeper"
+ACCOUNT = "system:serviceaccount:default:{}"
+
+CLIENTS, PROXIES = make_ca("clients"), make_ca("proxies")
+CERTIFICATES = {
+    "alice": make_client_certificate(CLIENTS, "alice", ("staff",)),
+    "root": make_client_certificate(CLIENTS, "root", ("system:masters",)),
+    "stranger": make_client_certificate(make_ca("clients"), "root", ("system:masters",)),
+    "proxy": make_client_certificate(PROXIES, "front-proxy"),
+    "other proxy": make_client_certificate(PROXIES, "other-proxy"),
+}
+
+
+def role(kind, name, rules, **metadata):
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": {"name": name, **metadata}, "rules": rules}
+
+
+def binding(kind, name, role_kind, role_name, *subjects, **metadata):
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": kind,
+        "metadata": {"name": name, **metadata},
+        "roleRef": {"apiGroup": RBAC, "kind": role_kind, "name": role_name},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": subject} for subject in subjects],
+    }
+
+
+def rule(group, resource, *verbs, **more):
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs), **more}
+
+
+RIGHTS = [
+    role(
+        "ClusterRole",
+        KEEPER,
+        [
+            rule("authentication.k8s.io", "tokenreviews", "create"),
+            rule("authorization.k8s.io", "subjectaccessreviews", "create"),
+        ],
+    ),
+    binding("ClusterRoleBinding", KEEPER, "ClusterRole", KEEPER, KEEPER),
+    role("ClusterRole", "scrape", [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]),
+    binding("ClusterRoleBinding", "scrape", "ClusterRole", "scrape", ACCOUNT.format("scraper"), "carol"),
+]
+READING = [
+    role(
+        "Role",
+        KEEPER,
+        [rule("", "configmaps", "get", "list", "watch", resourceNames=[NAME])],
+        namespace=NAMESPACE,
+    ),
+    binding("RoleBinding", KEEPER, "Role", KEEPER, KEEPER, namespace=NAMESPACE),
+]
+
+
+def config_map(clients=CLIENTS):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "data": {
+            "client-ca-file": clients.certificate.decode(),
+            "requestheader-client-ca-file": PROXIES.certificate.decode(),
+            "requestheader-allowed-names": json.dumps(["front-proxy"]),
+            "requestheader-username-headers": json.dumps(["X-Remote-User"]),
+            "requestheader-group-headers": json.dumps(["X-Remote-Group"]),
+            "requestheader-extra-headers-prefix": json.dumps(["X-Remote-Extra-"]),
+        },
+    }
+
+
+@dataclass
+class Cluster:
+    kubeconfig: str
+    #: Creates or changes objects, as an administrator.
+    write: Any
+    #: Names of service accounts to their tokens.
+    tokens: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def real_cluster(request, tmp_path_factory):
+    server = request.getfixturevalue("real")
+
+    def write(*objects):
+        server.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=list(objects))
+
+    accounts = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}
+        for name in ("scraper", "nobody")
+    ]
+    write(*accounts, *RIGHTS)
+    tokens = {
+        name: server.kubectl("create", "token", name, "-n", "default").stdout.strip() for name in ("scraper", "nobody")
+    }
+    document = yaml.safe_load(server.kubeconfig.read_text())
+    document["users"][0]["user"]["as"] = KEEPER
+    path = tmp_path_factory.mktemp("keeper") / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return Cluster(str(path), write, tokens)
+
+
+@pytest.fixture
+async def embedded_cluster(tmp_path):
+    server = ApiServer()
+    users = {f"{name}-token-0123456789": User(ACCOUNT.format(name)) for name in ("scraper", "nobody")}
+    front = Front(server, settings=FrontSettings(users={"keeper-token": User(KEEPER), **users}))
+    await front.start()
+
+    def write(*objects):
+        for obj in objects:
+            resource = server.catalogue.of_kind(obj["apiVersion"], obj["kind"])
+            namespace = obj["metadata"].get("namespace", "")
+            if server.registry.has(resource, namespace, obj["metadata"]["name"]):
+                server.registry.patch(resource, namespace, obj["metadata"]["name"], obj, kind="merge")
+            else:
+                server.create_all([obj])
+
+    write(*RIGHTS)
+    document = front.kubeconfig()
+    document["users"][0]["user"] = {"token": "keeper-token"}
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    yield Cluster(str(path), write, {user.name.rpartition(":")[2]: token for token, user in users.items()})
+    await front.stop()
+    server.close()
+
+
+@pytest.fixture(params=["embedded", *(["real"] if assets() else [])])
+def cluster(request):
+    found = request.getfixturevalue(f"{request.param}_cluster")
+    found.write(*READING, config_map())
+    return found
+
+
+def shown(request):
+    """A page that says who asks, and what of their headers it sees."""
+    remote = sorted(name.lower() for name in request.headers if name.lower().startswith(("x-remote", "authorization")))
+    return text(json.dumps({"user": request.user.name, "groups": request.user.groups, "headers": remote}))
+
+
+class Port:
+    """The secure port of a process that asks one cluster."""
+
+    def __init__(self, server, folder):
+        self._server = server
+        self._folder = folder
+        self._session = aiohttp.ClientSession()
+
+    async def get(self, path, *, certificate=None, token=None, method="GET", **headers):
+        """Each over a connection of its own, as of a client of its own."""
+        context = self._context(certificate)
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            fields["Authorization"] = f"Bearer {token}"
+        url = f"https://127.0.0.1:{self._server.port}{path}"
+        fields["Connection"] = "close"
+        async with self._session.request(method, url, ssl=context, headers=fields) as response:
+            body = await response.text()
+            return response.status, json.loads(body) if body.startswith("{") else body
+
+    def _context(self, certificate):
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        if certificate is not None:
+            pem = self._folder / "client.pem"
+            issued = CERTIFICATES.get(certificate, certificate)
+            pem.write_bytes(both(issued))
+            context.load_cert_chain(pem)
+        return context
+
+    async def close(self):
+        await self._session.close()
+
+
+def both(issued):
+    if isinstance(issued.certificate, bytes):
+        return issued.certificate + issued.key
+    return issued.pem + issued.key_pem
+
+
+@asynccontextmanager
+async def opened(cluster, folder, metrics=None):
+    connection = delegated_connection(cluster.kubeconfig, purpose="authentication")
+    api = HttpApi(connection, client_settings=CLIENT_SETTINGS, limits=CLIENT_LIMITS, agent="test")
+    made = await delegated(
+        AuthenticationOptions(),
+        AuthorizationOptions(),
+        authentication_api=api,
+        authorization_api=api,
+        gate=lambda name: True,
+        times=REAL_TIMES,
+        metrics=metrics,
+    )
+    following = asyncio.create_task(made.run())
+    server = SecureServer(
+        ServingSettings(bind_address="127.0.0.1", port=0),
+        pages=dict.fromkeys(("/healthz", "/metrics", "/configz"), shown),
+        authenticator=made.authenticator,
+        authorizer=made.authorizer,
+    )
+    await server.start()
+    port = Port(server, folder)
+    try:
+        yield port
+    finally:
+        await port.close()
+        await server.stop(grace=1)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await made.close()
+        await api.close()
+
+
+@pytest.fixture
+async def port(cluster, tmp_path):
+    async with opened(cluster, tmp_path) as port:
+        yield port
+
+
+def forbidden(user, path="/metrics", verb="get"):
+    return 403, f'forbidden: User "{user}" cannot {verb} path "{path}"'
+
+
+UNAUTHORIZED = 401, "Unauthorized"
+SPOOFED = {"X_Remote_User": "admin", "X_Remote_Group": "system:masters"}
+ANONYMOUS = "system:anonymous"
+EXPIRED = client(authority("old"), "root", ["system:masters"], begin=NOW - 1000 * DAY, end=NOW - 999 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("path", "how", "answer"),
+    [
+        pytest.param("/metrics", {}, forbidden(ANONYMOUS), id="anonymous"),
+        pytest.param("/nowhere", {}, forbidden(ANONYMOUS, "/nowhere"), id="anonymous, no such page"),
+        pytest.param("/healthz/x", {}, forbidden(ANONYMOUS, "/healthz/x"), id="anonymous, below a path for everybody"),
+        pytest.param("/metrics", {"method": "POST"}, forbidden(ANONYMOUS, verb="post"), id="anonymous, another verb"),
+        pytest.param("/metrics", {"token": "wrong"}, UNAUTHORIZED, id="a wrong token"),
+        pytest.param("/healthz", {"token": "wrong"}, UNAUTHORIZED, id="a wrong token where nobody needs one"),
+        pytest.param("/metrics", {"token": "x" * 50_000}, UNAUTHORIZED, id="a huge token"),
+        pytest.param(
+            "/metrics", {"account": "nobody"}, forbidden(ACCOUNT.format("nobody")), id="a token without rights"
+        ),
+        pytest.param(
+            "/configz",
+            {"account": "scraper"},
+            forbidden(ACCOUNT.format("scraper"), "/configz"),
+            id="a token with the right to another path",
+        ),
+        pytest.param(
+            "/metrics",
+            {"account": "scraper", "method": "DELETE"},
+            forbidden(ACCOUNT.format("scraper"), verb="delete"),
+            id="a token with the right to another verb",
+        ),
+        pytest.param("/metrics", {"certificate": "alice"}, forbidden("alice"), id="a certificate without rights"),
+        pytest.param(
+            "/configz", {"certificate": "stranger"}, UNAUTHORIZED, id="a certificate of the authority's namesake"
+        ),
+        pytest.param("/configz", {"certificate": EXPIRED}, UNAUTHORIZED, id="a stale certificate"),
+        pytest.param("/configz", {"certificate": "proxy"}, UNAUTHORIZED, id="a front proxy for nobody"),
+        pytest.param("/metrics", SPOOFED, forbidden(ANONYMOUS), id="headers of nobody"),
+        pytest.param("/metrics", {"certificate": "alice", **SPOOFED}, forbidden("alice"), id="headers of a client"),
+        pytest.param("/metrics", {"certificate": "stranger", **SPOOFED}, UNAUTHORIZED, id="headers of a stranger"),
+        pytest.param(
+            "/metrics", {"certificate": "other proxy", **SPOOFED}, UNAUTHORIZED, id="headers of a proxy not allowed"
+        ),
+        pytest.param(
+            "/metrics",
+            {"certificate": "proxy", "X_Remote_User": "dave"},
+            forbidden("dave"),
+            id="a front proxy for somebody without rights",
+        ),
+    ],
+)
+async def test_no_answer_for(port, cluster, path, how, answer):
+    how = dict(how)
+    if "account" in how:
+        how["token"] = cluster.tokens[how.pop("account")]
+    code, said = await port.get(path, **how)
+    assert (code, said["message"]) == answer
+    assert (said["kind"], said["apiVersion"], said["status"], said["code"]) == ("Status", "v1", "Failure", code)
+
+
+@pytest.mark.parametrize(
+    ("path", "how", "user"),
+    [
+        pytest.param("/healthz", {}, ANONYMOUS, id="anonymous, on a path for everybody"),
+        pytest.param("/metrics", {"account": "scraper"}, ACCOUNT.format("scraper"), id="a token with the right"),
+        pytest.param("/configz", {"certificate": "root"}, "root", id="a certificate of an administrator"),
+        pytest.param("/metrics", {"certificate": "proxy", "X_Remote_User": "carol"}, "carol", id="a front proxy"),
+        pytest.param("/configz", {"certificate": "proxy", **SPOOFED}, "admin", id="a front proxy for an administrator"),
+        pytest.param(
+            "/metrics",
+            {"certificate": "stranger", "account": "scraper"},
+            ACCOUNT.format("scraper"),
+            id="a token beside a certificate that is no good",
+        ),
+    ],
+)
+async def test_an_answer_for(port, cluster, path, how, user):
+    how = dict(how)
+    if "account" in how:
+        how["token"] = cluster.tokens[how.pop("account")]
+    code, said = await port.get(path, **how)
+    assert (code, said["user"], said["headers"]) == (200, user, [])
+
+
+async def until(ask, wanted):
+    """What is changed in the cluster is known a moment later."""
+    found = None
+    for _ in range(SECONDS * 20):
+        found = await ask()
+        if found == wanted:
+            return
+        await asyncio.sleep(0.05)
+    assert found == wanted
+
+
+async def test_authorities_are_replaced_while_it_runs(port, cluster):
+    new = make_ca("clients")
+    renewed = make_client_certificate(new, "root", ("system:masters",))
+
+    async def codes():
+        return [(await port.get("/configz", certificate=one))[0] for one in ("root", renewed)]
+
+    assert await codes() == [200, 401]
+    cluster.write(config_map(new))
+    await until(codes, [401, 200])
+
+
+async def test_it_needs_no_right_to_start(cluster, tmp_path):
+    """Without the right to read the ConfigMap, tokens still work, and the rest does once the right is there."""
+    cluster.write(role("Role", KEEPER, [rule("", "configmaps", "get", resourceNames=["other"])], namespace=NAMESPACE))
+    async with opened(cluster, tmp_path) as port:
+        assert (await port.get("/metrics", token=cluster.tokens["scraper"]))[0] == 200
+        code, said = await port.get("/configz", certificate="root")
+        assert (code, said["message"]) == forbidden(ANONYMOUS, "/configz")
+        cluster.write(*READING)
+
+        async def code_now():
+            return (await port.get("/configz", certificate="root"))[0]
+
+        await until(code_now, 200)
+
+
+async def test_many_requests_are_few_reviews(cluster, tmp_path):
+    metrics = ServingMetrics(MetricsRegistry())
+    async with opened(cluster, tmp_path, metrics) as port:
+        token = cluster.tokens["scraper"]
+        answers = await asyncio.gather(*(port.get("/metrics", token=token) for _ in range(10)))
+        assert [code for code, _ in answers] == [200] * 10
+    reviews = metrics.apiserver_delegated_authn_request_total, metrics.apiserver_delegated_authz_request_total
+    assert [review.with_label_values("201").value for review in reviews] == [1, 1]

@@ -1,0 +1,243 @@
+"""What /debug/pprof answers: each profile, its text forms, what is refused; and never a value of anybody's."""
+
+import asyncio
+import inspect
+import sys
+import tracemalloc
+
+import pytest
+
+from pprof_reading import read_profile
+from stowplan.serving.http import Request
+from stowplan.serving.profiling.cpu import CpuSampler
+from stowplan.serving.profiling.pages import Profiling
+from stowplan.serving.user import UserInfo
+
+CANARY = "canary-5d1f"
+
+
+class Slept:
+    """Sleeping, until the test lets it end."""
+
+    def __init__(self):
+        self.asked = []
+        self.end = asyncio.Event()
+
+    async def __call__(self, seconds):
+        self.asked.append(seconds)
+        if seconds:
+            await self.end.wait()
+
+
+@pytest.fixture
+def sleep():
+    return Slept()
+
+
+class Sampler(CpuSampler):
+    """Looks when it is told to, at threads that each used a second."""
+
+    made = None
+
+    def __init__(self):
+        self.used = 0.0
+        super().__init__(period=3600.0, busy=self.busy)
+        Sampler.made = self
+
+    def busy(self, ident):
+        self.used += 1.0
+        return self.used
+
+
+@pytest.fixture
+def profiling(sleep):
+    return Profiling(sleep=sleep, sampler=Sampler)
+
+
+async def asked(profiling, path, **query):
+    request = Request("GET", path, UserInfo("me"), {name: [value] for name, value in query.items()})
+    pages = profiling.pages()
+    page = pages.get(path) or pages["/debug/pprof/"]
+    answer = page(request)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def named(profiling, name, **query):
+    return await asked(profiling, f"/debug/pprof/{name}", **query)
+
+
+async def until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not happen")
+
+
+async def test_the_folder_without_its_slash_leads_to_it(profiling):
+    answer = await asked(profiling, "/debug/pprof")
+    assert (answer.status, answer.headers) == (302, (("Location", "/debug/pprof/"),))
+
+
+async def test_the_index_names_every_profile_that_there_is(profiling):
+    index = (await named(profiling, "")).body.decode()
+    for name in ("allocs", "block", "goroutine", "heap", "mutex", "symbol", "threadcreate"):
+        assert f'href="{name}"' in index
+        assert (await named(profiling, name)).status == 200
+    assert 'href="cmdline"' not in index
+
+
+@pytest.mark.parametrize("name", ["cmdline", "nothing", "heap/", "../metrics"])
+async def test_what_is_unknown(profiling, name):
+    answer = await named(profiling, name)
+    assert (answer.status, answer.body, answer.content_type) == (404, b"Unknown profile\n", "text/plain; charset=utf-8")
+
+
+async def test_there_is_no_trace_and_it_says_so(profiling):
+    answer = await named(profiling, "trace")
+    assert answer.status == 501
+    assert b"no execution trace" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"),
+    [
+        ({}, 30.0),
+        ({"seconds": "5"}, 5.0),
+        ({"seconds": "x"}, 30.0),
+        ({"seconds": "-1"}, 30.0),
+        ({"seconds": "nan"}, 30.0),
+        ({"seconds": "1e9"}, 600.0),
+    ],
+)
+async def test_how_long_the_cpu_is_watched(profiling, sleep, query, seconds):
+    sleep.end.set()
+    await named(profiling, "profile", **query)
+    assert sleep.asked == [seconds]
+
+
+async def test_cpu_time_is_charged_to_where_threads_are(profiling, sleep):
+    interval = sys.getswitchinterval()
+    asking = asyncio.create_task(named(profiling, "profile"))
+    await until(lambda: sleep.asked)
+    Sampler.made.look()
+    Sampler.made.look()
+    sleep.end.set()
+    found = read_profile((await asking).body)
+    assert found.types == [("samples", "count"), ("cpu", "nanoseconds")]
+    assert found.period == 3600 * 10**9
+    assert sum(values[0] for _, values in found.samples) >= 1
+    assert sys.getswitchinterval() == interval
+    assert "profiler" not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_one_cpu_profile_at_a_time(profiling, sleep):
+    first = asyncio.create_task(named(profiling, "profile"))
+    await until(lambda: sleep.asked)
+    answer = await named(profiling, "profile")
+    assert (answer.status, answer.body) == (500, b"Could not enable profiling: cpu profiling already in use\n")
+    assert (await named(profiling, "heap", seconds="1")).status == 500
+    sleep.end.set()
+    assert (await first).status == 200
+    assert (await named(profiling, "profile")).status == 200
+
+
+async def test_whoever_goes_away_leaves_nothing_behind(profiling, sleep):
+    for name in ("profile", "heap"):
+        asking = asyncio.create_task(named(profiling, name, seconds="5"))
+        await until(lambda: sleep.asked)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        sleep.asked.clear()
+        assert not tracemalloc.is_tracing()
+        assert "profiler" not in [thread.name for thread in threading.enumerate()]
+    sleep.end.set()
+    assert (await named(profiling, "profile")).status == 200
+
+
+async def innermost(secret, event):
+    await event.wait()
+
+
+async def middle(secret, event):
+    await innermost(secret, event)
+
+
+async def test_tasks_are_shown_to_their_innermost_coroutine_and_without_values(profiling):
+    event = asyncio.Event()
+    tasks = [asyncio.create_task(middle(CANARY, event), name="looking") for _ in range(3)]
+    await asyncio.sleep(0)
+    try:
+        profile = read_profile((await named(profiling, "goroutine")).body)
+        chain = next(stack for stack, values in profile.samples if values == [3])
+        assert [frame[0] for frame in chain] == [
+            "locks.Event.wait",
+            "test_profiling_pages.innermost",
+            "test_profiling_pages.middle",
+        ]
+        counted = (await named(profiling, "goroutine", debug="1")).body.decode()
+        total = len(asyncio.all_tasks()) + len(sys._current_frames())
+        assert counted.startswith(f"goroutine profile: total {total}\n3 @\n#\tlocks.Event.wait\t")
+        single = (await named(profiling, "goroutine", debug="2")).body.decode()
+        assert single.count("task looking:\n") == 3
+        assert "thread MainThread:\n" in single
+        assert CANARY not in counted + single + "".join(profile.strings)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Counted:
+    def __init__(self):
+        self.secret = CANARY
+        self.others = [self]
+
+
+async def test_objects_are_counted_by_type(profiling, sleep):
+    kept = [Counted() for _ in range(1234)]
+    profile = read_profile((await named(profiling, "heap")).body)
+    found = {stack[0][0]: values for stack, values in profile.samples}
+    assert found[f"{Counted.__module__}.Counted"][0] == len(kept)
+    assert profile.types == [("inuse_objects", "count"), ("inuse_space", "bytes")]
+    assert set(sleep.asked) == {0}, "it pauses"
+    assert CANARY not in "".join(profile.strings)
+
+
+async def test_what_is_allocated_meanwhile_is_told_by_line(profiling, sleep):
+    asking = asyncio.create_task(named(profiling, "allocs", seconds="3"))
+    await until(lambda: sleep.asked)
+    kept = [bytes(1000) for _ in range(500)]
+    sleep.end.set()
+    profile = read_profile((await asking).body)
+    here = [values for stack, values in profile.samples if stack[0][1] == __file__ and values[1] > 500 * 1000]
+    assert len(here) == 1
+    assert len(kept) == 500
+    assert not tracemalloc.is_tracing()
+
+
+async def test_tracing_that_is_on_anyway_counts_and_stays_on(profiling, sleep):
+    tracemalloc.start()
+    try:
+        kept = bytearray(10_000_000)
+        profile = read_profile((await named(profiling, "heap")).body)
+        assert any(values[1] >= len(kept) for _, values in profile.samples)
+        assert tracemalloc.is_tracing()
+        assert not sleep.asked
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["block", "mutex"])
+async def test_nobody_waits_for_locks(profiling, name):
+    profile = read_profile((await named(profiling, name)).body)
+    assert (profile.samples, profile.types[0]) == ([], ("contentions", "count"))
+
+
+async def test_threads(profiling):
+    text = (await named(profiling, "threadcreate", debug="1")).body.decode()
+    assert text.startswith(f"threadcreate profile: total {len(sys._current_frames())}\n")
+
+
+async def test_no_symbols(profiling):
+    assert (await named(profiling, "symbol")).body == b"num_symbols: 0\n"

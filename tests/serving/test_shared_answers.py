@@ -1,0 +1,91 @@
+"""Answers that are asked for once and kept for a while, against the plain rule."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.client.manual_time import settle
+from stowplan.serving.shared_answers import SharedAnswers
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+async def asked(answers, key, answer):
+    async def question():
+        return answer
+
+    return await answers.ask(key, question)
+
+
+KEYS = st.sampled_from([b"a", b"b", b"c"])
+STEPS = st.lists(st.one_of(st.tuples(st.just("ask"), KEYS), st.tuples(st.just("wait"), st.integers(0, 3))), max_size=40)
+
+
+@settings(max_examples=500)
+@given(STEPS)
+def test_keeps_what_was_used_last_for_as_long_as_it_is_good(steps):
+    async def play():
+        clock = Clock()
+        answers = SharedAnswers(clock=clock, seconds_of=lambda answer: answer[1], most=2)
+        plain = []  # (key, answer, until), what was used last at the end
+        for number, (what, value) in enumerate(steps):
+            if what == "wait":
+                clock.now += value
+                continue
+            known = next((one for one in plain if one[0] == value and clock.now < one[2]), None)
+            plain = [one for one in plain if one[0] != value]
+            kept = answers.kept(value)
+            assert kept == (known[1] if known else None)
+            if known:
+                plain.append(known)
+                continue
+            answer = (number, float(number % 7))
+            assert await asked(answers, value, answer) == answer
+            if answer[1] > 0:
+                plain = [*plain, (value, answer, clock.now + answer[1])][-2:]
+        assert len(answers) <= 2
+
+    asyncio.run(play())
+
+
+async def test_a_failure_that_nobody_waits_for_any_more_is_no_trouble():
+    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
+    gate = asyncio.Event()
+
+    async def question():
+        await gate.wait()
+        raise ValueError("no")
+
+    waiting = asyncio.ensure_future(answers.ask(b"a", question))
+    await settle()
+    waiting.cancel()
+    gate.set()
+    await settle()
+    assert await asked(answers, b"a", "yes") == "yes"
+
+
+async def test_a_failure_is_told_to_all():
+    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
+
+    async def question():
+        raise ValueError("no")
+
+    results = await asyncio.gather(*(answers.ask(b"a", question) for _ in range(3)), return_exceptions=True)
+    assert [str(result) for result in results] == ["no"] * 3
+    assert answers.kept(b"a") is None
+
+
+async def test_closing_ends_what_is_asked():
+    answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
+    waiting = asyncio.ensure_future(answers.ask(b"a", asyncio.Event().wait))
+    await settle()
+    await answers.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
