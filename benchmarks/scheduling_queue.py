@@ -30,7 +30,10 @@ from stowplan.framework.events import (
 from stowplan.framework.handle import Handle
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status
+from stowplan.metrics.registry import MetricsRegistry
+from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.plugins.in_tree import in_tree_registry
+from stowplan.queue.metrics import QueueMetrics
 from stowplan.queue.scheduling_queue import SchedulingQueue
 
 if TYPE_CHECKING:
@@ -50,7 +53,11 @@ class Bench:
         self.framework = Framework(config.profiles[0], registry, handle)
         self.now = 1_000_000.0
         self.queue = SchedulingQueue(
-            {"default-scheduler": self.framework}, self.state.nominator, now=lambda: self.now, pod_of=lambda key: None
+            {"default-scheduler": self.framework},
+            self.state.nominator,
+            now=lambda: self.now,
+            pod_of=lambda key: None,
+            metrics=QueueMetrics(SchedulerMetrics(MetricsRegistry(), gates=DEFAULT_FEATURES), now=perf_counter),
         )
         self.sleepers = [self.pod(i, "sleeper", cpu=f"{100 + i % shape_count}") for i in range(sleeping)]
         self.queue_up()

@@ -16,17 +16,14 @@ from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED, key_of
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
-from stowplan.explain.verdict import Verdict
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.handle import Handle
 from stowplan.framework.registry import installed_plugins
 from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Code, Status
-from stowplan.plugins.default_preemption import PreemptionOutcome
 from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.cycle import NO_NODES, Decision, Scheduler, post_filtered, promised_row
-from stowplan.scheduler.evaluation import Evaluation
+from stowplan.scheduler.cycle import Decision, Scheduler
 
 if TYPE_CHECKING:
     import os
@@ -34,6 +31,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.what_if import WhatIf
+    from stowplan.explain.verdict import Verdict
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import Plugin
     from stowplan.framework.registry import Registry
@@ -159,15 +157,7 @@ class Cluster:
         """Judge a pod on every node; nothing changes. A placed pod is judged as if it were not placed."""
         info = self.pod(pod)
         framework = self.framework_of(info)
-        if not info.node_name:
-            return advise(framework, self._explain(self._unplaced(info)))
-        current = info.node_name
-        with self.what_if() as world:
-            world.evict(info)
-            verdict = self._explain(self._unplaced(info))
-            verdict.settle()
-        verdict.current_node = current
-        return advise(framework, verdict)
+        return advise(framework, judged(framework, info))
 
     def what_if(self) -> WhatIf:
         """A context in which pods can be moved and any question be asked; leaving it restores everything.
@@ -179,59 +169,12 @@ class Cluster:
         """
         return self.state.what_if()
 
-    def _unplaced(self, info: PodInfo) -> PodInfo:
-        """The pod without its node: spec.nodeName would otherwise bind it there."""
-        pod = info.pod
-        if not pod.spec.node_name:
-            return info
-        return self.state.pod_info(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="")))
-
     def framework_of(self, info: PodInfo) -> Framework:
         framework = self.scheduler.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
             raise ClusterError(f'pod "{info.key}": no profile for scheduler name "{name}" in the configuration')
         return framework
-
-    def _explain(self, info: PodInfo) -> Verdict:
-        framework = self.framework_of(info)
-        verdict = Verdict(info, list(self.state.table.names))
-        verdict.gated = framework.run_pre_enqueue(info)
-        if verdict.gated is not None:
-            return verdict
-        if not self.state.table.count:
-            verdict.error = Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES))
-            return verdict
-        evaluation = Evaluation(framework)
-        outcome = evaluation.filter(info)
-        if outcome.error is not None:
-            verdict.error = outcome.error
-            return verdict
-        verdict.feasible = outcome.feasible
-        verdict.diagnosis = outcome.diagnosis or evaluation.diagnosis(outcome.refused)
-        if outcome.feasible.any():
-            self._explain_scores(verdict, evaluation, info)
-        else:
-            self._explain_failure(verdict, framework, outcome.state)
-        return verdict
-
-    def _explain_scores(self, verdict: Verdict, evaluation: Evaluation, info: PodInfo) -> None:
-        totals = evaluation.score(info, verdict.feasible)
-        if isinstance(totals, Status):
-            verdict.error = totals
-            return
-        verdict.scores, verdict.totals = evaluation.scores(), evaluation.totals
-        promised = promised_row(self.state, info, verdict.feasible)
-        verdict.node_name = verdict.names[int(totals.argmax()) if promised is None else promised]
-
-    @staticmethod
-    def _explain_failure(verdict: Verdict, framework: Framework, state: Any) -> None:
-        assert verdict.diagnosis is not None
-        verdict.message = verdict.diagnosis.message()
-        decision = post_filtered(framework, state, verdict.pod, verdict.diagnosis)
-        verdict.full_message = decision.message
-        details = [result.detail for _, result in decision.post_filter]
-        verdict.preemption = next((d for d in details if isinstance(d, PreemptionOutcome)), None)
 
     def hints(
         self,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fakes import fake, framework_of, judged
+from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.registry import PluginLoadError, load_plugin
 from stowplan.framework.runtime import PluginInitError
 from stowplan.framework.status import Code, error
@@ -95,7 +96,7 @@ def test_pre_enqueue(state):
 def test_post_filter(state):
     plugin = answering(PostFilterPlugin, post_filter=GARBAGE)
     profile = framework_of(state, plugin)
-    result = profile.run_post_filter(profile.post_filter[0], None, None, None)
+    result = profile.run_post_filter(profile.post_filter[0], CycleState(), None, None)
     assert result.status.message == "running PostFilter plugin \"P\": want a PostFilterResult, got {'what': 1}"
 
 

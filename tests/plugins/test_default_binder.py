@@ -33,7 +33,9 @@ def test_the_binding_names_the_pod_by_uid(bench):
 def test_a_refusal_is_an_error_with_the_plugins_name(bench):
     world = bench(DefaultBinder)
     world.plugin.handle.api = _Api(conflict("pods/binding", "", "web", "pod web is already assigned"))
-    answer = asyncio.run(run_bind(SimpleNamespace(bind=(world.plugin,)), CycleState(), world.pod(a_pod("web")), "n1"))
+    answer = asyncio.run(
+        run_bind(SimpleNamespace(bind=(world.plugin,), metrics=None), CycleState(), world.pod(a_pod("web")), "n1")
+    )
     assert answer.code == Code.Error
     assert answer.message.startswith('running Bind plugin "DefaultBinder": ')
     assert "pod web is already assigned" in answer.message

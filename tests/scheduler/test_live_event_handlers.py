@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from measuring import scheduler_metrics
 from stowplan.api import types as t
 from stowplan.client.known import Change
 from stowplan.cluster.state import ClusterState
@@ -30,6 +31,7 @@ class Room:
         self.waiting = WaitingPods(now=lambda: 0.0)
         self.checks = []
         self.stories = Stories(now=lambda: 0.0)
+        self.durations = scheduler_metrics().event_handling_duration_seconds
         self.handlers = EventHandlers(
             state=self.state,
             queue=self,
@@ -38,6 +40,8 @@ class Room:
             waiting_pods=self.waiting,
             statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
             stories=self.stories,
+            durations=self.durations,
+            now=lambda: 0.0,
         )
         for obj in objects:
             self.change(None, obj)
@@ -66,6 +70,9 @@ class Room:
     def move_all(self, event, old, new, *, pre_check=None):
         self.checks.append(pre_check)
         self.heard.append((event.label, version(old), version(new), *self.world()))
+
+    def hears(self, event):
+        return True
 
     def add(self, info):
         self.heard.append(("add", info.key, info.key in self.unassigned))

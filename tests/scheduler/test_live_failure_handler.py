@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from measuring import attempt_metrics
 from stowplan.api.types import PodCondition
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.status import Code, Status, error
@@ -37,12 +38,14 @@ class Room:
             queue=self,
             unassigned={} if newest is None else {"default/p": newest},
             statuses=SimpleNamespace(write=self._written),
+            metrics=attempt_metrics(),
             report=self.reports.append,
         )
-        self.framework = SimpleNamespace(handle=SimpleNamespace(event_recorder=SimpleNamespace(event=self._told)))
+        handle = SimpleNamespace(event_recorder=SimpleNamespace(event=self._told))
+        self.framework = SimpleNamespace(profile_name="default-scheduler", handle=handle)
 
     def fails(self, failure):
-        self.handler.handle(self.framework, self.queued, failure)
+        self.handler.handle(self.framework, self.queued, failure, started=0.0)
         return self.heard
 
     def done(self, uid):

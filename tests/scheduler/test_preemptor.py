@@ -11,6 +11,7 @@ import pytest
 from apis import START
 from apis import Api as Cluster
 from apis import pod as a_manifest
+from measuring import numbers, scheduler_metrics
 from stowplan.api.api_errors import Conflict, Forbidden, NotFound
 from stowplan.api.decode import decode_json, to_dict
 from stowplan.api.types import Pod, PodCondition
@@ -118,6 +119,7 @@ class World:
         self.waiting_pods = WaitingPods(now=lambda: 0.0)
         self.pods_in_pre_bind = PodsInPreBind()
         self.recorder = Recorder()
+        self.metrics = scheduler_metrics()
         self.activated, self.reports, self.tasks, self.rests = [], [], [], []
         self.preemptor = BackgroundPreemptor(
             api=self.calls,
@@ -130,6 +132,8 @@ class World:
             activate=lambda pods: self.activated.extend(pod.key for pod in pods),
             spawn=lambda work: self.tasks.append(asyncio.ensure_future(work)),
             sleep=self.rest,
+            metrics=self.metrics,
+            now=lambda: 0.0,
             report=self.reports.append,
         )
         for name, value in (("high", 100), ("low", 10)):
@@ -335,6 +339,8 @@ async def test_when_a_victim_cannot_be_evicted(world, refusals):
     (report,) = world.reports
     assert "default/boss on node n1: cannot evict pod default/v: " in report
     assert not world.preemptor.gates(boss)
+    assert numbers(world.metrics.preemption_goroutines_execution_total) == {"error": 1}
+    assert numbers(world.metrics.preemption_goroutines_duration_seconds) == {"error": 1}
 
 
 @pytest.mark.parametrize("heard", [False, True], ids=["of which we hear later", "of which we have heard"])
@@ -463,6 +469,7 @@ async def test_the_first_failure_spares_who_has_not_begun(world):
         await asyncio.sleep(0)
     begun = {call[1] for call in world.calls.log}
     assert begun == set(names[:EVICTIONS_AT_ONCE])
+    assert numbers(world.metrics.goroutines) == {PLUGIN: 1}, "the one behind the door"
     door.set()
     await world.settle()
     assert {call[1] for call in world.calls.log} == begun

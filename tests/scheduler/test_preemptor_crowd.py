@@ -10,6 +10,7 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from measuring import scheduler_metrics
 from profiles import framework
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
@@ -54,6 +55,8 @@ class Crowd:
             activate=lambda pods: None,
             spawn=self.spawn,
             sleep=self.fail,
+            metrics=scheduler_metrics(),
+            now=lambda: 0.0,
             report=self.fail,
         )
         self.profile.handle.random = Draw(random)

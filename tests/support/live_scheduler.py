@@ -41,9 +41,11 @@ class Live(LiveCluster):
 
 
 @asynccontextmanager
-async def live(*objects, config=None, plugins=(), random=None, settings=None, features=DEFAULT_FEATURES, wrap=None):
+async def live(
+    *objects, config=None, plugins=(), random=None, settings=None, features=DEFAULT_FEATURES, wrap=None, time=None
+):
     """`wrap` may put something between the scheduler and the API."""
-    time = ManualTime()
+    time = time or ManualTime()
     api = Api(clock=time.wall_clock)
     # Nobody here would take a new node's taint away.
     living_cluster(api.server, controllers=())

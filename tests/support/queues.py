@@ -1,6 +1,7 @@
 """A scheduling queue with a hand-moved clock and plugins that answer what they are told to."""
 
 from fakes import fake, framework_of
+from measuring import queue_metrics
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.events import Action, ClusterEvent
 from stowplan.plugins import EnqueueExtensions
@@ -40,6 +41,7 @@ class Room:
             self.state.nominator,
             now=lambda: self.now,
             pod_of=self.store.get,
+            metrics=queue_metrics(),
             settings=QueueSettings(**settings),
             on_move=lambda queued, place, cause: self.moves.append((queued.pod.pod.metadata.name, place.name, cause)),
             on_problem=self.problems.append,

@@ -1,4 +1,4 @@
-"""A scheduler that schedules nothing, for the commands that run one."""
+"""A scheduler that schedules nothing, and an election that is won, for the commands that run them."""
 
 import asyncio
 from collections import Counter
@@ -6,23 +6,40 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from stowplan.api.api_errors import not_found
+from stowplan.cli.scheduler_process import Election, Reached
+from stowplan.client.leader_election import LeadershipLost
 
 
 class FakeScheduler:
-    """Gets ready at once; `then` is what happens next."""
+    """Is in the picture at once; `then` is what happens next."""
 
     def __init__(self, then=None, pending=(), places=(), nodes=0):
         self.ready = asyncio.Event()
+        self.synced = asyncio.Event()
         self.unassigned = dict.fromkeys(pending)
         self.queue = SimpleNamespace(counts=lambda: Counter(places))
         self.state = SimpleNamespace(table=SimpleNamespace(count=nodes))
         self.frameworks = {"default-scheduler": None}
+        self.informers = SimpleNamespace(awaited={}, known=lambda kind: [])
+        self.syncs = True
+        #: Whether its lease is lost as soon as it is had.
+        self.loses = False
         self.stopped = False
+        #: What it was told to do, in order.
+        self.told = []
         self._then = then
 
-    async def run(self):
-        self.ready.set()
+    async def run(self, *, lead=None):
+        self.told.append("run")
         try:
+            if self.syncs:
+                self.synced.set()
+            else:
+                await asyncio.Event().wait()
+            if lead is not None:
+                await lead.wait()
+            self.ready.set()
+            self.told.append("lead")
             # Whoever waits for that hears of it first.
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -31,6 +48,44 @@ class FakeScheduler:
             await asyncio.Event().wait()
         finally:
             self.stopped = True
+            self.told.append("stop")
+
+    async def drain(self):
+        self.told.append("drain")
+
+    async def halt(self):
+        self.told.append("halt")
+
+
+class FakeElector:
+    """Wins while `wins` is set, and keeps the lease until `lost` is."""
+
+    def __init__(self, told):
+        self.wins, self.lost = asyncio.Event(), asyncio.Event()
+        self.wins.set()
+        self.is_leader = False
+        self.renewals_ended = False
+        self._told = told
+
+    async def acquire(self):
+        self._told.append("acquire")
+        await self.wins.wait()
+        self.is_leader = True
+
+    async def renew(self):
+        try:
+            await self.lost.wait()
+        finally:
+            self.renewals_ended = True
+        self.is_leader = False
+        raise LeadershipLost("gone")
+
+    async def release(self):
+        self._told.append("release")
+        self.is_leader = False
+
+    def check(self, tolerance):
+        return None
 
 
 class FakeOpener:
@@ -45,10 +100,16 @@ class FakeOpener:
     @asynccontextmanager
     async def __call__(self, job):
         self.jobs.append(job)
-        yield self._api, self._make
+        election = None
+        if job.config.leader_election.leader_elect:
+            self.elector = FakeElector([])
+            election = Election(self.elector, None)
+        yield Reached(self._api, self._make, election)
 
     def _make(self):
         self.schedulers.append(self._scheduler())
+        if self.schedulers[-1].loses:
+            self.elector.lost.set()
         return self.schedulers[-1]
 
 

@@ -139,6 +139,14 @@ class ClusterState:
     def placed_pods(self) -> list[PodInfo]:
         return list(self._placed.values())
 
+    def sizes(self) -> dict[str, int]:
+        """How many nodes there are, those included that only pods speak of; pods on them; and pods assumed there."""
+        return {
+            "nodes": self.table.count + len(self._ghosts),
+            "pods": len(self._placed),
+            "assumed_pods": len(self._assumed),
+        }
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.framework.interface import PreBindPreFlightResult
+from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
 from stowplan.framework.status import RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class PreFlight:
 # -- Reserve and Unreserve --------------------------------------------------------------------------------------------
 
 
+@timed("Reserve", ended)
 def run_reserve(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str, *, problems: list[str] | None = None
 ) -> Status | None:
@@ -77,17 +79,18 @@ def run_reserve(
 
 def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     try:
-        return well_formed(plugin.reserve(state, pod, node_name))
+        return well_formed(watched(state, "Reserve", plugin.name, plugin.reserve)(state, pod, node_name))
     except RAISED as e:
         return error(e)
 
 
+@timed("Unreserve")
 def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
     """Give back what was set aside, last plugin first; what went wrong."""
     problems = []
     for plugin in reversed(framework.reserve):
         try:
-            plugin.unreserve(state, pod, node_name)
+            watched(state, "Unreserve", plugin.name, plugin.unreserve)(state, pod, node_name)
         except RAISED as e:
             problems.append(f'running Unreserve plugin "{plugin.name}": {e}')
     return problems
@@ -96,6 +99,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
 # -- Permit -----------------------------------------------------------------------------------------------------------
 
 
+@timed("Permit", lambda answer: ended(answer[0]))
 def run_permit(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str
 ) -> tuple[Status | None, dict[str, float]]:
@@ -118,7 +122,7 @@ def run_permit(
 
 def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
     try:
-        answer, timeout = plugin.permit(state, pod, node_name)
+        answer, timeout = watched(state, "Permit", plugin.name, plugin.permit)(state, pod, node_name)
         answer = well_formed(answer)
         if answer is None or answer.code != Code.Wait:
             return answer, 0.0
@@ -130,6 +134,7 @@ def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: st
 # -- PreBind ----------------------------------------------------------------------------------------------------------
 
 
+@timed("PreBindPreFlight", lambda answer: answer[0].code)
 def run_pre_bind_pre_flights(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str
 ) -> tuple[Status, list[PreFlight]]:
@@ -151,7 +156,7 @@ def _pre_flight(
     plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
 ) -> PreBindPreFlightResult | Status | None:
     try:
-        answer = plugin.pre_bind_pre_flight(state, pod, node_name)
+        answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight)(state, pod, node_name)
         return answer if isinstance(answer, PreBindPreFlightResult) else well_formed(answer)
     except RAISED as e:
         return error(e)
@@ -199,7 +204,8 @@ async def run_pre_bind(
 
 
 async def _pre_bind(plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    return _failure("PreBind", plugin.name, await _awaited(lambda: plugin.pre_bind(state, pod, node_name)))
+    pre_bind = watched_awaitable(state, "PreBind", plugin.name, plugin.pre_bind)
+    return _failure("PreBind", plugin.name, await _awaited(lambda: pre_bind(state, pod, node_name)))
 
 
 # -- Bind and PostBind ------------------------------------------------------------------------------------------------
@@ -209,7 +215,8 @@ async def run_bind(framework: Framework, state: CycleState, pod: PodInfo, node_n
     """Bind by the first plugin that does not leave it to the next; Skip when all of them do."""
     skipped = SKIP
     for plugin in framework.bind:
-        answer = await _awaited(lambda plugin=plugin: plugin.bind(state, pod, node_name))  # type: ignore[misc]
+        bind = watched_awaitable(state, "Bind", plugin.name, plugin.bind)
+        answer = await _awaited(lambda bind=bind: bind(state, pod, node_name))  # type: ignore[misc]
         if answer is None or answer.code != Code.Skip:
             return _failure("Bind", plugin.name, answer)
         skipped = answer
@@ -221,7 +228,7 @@ async def run_post_bind(framework: Framework, state: CycleState, pod: PodInfo, n
     problems = []
     for plugin in framework.post_bind:
         try:
-            await plugin.post_bind(state, pod, node_name)
+            await watched_awaitable(state, "PostBind", plugin.name, plugin.post_bind)(state, pod, node_name)
         except RAISED as e:
             problems.append(f'running PostBind plugin "{plugin.name}": {e}')
     return problems

@@ -11,6 +11,7 @@ from stowplan.cluster.memos import Memos
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.metrics import PluginTimes
 
 #: Where `PodsToActivate` is kept; plugins must not use the key for anything else.
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
@@ -54,6 +55,8 @@ class CycleState(Memos):
         self.skip_filter: set[str] = set()
         #: Plugins whose PreScore said Skip.
         self.skip_score: set[str] = set()
+        #: Times the calls of plugins; None in cycles that were not drawn for it.
+        self.plugin_times: PluginTimes | None = None
 
     def read(self, key: str) -> Any:
         try:
@@ -80,11 +83,12 @@ class CycleState(Memos):
         return found
 
     def clone(self) -> CycleState:
-        """A copy whose pod extensions may change it; skip sets travel along.
+        """A copy whose pod extensions may change it; skip sets travel along, and so does timing.
 
         State that extensions change must have a `clone` method; anything else is shared by the copies.
         """
         copy = CycleState()
         copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         copy.skip_filter, copy.skip_score = self.skip_filter, self.skip_score
+        copy.plugin_times = self.plugin_times
         return copy

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.metrics import FrameworkMetrics
     from stowplan.framework.preemption import Candidate
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
@@ -71,6 +72,7 @@ class Handle:
         api: Api | None = None,
         event_recorder: EventRecorder | None = None,
         preemptor: Preemptor | None = None,
+        metrics: FrameworkMetrics | None = None,
     ) -> None:
         #: Nodes, pods and lookup objects; plugins read, the scheduler writes.
         self.cluster = cluster
@@ -89,6 +91,8 @@ class Handle:
         self.event_recorder = event_recorder
         #: None offline: preemption is decided and not carried out.
         self.preemptor = preemptor
+        #: None offline: nothing is counted or timed.
+        self.metrics = metrics
         self._activate = activate
         self._extenders = tuple(extenders)
         self._framework: Framework | None = None

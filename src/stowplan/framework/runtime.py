@@ -46,6 +46,7 @@ from stowplan.framework.interface import (
     TemplateSigned,
     trusted_reads,
 )
+from stowplan.framework.metrics import skips, timed, watched
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import RAISED, Code, Status, error, unexpected, well_formed, wrapped
 
@@ -92,6 +93,7 @@ class Framework:
         self.profile_name = profile.scheduler_name
         self.profile = profile
         self.handle = handle
+        self.metrics = handle.metrics
         self.plugins: dict[str, Plugin] = {}
         enabled = {ref.name for point in EXTENSION_POINTS for ref in profile.points.get(point, ())}
         for name in sorted(enabled):
@@ -100,6 +102,8 @@ class Framework:
         #: Plugins that take no part for now.
         self.switched_off: frozenset[str] = frozenset()
         self._arrange()
+        if self.metrics is not None:
+            self.metrics.count_calls_of(self.points)
         handle.set_framework(self)
 
     def _arrange(self) -> None:
@@ -187,13 +191,19 @@ class Framework:
 
     def signature(self, pod: PodInfo) -> Any:
         """A hashable value, equal for pods that this profile cannot tell apart; None for a pod like no other."""
-        if self._signers is None:
-            return None
+        return None if self._signers is None else self._sign(pod, self._signers)
+
+    @timed("Sign")
+    def _sign(self, pod: PodInfo, signers: Sequence[SignPlugin]) -> Any:
+        times = None if self.metrics is None else self.metrics.sample
         # What was found out while other plugins took part is not for now.
         fragments: list[Any] = [self.switched_off, pod.shape if self._by_shape else pod.shape.template]
-        for plugin in self._signers:
+        for plugin in signers:
+            sign = plugin.sign_pod
+            if times is not None:
+                sign = times.timed("Sign", plugin.name, sign)
             try:
-                answer = plugin.sign_pod(pod)
+                answer = sign(pod)
                 if isinstance(answer, Status):
                     return None
                 fragment = tuple(answer.items())
@@ -220,7 +230,7 @@ class Framework:
         state.skip_filter = set()
         for plugin in self.pre_filter:
             try:
-                answer = plugin.pre_filter(state, pod, nodes)
+                answer = self.ask_pre_filter(plugin, state, pod, nodes)
                 if not isinstance(answer, PreFilterResult):
                     answer = well_formed(answer)
             except RAISED as e:
@@ -244,6 +254,16 @@ class Framework:
                 return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', answer))
         return PreFiltered(refused, names, tuple(narrowed))
 
+    def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
+        """One plugin's answer, whatever it is; what it raises goes through."""
+        call = plugin.pre_filter
+        if state.plugin_times is not None:
+            call = state.plugin_times.timed("PreFilter", plugin.name, call)
+        answer = call(state, pod, nodes)
+        if self.metrics is not None and not skips(answer):
+            self.metrics.pre_filter[plugin.name].value += 1
+        return answer
+
     def active_filters(self, state: CycleState) -> list[FilterPlugin]:
         skipped = state.skip_filter
         return [plugin for plugin in self.filter if plugin.name not in skipped]
@@ -252,8 +272,13 @@ class Framework:
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Rejections | Status | None:
         """One plugin's answer; a Status is an error that ends the attempt."""
+        if self.metrics is not None:
+            self.metrics.filter[plugin.name].value += len(nodes)
+        call = plugin.filter
+        if state.plugin_times is not None:
+            call = state.plugin_times.timed("Filter", plugin.name, call)
         try:
-            answer = plugin.filter(state, pod, nodes)
+            answer = call(state, pod, nodes)
         except RAISED as e:
             answer = error(e)
         if answer is None or isinstance(answer, Rejections):
@@ -297,7 +322,8 @@ class Framework:
                 continue
             what = "AddPod" if shift.sign > 0 else "RemovePod"
             try:
-                answer = _shift_one(plugin, state, pod, shift, nodes)
+                point = f"PreFilterExtension{what}"
+                answer = watched(state, point, plugin.name, _shift_one)(plugin, state, pod, shift, nodes)
             except RAISED as e:
                 answer = error(e)
             if answer is not None and answer.code != Code.Success:
@@ -308,7 +334,7 @@ class Framework:
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         try:
-            answer = plugin.post_filter(state, pod, diagnosis)
+            answer = watched(state, "PostFilter", plugin.name, plugin.post_filter)(state, pod, diagnosis)
             if not isinstance(answer, PostFilterResult):
                 raise unexpected("a PostFilterResult", answer)
             return answer
@@ -321,7 +347,7 @@ class Framework:
         state.skip_score = set()
         for plugin in self.pre_score:
             try:
-                answer = well_formed(plugin.pre_score(state, pod, nodes))
+                answer = self.ask_pre_score(plugin, state, pod, nodes)
             except RAISED as e:
                 answer = error(e)
             if answer is None or answer.code == Code.Success:
@@ -331,6 +357,16 @@ class Framework:
             state.skip_score.add(plugin.name)
         return None
 
+    def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        """One plugin's answer; what it raises goes through."""
+        call = plugin.pre_score
+        if state.plugin_times is not None:
+            call = state.plugin_times.timed("PreScore", plugin.name, call)
+        answer = well_formed(call(state, pod, nodes))
+        if self.metrics is not None and not skips(answer):
+            self.metrics.pre_score[plugin.name].value += 1
+        return answer
+
     def active_scores(self, state: CycleState) -> list[ScorePlugin]:
         skipped = state.skip_score
         return [plugin for plugin in self.score if plugin.name not in skipped]
@@ -339,8 +375,13 @@ class Framework:
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> npt.NDArray[np.int64] | Status:
         """One plugin's raw scores over a view."""
+        if self.metrics is not None:
+            self.metrics.score[plugin.name].value += len(nodes)
+        call = plugin.score
+        if state.plugin_times is not None:
+            call = state.plugin_times.timed("Score", plugin.name, call)
         try:
-            answer = _scores(plugin.score(state, pod, nodes), len(nodes))
+            answer = _scores(call(state, pod, nodes), len(nodes))
         except RAISED as e:
             answer = error(e)
         if isinstance(answer, Status):
@@ -357,8 +398,11 @@ class Framework:
     ) -> npt.NDArray[np.int64] | Status:
         """Raw scores brought into range, and checked to be in it on the feasible nodes."""
         if plugin.normalizes:
+            normalize = plugin.normalize
+            if state.plugin_times is not None:
+                normalize = state.plugin_times.timed("ScoreExtensionNormalize", plugin.name, normalize)
             try:
-                answer = _scores(plugin.normalize(state, pod, scores, feasible), len(scores))
+                answer = _scores(normalize(state, pod, scores, feasible), len(scores))
             except RAISED as e:
                 answer = error(e)
             if isinstance(answer, Status):

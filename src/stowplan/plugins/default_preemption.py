@@ -47,6 +47,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         return unresolvable(PREEMPTING) if preemptor is not None and preemptor.gates(pod) else None
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
+        if self.handle.metrics is not None:
+            self.handle.metrics.scheduler.preemption_attempts_total.inc()
         reason = self.ineligible_reason(pod, diagnosis)
         if reason:
             outcome = PreemptionOutcome(reason)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from stowplan.framework.interface import PreEnqueuePlugin
+    from stowplan.framework.metrics import PluginTimes
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -30,9 +31,23 @@ class Gate:
 
     def keeper(self, queued: QueuedPod) -> str:
         """The plugin that keeps the pod out; "" when all let it pass."""
-        for plugin in self._plugins(queued):
+        framework = self._frameworks.get(queued.profile)
+        if framework is None:
+            return ""
+        metrics = framework.metrics
+        if metrics is None:
+            return self._keeper(framework, queued, None)
+        started = metrics.now()
+        keeper = self._keeper(framework, queued, metrics.draw())
+        # Parity: a success, whoever keeps the pod out.
+        metrics.points["PreEnqueue"].ran(started)
+        return keeper
+
+    def _keeper(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
+        for plugin in self._plugins(framework, queued):
+            ask = plugin.pre_enqueue if times is None else times.timed("PreEnqueue", plugin.name, plugin.pre_enqueue)
             try:
-                status = well_formed(plugin.pre_enqueue(queued.pod))
+                status = well_formed(ask(queued.pod))
             except RAISED as e:
                 status = error(e)
             if status is not None and status.code != Code.Success:
@@ -41,10 +56,7 @@ class Gate:
                 return plugin.name
         return ""
 
-    def _plugins(self, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
-        framework = self._frameworks.get(queued.profile)
-        if framework is None:
-            return ()
+    def _plugins(self, framework: Framework, queued: QueuedPod) -> Sequence[PreEnqueuePlugin]:
         plugins, first = framework.pre_enqueue, queued.gating_plugin
         if not first:
             return plugins

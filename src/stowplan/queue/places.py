@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stowplan.queue.backoff import QueueSettings
     from stowplan.queue.gating import Gate
     from stowplan.queue.heap import PodHeap
+    from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.nominating import Nominations
 
 #: Pods that come with these causes bring the nomination that their status names.
@@ -46,6 +47,7 @@ class Places:
         gate: Gate,
         events_of: Callable[[str], tuple[ClusterEvent, ...]],
         nominations: Nominations,
+        metrics: QueueMetrics,
         on_move: Callable[[QueuedPod, Place, str], None] | None,
     ) -> None:
         self._pop_from_backoff = settings.pop_from_backoff
@@ -53,6 +55,7 @@ class Places:
         self._gate = gate
         self._events_of = events_of
         self._nominations = nominations
+        self._metrics = metrics
         self._on_move = on_move
         self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
         self.backoff = BackoffQueue(settings, sort_key=sort_key, now=now)
@@ -64,8 +67,6 @@ class Places:
         self.woke = False
         #: No ungated pod among the sleeping ones is older than this.
         self.oldest = inf
-        #: (queue, cause) -> pods that came there.
-        self.incoming: Counter[tuple[str, str]] = Counter()
         #: (plugin, profile) -> waiting pods that it rejected.
         self.rejected_by: Counter[tuple[str, str]] = Counter()
 
@@ -90,7 +91,7 @@ class Places:
             return
         if not self.requeue(queued, strategy, cause):
             # Parity: a pod that is gated again counts as one that left and came.
-            self.incoming["unschedulable", cause] += 1
+            self._metrics.came("unschedulable", cause)
 
     def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
         """Make the pod ready; False if it is gated."""
@@ -104,7 +105,7 @@ class Places:
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
         self.woke = True
-        self.incoming["active", cause] += 1
+        self._metrics.came("active", cause)
         if cause in _NEW:
             self._nominations.add(queued.pod)
         return True
@@ -119,7 +120,7 @@ class Places:
         place = self.backoff.put(queued)
         self.settle(queued, place, cause)
         self.woke = self.woke or (place is Place.BACKOFF and self._pop_from_backoff)
-        self.incoming["backoff", cause] += 1
+        self._metrics.came("backoff", cause)
         return True
 
     def _put_to_sleep(self, queued: QueuedPod, cause: str) -> None:
@@ -134,7 +135,7 @@ class Places:
             self._arrive(queued)
             self.unschedulable.put(queued)
             self.settle(queued, Place.UNSCHEDULABLE, cause)
-            self.incoming["unschedulable", cause] += 1
+            self._metrics.came("unschedulable", cause)
         if not queued.gated:
             self.oldest = min(self.oldest, queued.timestamp)
 

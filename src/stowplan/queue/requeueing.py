@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.types import Pod
 from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
+from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.runtime import Framework
     from stowplan.queue.in_flight import Happened
+    from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.unschedulable import Group
 
@@ -80,8 +82,11 @@ class Interest:
 class Requeueing:
     """The registrations of all profiles, and the judgement of pods by them."""
 
-    def __init__(self, frameworks: Mapping[str, Framework], on_problem: Callable[[str], None]) -> None:
+    def __init__(
+        self, frameworks: Mapping[str, Framework], metrics: QueueMetrics, on_problem: Callable[[str], None]
+    ) -> None:
         self._frameworks = frameworks
+        self._metrics = metrics
         self._on_problem = on_problem
         self.read_registrations()
 
@@ -149,11 +154,13 @@ class Requeueing:
 
     def _hint(self, listener: Listener, pod: PodInfo, happened: Happened, label: str) -> Hint:
         function = listener.registered.hint
-        if function is None:
-            return Hint.QUEUE
+        started = self._metrics.now()
         try:
-            return function(pod, happened.old, happened.new)
+            hint = Hint.QUEUE if function is None else function(pod, happened.old, happened.new)
+            self._metrics.hinted(listener.plugin, label, QUEUE_SKIP if hint is Hint.SKIP else QUEUE, started)
+            return hint
         except Exception as e:
+            self._metrics.hinted(listener.plugin, label, ERROR, started)
             # What cannot be judged is worth a try.
             if (listener.plugin, label) not in self._reported:
                 self._reported.add((listener.plugin, label))

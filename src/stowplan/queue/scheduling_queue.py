@@ -37,12 +37,14 @@ from stowplan.queue.requeueing import Requeueing, Strategy
 from stowplan.queue.sorting import knows_equals, sort_key
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from stowplan.api.types import Pod
     from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.runtime import Framework
+    from stowplan.queue.metrics import QueueMetrics
 
 __all__ = ["QueueSettings", "SchedulingQueue"]
 
@@ -65,6 +67,7 @@ class SchedulingQueue:
         *,
         now: Callable[[], float],
         pod_of: Callable[[str], Pod | None],
+        metrics: QueueMetrics,
         settings: QueueSettings = DEFAULT_SETTINGS,
         on_move: Callable[[QueuedPod, Place, str], None] | None = None,
         on_problem: Callable[[str], None] | None = None,
@@ -72,6 +75,7 @@ class SchedulingQueue:
     ) -> None:
         self._now = now
         self._settings = settings
+        self._metrics = metrics
         self._on_problem = _ignore if on_problem is None else on_problem
         self._on_ready = on_ready
         first = next(iter(frameworks.values()))
@@ -79,7 +83,7 @@ class SchedulingQueue:
         order = first.queue_sort[0]
         self._pod_groups = first.handle.features.enabled("GenericWorkload")
         self._in_flight = InFlight()
-        self._requeueing = Requeueing(frameworks, self._on_problem)
+        self._requeueing = Requeueing(frameworks, metrics, self._on_problem)
         self._nominations = Nominations(nominator, pod_of)
         self._places = Places(
             settings,
@@ -89,14 +93,13 @@ class SchedulingQueue:
             gate=Gate(frameworks, self._on_problem),
             events_of=self._requeueing.events_of,
             nominations=self._nominations,
+            metrics=metrics,
             on_move=on_move,
         )
         #: When to look next for pods that have slept too long.
         self._next_leftovers = now()
         #: Pods taken out to be tried so far.
         self.scheduling_cycle = 0
-        #: (queue, cause) -> pods that came there: scheduler_queue_incoming_pods_total.
-        self.incoming = self._places.incoming
         #: (plugin, profile) -> waiting pods that it rejected: scheduler_unschedulable_pods.
         self.rejected_by = self._places.rejected_by
 
@@ -160,7 +163,7 @@ class SchedulingQueue:
             return None
         queued = self._places.pop_rejected()
         if queued is not None:
-            self.incoming["active", POP_FROM_BACKOFF_Q] += 1
+            self._metrics.came("active", POP_FROM_BACKOFF_Q)
         return queued
 
     def pop_specific(self, info: PodInfo) -> QueuedPod | None:
@@ -316,6 +319,15 @@ class SchedulingQueue:
                 self._on_ready()
 
     # -- views --------------------------------------------------------------------------------------------------------
+
+    @property
+    def incoming(self) -> Counter[tuple[str, str]]:
+        """(queue, cause) -> pods that came there: scheduler_queue_incoming_pods_total."""
+        return self._metrics.incoming
+
+    def hears(self, event: ClusterEvent) -> bool:
+        """Whether some plugin registered for the event."""
+        return bool(self._requeueing.interest(event).listeners)
 
     def get(self, key: str) -> QueuedPod | None:
         """The waiting pod of a `namespace/name`; pods in flight are not waiting."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.metrics import FrameworkMetrics
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -32,10 +33,14 @@ class Attempt:
 
     queued: QueuedPod
     framework: Framework
+    #: The framework's: an attempt is a live scheduler's.
+    metrics: FrameworkMetrics
     #: The pod as the cluster has it: once it is assumed, with what the API server says of it. As it was when the
     #: attempt began, whatever changed since, it is `queued.pod`.
     pod: PodInfo
     node_name: str
+    #: When the attempt began.
+    started: float
     #: The attempt's own: nobody shares it.
     state: CycleState
     #: Plugins that make the pod wait on Permit -> seconds.

@@ -25,6 +25,7 @@ from stowplan.framework.binding import (
     run_unreserve,
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
+from stowplan.framework.metrics import ended
 from stowplan.framework.status import Code, Status, error
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from stowplan.framework.waiting_pods import PodInPreBind, PodsInPreBind, WaitingPod, WaitingPods
     from stowplan.queue.scheduling_queue import SchedulingQueue
     from stowplan.scheduler.attempt import Attempt
+    from stowplan.scheduler.attempt_metrics import AttemptMetrics
     from stowplan.scheduler.failure_handler import FailureHandler
     from stowplan.scheduler.status_writer import PodStatusWriter
     from stowplan.scheduler.story import Stories
@@ -63,6 +65,7 @@ class BindingCycle:
         failures: FailureHandler,
         stories: Stories,
         times: Times,
+        metrics: AttemptMetrics,
         report: Callable[[str], None],
     ) -> None:
         self._state = state
@@ -73,9 +76,17 @@ class BindingCycle:
         self._failures = failures
         self._stories = stories
         self._times = times
+        self._metrics = metrics
         self._report = report
 
     async def run(self, attempt: Attempt) -> None:
+        self._metrics.binding.value += 1
+        try:
+            await self._run(attempt)
+        finally:
+            self._metrics.binding.value -= 1
+
+    async def _run(self, attempt: Attempt) -> None:
         try:
             failure = await self._bound(attempt)
         except asyncio.CancelledError:
@@ -106,13 +117,14 @@ class BindingCycle:
                 return failure_of(failed)
         # From here on the pod's failures are errors; what happened meanwhile does not matter to it any more.
         self._queue.done(pod.uid)
-        if acts:
-            failed = await self._prepared(attempt, flights)
-            if failed is not None:
-                return Failure(status=failed)
+        failed = await self._pre_bound(attempt, flights if acts else ())
+        if failed is not None:
+            return Failure(status=failed)
         # What an earlier attempt still has to say of the pod must not come after the binding.
         await self._statuses.withdraw(pod.uid)
+        started = attempt.metrics.now()
         failed = await run_bind(framework, attempt.state, pod, attempt.node_name)
+        attempt.metrics.points["Bind"].ran(started, ended(failed))
         if failed is None:
             return None
         _log.v(1).info("Failed to bind pod", pod=pod)
@@ -139,6 +151,7 @@ class BindingCycle:
     # -- waiting on Permit --------------------------------------------------------------------------------------------
 
     async def _decision(self, waiting: WaitingPod) -> Status:
+        started = self._metrics.now()
         decided: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
         waiting.on_decided(lambda status: None if decided.done() else decided.set_result(status))
         timer = asyncio.create_task(self._expire(waiting))
@@ -147,6 +160,7 @@ class BindingCycle:
         finally:
             timer.cancel()
             self._waiting_pods.remove(waiting.uid)
+        self._metrics.waited(decision, started)
         self._stories.step(
             waiting.pod.key,
             waiting.uid,
@@ -163,6 +177,13 @@ class BindingCycle:
             waiting.expire()
 
     # -- PreBind ------------------------------------------------------------------------------------------------------
+
+    async def _pre_bound(self, attempt: Attempt, flights: Sequence[PreFlight]) -> Status | None:
+        """Run PreBind, if there is anything to do; it is told of in either case."""
+        started = attempt.metrics.now()
+        failed = await self._prepared(attempt, flights) if flights else None
+        attempt.metrics.points["PreBind"].ran(started, ended(failed))
+        return failed
 
     async def _prepared(self, attempt: Attempt, flights: Sequence[PreFlight]) -> Status | None:
         """Run PreBind as a task of its own, which preemption may cancel until it is through."""
@@ -195,6 +216,7 @@ class BindingCycle:
                 feasibleNodes=attempt.feasible,
             )
         queued = attempt.queued
+        self._metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
         if queued.was_flushed:
             _log.v(4).info(
                 "Pod scheduled after flush from unschedulablePods",
@@ -213,12 +235,15 @@ class BindingCycle:
         activate(self._queue, attempt.state)
 
     async def _told(self, attempt: Attempt) -> Sequence[str]:
+        started = attempt.metrics.now()
         try:
             return await run_post_bind(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
         except asyncio.CancelledError:
             if _told_to_stop():
                 raise
             return [f"PostBind of {attempt.pod.key}: {CANCELLED}"]
+        finally:
+            attempt.metrics.points["PostBind"].ran(started)
 
     def _failed(self, attempt: Attempt, failure: Failure) -> None:
         pod = attempt.pod
@@ -228,14 +253,14 @@ class BindingCycle:
         was = on_node(attempt.queued.pod.pod, attempt.node_name)
         forgotten = self._forget(pod)
         if failure.status.rejected:
-            self._failures.handle(attempt.framework, attempt.queued, failure)
+            self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
             if forgotten:
                 # The pod itself must not take its own leaving for new room.
                 self._queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=lambda info: info.uid != pod.uid)
         else:
             if forgotten:
                 self._queue.move_all(ASSIGNED_POD_DELETE, was, None)
-            self._failures.handle(attempt.framework, attempt.queued, failure)
+            self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
 
     def _forget(self, pod: PodInfo) -> bool:
         """Take the assumed pod back; False when it is bound after all, by whoever."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.framework.metrics import ended, timed
 from stowplan.framework.status import Code, Status
 from stowplan.scheduler.evaluation import Evaluation
 from stowplan.scheduler.node_sums import NodeSums
@@ -121,18 +122,40 @@ class Scheduler:
         """Find the best node for a pod."""
         if not self.cluster.table.count:
             return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
+        evaluation, outcome, found = self._searched(framework, pod)
+        if isinstance(found, Status):
+            return Decision(pod, status=found, state=outcome.state)
+        if outcome.diagnosis is not None:
+            return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
+        return self._chosen(framework, evaluation, outcome.state, pod, found)
+
+    def _searched(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome, Found | Status]:
+        metrics = framework.metrics
+        if metrics is None:
+            evaluation = self._evaluation(framework, pod)
+            return evaluation, *self._search(framework, evaluation, pod)
+        asked = metrics.now()
         evaluation = self._evaluation(framework, pod)
+        started, metrics.preparing = metrics.now(), 0.0
+        outcome, found = self._search(framework, evaluation, pod)
+        early, failed = evaluation.ended_early, isinstance(found, Status)
+        metrics.points["PreFilter"].took(metrics.preparing, ended(early))
+        if early is None:
+            # What PreFilter took is no part of it.
+            metrics.points["Filter"].ran(started + metrics.preparing, _success_unless(failed))
+            placed = not failed and outcome.diagnosis is None
+            metrics.hinted(evaluation.reused, seconds=started - asked, used=placed)
+        return evaluation, outcome, found
+
+    def _search(self, framework: Framework, evaluation: Evaluation, pod: PodInfo) -> tuple[Outcome, Found | Status]:
+        """The verdict on the nodes, and those that the choice is made from."""
         outcome = evaluation.filter(pod, one_by_one=not self._sampling.stops_early(framework))
         found = self._found(framework, evaluation, outcome, pod)
         if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
             # Plugins that look at nodes one by one left none: now the reasons count.
             outcome = evaluation.filter(pod)
             found = self._found(framework, evaluation, outcome, pod)
-        if isinstance(found, Status):
-            return Decision(pod, status=found, state=outcome.state)
-        if outcome.diagnosis is not None:
-            return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
-        return self._chosen(evaluation, outcome.state, pod, found)
+        return outcome, found
 
     def _found(self, framework: Framework, evaluation: Evaluation, outcome: Outcome, pod: PodInfo) -> Found | Status:
         """The nodes that the choice is made from; none when nothing fits."""
@@ -154,12 +177,14 @@ class Scheduler:
             self._sampling.saw(seen)
         return Found(feasible, int(np.count_nonzero(feasible)), seen)
 
-    def _chosen(self, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found) -> Decision:
+    def _chosen(
+        self, framework: Framework, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found
+    ) -> Decision:
         if found.feasible_count == 1:
             # A single feasible node is taken without scoring.
             row = int(found.feasible.argmax())
         else:
-            totals = evaluation.score(pod, found.feasible)
+            totals = _scored(framework, evaluation, pod, found.feasible)
             if isinstance(totals, Status):
                 return Decision(pod, status=totals, state=state)
             row = self._best(totals)
@@ -189,6 +214,25 @@ class Scheduler:
         return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
 
 
+def _scored(
+    framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64] | Status:
+    metrics = framework.metrics
+    if metrics is None or not framework.score:
+        return evaluation.score(pod, feasible)
+    started, metrics.preparing = metrics.now(), 0.0
+    totals = evaluation.score(pod, feasible)
+    failed = evaluation.pre_score_failed
+    metrics.points["PreScore"].took(metrics.preparing, _success_unless(failed))
+    if not failed:
+        metrics.points["Score"].ran(started + metrics.preparing, _success_unless(isinstance(totals, Status)))
+    return totals
+
+
+def _success_unless(failed: bool) -> Code:
+    return Code.Error if failed else Code.Success
+
+
 def promised_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
     """The node that preemption promised the pod, if it takes the pod now: it wins without scoring."""
     row = _row_tried_first(cluster, pod)
@@ -201,6 +245,25 @@ def _row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
 
 def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
     """Let PostFilter plugins try to help a pod that fits nowhere."""
+    results, messages = _run_post_filter(framework, state, pod, diagnosis) if framework.post_filter else ([], [])
+    succeeded = bool(results) and results[-1][1].status.code == Code.Success
+    text = diagnosis.message("" if succeeded else ", ".join(messages))
+    status = Status(Code.Unschedulable, (text,))
+    return Decision(pod, "", status, diagnosis, tuple(results), state, diagnosis.evaluated)
+
+
+def _end_of_post_filter(answer: tuple[list[tuple[str, PostFilterResult]], list[str]]) -> Code:
+    last = answer[0][-1][1].status.code
+    if last == Code.Pending:
+        return Code.Unschedulable
+    return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
+
+
+@timed("PostFilter", _end_of_post_filter)
+def _run_post_filter(
+    framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+) -> tuple[list[tuple[str, PostFilterResult]], list[str]]:
+    """What each plugin said, up to the one that had the last word, and their messages."""
     results: list[tuple[str, PostFilterResult]] = []
     messages: list[str] = []
     for plugin in framework.post_filter:
@@ -213,7 +276,4 @@ def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnos
             messages = [result.status.message if final else str(result.status.cause)]
             break
         messages += result.status.shown_reasons
-    succeeded = bool(results) and results[-1][1].status.code == Code.Success
-    text = diagnosis.message("" if succeeded else ", ".join(messages))
-    status = Status(Code.Unschedulable, (text,))
-    return Decision(pod, "", status, diagnosis, tuple(results), state, diagnosis.evaluated)
+    return results, messages

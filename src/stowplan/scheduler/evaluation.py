@@ -23,6 +23,7 @@ from stowplan.cluster.view import Nodes
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
+from stowplan.framework.metrics import preparing
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Status
 from stowplan.scheduler.node_sums import NodeSums
@@ -80,6 +81,7 @@ class Evaluation:
 
     def __init__(self, framework: Framework, sums: NodeSums | None = None) -> None:
         self._framework = framework
+        self._metrics = framework.metrics
         #: Shared with other evaluations of the profile.
         self._sums = sums if sums is not None else NodeSums(framework)
         self._cluster = framework.handle.cluster
@@ -102,6 +104,8 @@ class Evaluation:
         #: The feasible rows that the scores below were worked out for; None: there are no scores.
         self._scored: Mask | None = None
         self._scores: dict[str, _Score] = {}
+        #: Whether the last scoring ended with PreScore.
+        self.pre_score_failed = False
         self._totals: Ints = np.zeros(0, np.int64)
         #: The totals, INFEASIBLE where the pod does not fit.
         self._ranked: Ints = np.zeros(0, np.int64)
@@ -123,10 +127,13 @@ class Evaluation:
         Without `one_by_one`, plugins that look at nodes one by one are left for `passing`, if other plugins leave any.
         """
         one_by_one = one_by_one or not self._looks_one_by_one
+        self._time_plugins()
         rows = self._changed_rows() if one_by_one == self._whole else None
         if rows is None or not self._update_filters(pod, rows):
             self._run_filters(pod, one_by_one=one_by_one)
             rows = None
+        #: Whether the last pod was judged by what its equals had left.
+        self.reused = rows is not None
         self._note_dirty(rows)
         self._stand_now()
         if self._error is not None:
@@ -136,6 +143,15 @@ class Evaluation:
             if stamp == self._stamp(pod):
                 return outcome
         return self._judgement(pod)
+
+    def _time_plugins(self) -> None:
+        if self._metrics is not None:
+            self._state.plugin_times = self._metrics.sample
+
+    @property
+    def ended_early(self) -> Status | None:
+        """What PreFilter said to the last pod if that was the end of it: no Filter ran."""
+        return None if self._pre_filtered is None else self._pre_filtered.status
 
     def _judgement(self, pod: PodInfo) -> Outcome:
         """The filters' findings and what promises make of them; with the reasons if no node is left."""
@@ -201,8 +217,9 @@ class Evaluation:
         table = self._cluster.table
         nodes = Nodes(self._cluster)
         self._state = CycleState()
+        self._time_plugins()
         self._filters, self._error, self._patched = {}, None, False
-        pre = self._pre_filtered = self._framework.run_pre_filter(self._state, pod, nodes)
+        pre = self._pre_filtered = preparing(self._metrics, self._framework.run_pre_filter, self._state, pod, nodes)
         self._examined = self._in_question(pre)
         self._seen = int(np.count_nonzero(self._examined))
         if pre.status is not None:
@@ -238,7 +255,7 @@ class Evaluation:
 
     def _update_filters(self, pod: PodInfo, rows: npt.NDArray[np.intp]) -> bool:
         """Bring the filters up to date; False when that cannot be done piecemeal."""
-        if not self._renew_pre_filters(pod):
+        if not preparing(self._metrics, self._renew_pre_filters, pod):
             return False
         skipped = self._state.skip_filter
         changed = False
@@ -328,7 +345,7 @@ class Evaluation:
             if self._pre_filtered is not None and plugin.name in self._pre_filtered.narrowed_by:
                 # It may want other nodes now, or all.
                 return False
-            answer = _attempt_pre_filter(plugin, self._state, pod, Nodes(self._cluster))
+            answer = self._attempt_pre_filter(plugin, pod)
             if answer is None:
                 self._state.skip_filter.discard(plugin.name)
             elif isinstance(answer, Status) and answer.code == Code.Skip:
@@ -339,6 +356,12 @@ class Evaluation:
                 return False
             self._moved.add(plugin.name)
         return True
+
+    def _attempt_pre_filter(self, plugin: PreFilterPlugin, pod: PodInfo) -> object:
+        try:
+            return self._framework.ask_pre_filter(plugin, self._state, pod, Nodes(self._cluster))
+        except Exception as e:
+            return _told_later(e)
 
     # -- plugins that look at nodes one by one ------------------------------------------------------------------------
 
@@ -400,6 +423,7 @@ class Evaluation:
 
     def score(self, pod: PodInfo, feasible: Mask) -> Ints | Status:
         """Totals of all rows, `INFEASIBLE` where the pod does not fit."""
+        self.pre_score_failed = False
         if self._scored is None or self._dirty is None:
             failed = self._run_scores(pod, feasible)
         else:
@@ -412,8 +436,9 @@ class Evaluation:
     def _run_scores(self, pod: PodInfo, feasible: Mask) -> Status | None:
         nodes = Nodes(self._cluster)
         nodes.candidates = feasible
-        failed = self._framework.run_pre_score(self._state, pod, nodes)
+        failed = preparing(self._metrics, self._framework.run_pre_score, self._state, pod, nodes)
         if failed is not None:
+            self.pre_score_failed = True
             return failed
         self._scores = {}
         raws: list[tuple[ScorePlugin, Ints]] = []
@@ -452,7 +477,7 @@ class Evaluation:
         rows, self._dirty = self._dirty, _NO_ROWS
         whole = Nodes(self._cluster)
         whole.candidates = feasible
-        if not self._renew_pre_scores(pod, whole, moved):
+        if not preparing(self._metrics, self._renew_pre_scores, pod, whole, moved):
             return self._run_scores(pod, feasible)
         everywhere = self._drop_skipped() or moved
         for plugin in self._framework.active_scores(self._state):
@@ -481,7 +506,7 @@ class Evaluation:
         for plugin in self._framework.moving_pre_scores:
             if isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
                 continue
-            answer = _attempt_pre_score(plugin, self._state, pod, nodes)
+            answer = self._attempt_pre_score(plugin, pod, nodes)
             if answer is None or answer.code == Code.Success:
                 self._state.skip_score.discard(plugin.name)
             elif answer.code == Code.Skip:
@@ -490,6 +515,12 @@ class Evaluation:
                 return False
             self._moved_scores.add(plugin.name)
         return True
+
+    def _attempt_pre_score(self, plugin: PreScorePlugin, pod: PodInfo, nodes: Nodes) -> Status | None:
+        try:
+            return self._framework.ask_pre_score(plugin, self._state, pod, nodes)
+        except Exception as e:
+            return _told_later(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
         """Score all nodes anew with one plugin."""
@@ -557,16 +588,6 @@ class Evaluation:
         return {name: part.weighted for name, part in self._scores.items()}
 
 
-def _attempt_pre_filter(plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> object:
-    try:
-        return plugin.pre_filter(state, pod, nodes)
-    except Exception as e:
-        # Found again, and told properly, by the full run that follows.
-        return Status(Code.Error, error=e)
-
-
-def _attempt_pre_score(plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-    try:
-        return plugin.pre_score(state, pod, nodes)
-    except Exception as e:
-        return Status(Code.Error, error=e)
+def _told_later(e: Exception) -> Status:
+    """A failure that the full run that follows will find again, and tell properly."""
+    return Status(Code.Error, error=e)

@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.types import Node, Pod
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_info import scheduler_name_of
-from stowplan.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, events_of_change
+from stowplan.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    ASSIGNED_POD_UPDATE,
+    NODE,
+    UNSCHEDULABLE_POD,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    Action,
+    ClusterEvent,
+    events_of_change,
+)
 from stowplan.klog import get_logger
 from stowplan.scheduler.attempt import on_node
 
@@ -27,9 +38,20 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.waiting_pods import WaitingPods
+    from stowplan.metrics.families import Histogram, HistogramVec
     from stowplan.queue.scheduling_queue import SchedulingQueue
     from stowplan.scheduler.status_writer import PodStatusWriter
     from stowplan.scheduler.story import Stories
+
+#: Names of changes that are told of by one handler each.
+_NODE_DELETE = ClusterEvent(NODE, Action.Delete).label
+_POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
+_POD_DELETE = ClusterEvent(UNSCHEDULABLE_POD, Action.Delete).label
+_ASSIGNED_ADD, _ASSIGNED_UPDATE = ASSIGNED_POD_ADD.label, ASSIGNED_POD_UPDATE.label
+_ASSIGNED_DELETE = ASSIGNED_POD_DELETE.label
+
+#: Changes of these are handled whoever registered for them.
+_ALWAYS_HANDLED = (Node, Pod)
 
 _SCHEDULED, _UNSCHEDULED = "scheduled pod", "unscheduled pod"
 
@@ -47,7 +69,10 @@ class EventHandlers:
         waiting_pods: WaitingPods,
         statuses: PodStatusWriter,
         stories: Stories,
+        durations: HistogramVec,
+        now: Callable[[], float],
     ) -> None:
+        """`durations`: how long handling takes, by the event's label, on a clock that only grows."""
         self._state = state
         self._queue = queue
         #: "namespace/name" -> each pod of ours without a node, as the informer last had it.
@@ -56,6 +81,10 @@ class EventHandlers:
         self._waiting_pods = waiting_pods
         self._statuses = statuses
         self._stories = stories
+        self._durations = durations
+        self._now = now
+        #: By label; made when they are needed, as series show from then on.
+        self._by_label: dict[str, Histogram] = {}
 
     def handle(self, kind: type[Any], changes: Sequence[Change[Any]]) -> None:
         """Take in what an informer delivered; an object that cannot be taken in keeps out no other."""
@@ -79,25 +108,43 @@ class EventHandlers:
     # -- nodes and lookup objects -------------------------------------------------------------------------------------
 
     def _node(self, old: Node | None, new: Node | None) -> None:
+        started = self._now()
         if new is not None:
             _log_change("node", old, new, node=new)
             self._state.add_node(new)
-            self._tell(old, new)
+            self._tell_each(old, new, started)
         elif old is not None:
             self._tell(old, None)
             _log_change("node", old, None, node=old)
             self._state.remove_node(old.metadata.name)
+            self._handled(_NODE_DELETE, started)
 
     def _object(self, old: Any, new: Any) -> None:
+        started = self._now()
         if isinstance(new, STORED):
             self._state.put_object(new)
         elif isinstance(old, STORED):
             self._state.remove_object(old)
-        self._tell(old, new)
+        self._tell_each(old, new, started)
 
     def _tell(self, old: Any, new: Any) -> None:
         for event in events_of_change(old, new):
             self._queue.move_all(event, old, new)
+
+    def _tell_each(self, old: Any, new: Any, started: float) -> None:
+        """Tell the queue of a change that was taken in; each of its events took what that took, and its own time."""
+        taken_in = self._now() - started
+        for event in events_of_change(old, new):
+            began = self._now()
+            self._queue.move_all(event, old, new)
+            if type(new or old) in _ALWAYS_HANDLED or self._queue.hears(event):
+                self._handled(event.label, began - taken_in)
+
+    def _handled(self, label: str, started: float) -> None:
+        histogram = self._by_label.get(label)
+        if histogram is None:
+            histogram = self._by_label[label] = self._durations.with_label_values(label)
+        histogram.observe(self._now() - started)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -111,27 +158,34 @@ class EventHandlers:
         elif old is None:
             self._pod_added(new)
         elif old.spec.node_name:
+            started = self._now()
             _log_change(_SCHEDULED, old, new, pod=new)
             self._state.update_pod(new)
-            self._tell(old, new)
+            self._tell_each(old, new, started)
+            # Parity: an update that is nothing in particular has this label already, and counts twice.
+            self._handled(_ASSIGNED_UPDATE, started)
         elif new.spec.node_name:
             self._pod_bound(new)
         elif self._ours(new):
             self._unassigned_pod_updated(old, new)
 
     def _pod_added(self, pod: Pod) -> None:
+        started = self._now()
         if pod.spec.node_name:
             _log_change(_SCHEDULED, None, pod, pod=pod)
             self._state.add_pod(pod)
             self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+            self._handled(_ASSIGNED_ADD, started)
         elif self._ours(pod):
             _log_change(_UNSCHEDULED, None, pod, pod=pod)
             info = self._state.pod_info(pod)
             self._unassigned[info.key] = pod
             self._queue.add(info)
+            self._handled(_POD_ADD, started)
 
     def _pod_bound(self, pod: Pod) -> None:
         """A pod has come to a node: ours as we assumed, or by somebody else's hand."""
+        started = self._now()
         _log_change(_SCHEDULED, None, pod, pod=pod)
         known = self._state.placed(pod.metadata.uid)
         if known is not None and known.node_name != pod.spec.node_name:
@@ -143,12 +197,24 @@ class EventHandlers:
             )
         info = self._state.add_pod(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        self._handled(_ASSIGNED_ADD, started)
         if self._ours(pod):
+            started = self._now()
             self._unassigned.pop(info.key, None)
             self._queue.delete(info)
             self._statuses.forget(info.uid)
+            # Parity: it left the pods without a node.
+            self._handled(_POD_DELETE, started)
 
     def _unassigned_pod_updated(self, old: Pod, new: Pod) -> None:
+        started = self._now()
+        self._take_in_unassigned(old, new)
+        self._handled(_POD_UPDATE, started)
+        for event in events_of_change(old, new):
+            if event != UNSCHEDULABLE_POD_UPDATE:
+                self._handled(event.label, started)
+
+    def _take_in_unassigned(self, old: Pod, new: Pod) -> None:
         info = self._state.pod_info(new)
         self._unassigned[info.key] = new
         self._statuses.observe(new)
@@ -162,14 +228,17 @@ class EventHandlers:
             self._promise_lost(old, info.priority)
 
     def _pod_deleted(self, pod: Pod) -> None:
+        started = self._now()
         if pod.spec.node_name:
             _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
             self._tell(pod, None)
             if self._ours(pod):
                 self._stories.gone(pod.metadata.uid)
+            self._handled(_ASSIGNED_DELETE, started)
         elif self._ours(pod):
             self._unassigned_pod_deleted(pod)
+            self._handled(_POD_DELETE, started)
 
     def _unassigned_pod_deleted(self, pod: Pod) -> None:
         _log_change(_UNSCHEDULED, pod, None, pod=pod)

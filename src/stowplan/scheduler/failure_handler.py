@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.scheduling_queue import SchedulingQueue
     from stowplan.scheduler.attempt import Failure
+    from stowplan.scheduler.attempt_metrics import AttemptMetrics
     from stowplan.scheduler.status_writer import PodStatusWriter
 
 _log = get_logger(__name__)
@@ -36,6 +37,7 @@ class FailureHandler:
         queue: SchedulingQueue,
         unassigned: Mapping[str, Pod],
         statuses: PodStatusWriter,
+        metrics: AttemptMetrics,
         report: Callable[[str], None],
     ) -> None:
         self._state = state
@@ -43,10 +45,13 @@ class FailureHandler:
         #: "namespace/name" -> the newest object of each pod of ours without a node.
         self._unassigned = unassigned
         self._statuses = statuses
+        self._metrics = metrics
         self._report = report
         self._origins = Origins()
 
-    def handle(self, framework: Framework, queued: QueuedPod, failure: Failure) -> None:
+    def handle(self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float) -> None:
+        """`started`: when the attempt began."""
+        self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)
         queued.gating_plugin = ""

@@ -68,6 +68,7 @@ class Informers:
         self._awaited: dict[type[ApiStruct], str] = {watched.kind: "" for watched in kinds}
         #: Those that the cluster does not serve, as far as is known.
         self._missing: dict[type[ApiStruct], WatchedKind] = {}
+        self._watches: dict[type[ApiStruct], ListWatch[Any]] = {}
         #: Set once the first list of each kind that is served has been delivered.
         self.synced = asyncio.Event()
 
@@ -80,6 +81,16 @@ class Informers:
     def awaited(self) -> dict[str, str]:
         """Resources whose first list has not come yet -> why; "" if it is just on its way."""
         return {str(resource_of(kind)): why for kind, why in self._awaited.items()}
+
+    def known(self, kind: type[ApiStruct]) -> list[Any]:
+        """What the API had of a kind when it was last heard of."""
+        watch = self._watches.get(kind)
+        return [] if watch is None else watch.known
+
+    @property
+    def undelivered(self) -> bool:
+        """Whether the API said something that the scheduler is yet to be told."""
+        return any(watch.undelivered for watch in self._watches.values())
 
     async def run(self) -> None:
         """List and watch until cancelled; an exception of a callback ends it."""
@@ -104,7 +115,7 @@ class Informers:
 
     async def _list_and_watch(self, watched: WatchedKind, *, trusting: bool) -> None:
         """Go on until it turns out that the kind is not served; `trusting` that it is, whatever is forbidden."""
-        watch = ListWatch(
+        watch = self._watches[watched.kind] = ListWatch(
             self._api,
             watched.kind,
             times=self._times,

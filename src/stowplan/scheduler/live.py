@@ -22,26 +22,32 @@ from stowplan.client.times import REAL_TIMES, Times
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.framework.handle import Handle
+from stowplan.framework.metrics import FrameworkMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.klog import get_logger
+from stowplan.metrics.registry import MetricsRegistry
+from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.queue.backoff import QueueSettings
+from stowplan.queue.metrics import QueueMetrics
 from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import SchedulingQueue
 from stowplan.scheduler.attempt import Attempt, Failure
+from stowplan.scheduler.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.cycle import Scheduler
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.informers import Informers
 from stowplan.scheduler.kinds import watched_kinds
+from stowplan.scheduler.live_sizes import LiveSizes
 from stowplan.scheduler.preemptor import BackgroundPreemptor
 from stowplan.scheduler.scheduling_cycle import SchedulingCycle
 from stowplan.scheduler.status_writer import PodStatusWriter
 from stowplan.scheduler.story import Stories
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from stowplan.api.types import Pod
     from stowplan.client.api import Api
@@ -60,8 +66,13 @@ TURN = 0.002
 TURN_OF_REFUSED = 0.0002
 #: And the pods in a turn, however quick they are.
 MOST_A_TURN = 16
+#: A turn that took as long, as one does in which a plugin hung, has kept everybody waiting: before the next one, which
+#: may be no better, a lease is to be renewed and health checks are to be answered.
+LONG_TURN, BREATHER = 1.0, 0.2
 #: Seconds that a scheduler that ends gives to what is still to be written.
 LAST_WORDS = 5.0
+#: And one that has lost its lease, as there is another one by now.
+LAST_WORDS_OF_THE_REPLACED = 1.0
 
 #: What queues are called in the log.
 _QUEUES = {
@@ -100,11 +111,15 @@ class LiveScheduler:
         random: Random | None = None,
         settings: LiveSettings | None = None,
         features: FeatureGates = DEFAULT_FEATURES,
+        metrics: SchedulerMetrics | None = None,
+        give_up_waiting: Callable[[], None] | None = None,
     ) -> None:
+        """`give_up_waiting` cancels the tasks of binds that wait for their turn, and lifts the limit of requests."""
         if config.extenders:
             raise NotSupportedError("extenders: not supported yet; without them the pods would go elsewhere")
         settings = settings or LiveSettings()
         self._times = times
+        self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
         self._started_at = times.wall_clock() - times.clock()
         self.state = ClusterState()
         self.stories = Stories(now=self.clock)
@@ -127,6 +142,8 @@ class LiveScheduler:
             activate=self._activate,
             spawn=self._spawn,
             sleep=times.sleep,
+            metrics=self.metrics,
+            now=times.clock,
             report=_report,
         )
         self.frameworks = self._frameworks(api, config, registry, random, features)
@@ -136,6 +153,7 @@ class LiveScheduler:
             self.state.nominator,
             now=self.clock,
             pod_of=self.unassigned.get,
+            metrics=QueueMetrics(self.metrics, now=times.clock),
             settings=QueueSettings(
                 initial_backoff=config.pod_initial_backoff_seconds,
                 max_backoff=config.pod_max_backoff_seconds,
@@ -154,9 +172,14 @@ class LiveScheduler:
             random=random,
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
+        self._sizes = LiveSizes(self.metrics, queue=self.queue, state=self.state)
         self._wire(api, times, settings)
         #: Set when the informers have delivered their first lists, and pods are being scheduled.
         self.ready = asyncio.Event()
+        self._give_up_waiting = give_up_waiting
+        #: The scheduling loop and the queue's timers, while they run.
+        self._loops: list[asyncio.Task[None]] = []
+        self._halted = False
         self._binding_now = 0
         self._fewer_binding = asyncio.Event()
 
@@ -176,16 +199,24 @@ class LiveScheduler:
                 api=api,
                 event_recorder=self._broadcaster.recorder(profile.scheduler_name),
                 preemptor=self._preemptor,
+                metrics=FrameworkMetrics(
+                    self.metrics,
+                    profile=profile.scheduler_name,
+                    now=self._times.clock,
+                    chance=self._times.random,
+                ),
             )
             found[profile.scheduler_name] = Framework(profile, registry, handle)
         return found
 
     def _wire(self, api: Api, times: Times, settings: LiveSettings) -> None:
+        attempts = AttemptMetrics(self.metrics, now=self.clock)
         self._failures = FailureHandler(
             state=self.state,
             queue=self.queue,
             unassigned=self.unassigned,
             statuses=self._statuses,
+            metrics=attempts,
             report=_report,
         )
         self._cycle = SchedulingCycle(
@@ -194,7 +225,7 @@ class LiveScheduler:
             queue=self.queue,
             waiting_pods=self.waiting_pods,
             stories=self.stories,
-            now=self.clock,
+            metrics=attempts,
             report=_report,
         )
         self._binding = BindingCycle(
@@ -206,6 +237,7 @@ class LiveScheduler:
             failures=self._failures,
             stories=self.stories,
             times=times,
+            metrics=attempts,
             report=_report,
         )
         self._handlers = EventHandlers(
@@ -216,6 +248,8 @@ class LiveScheduler:
             waiting_pods=self.waiting_pods,
             statuses=self._statuses,
             stories=self.stories,
+            durations=self.metrics.event_handling_duration_seconds,
+            now=times.clock,
         )
         self.informers = Informers(
             api,
@@ -283,26 +317,50 @@ class LiveScheduler:
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Schedule until cancelled."""
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set when the informers have delivered their first lists."""
+        return self.informers.synced
+
+    async def run(self, *, lead: asyncio.Event | None = None) -> None:
+        """Keep up with the cluster until cancelled, and schedule from when `lead` is set; None: at once."""
         tasks = [
             asyncio.create_task(self._broadcaster.run()),
             asyncio.create_task(self.informers.run()),
-            asyncio.create_task(self._flushing()),
-            asyncio.create_task(self._scheduling()),
+            asyncio.create_task(self._working(lead)),
         ]
         try:
             await _first_to_fail(tasks)
         finally:
             await self._stop(tasks)
 
+    async def drain(self) -> None:
+        """Begin no more; let binds that were sent get there, and give up those that still wait for their turn.
+
+        Pods that are given up stay pending, for whoever schedules next.
+        """
+        await _cancelled(self._loops)
+        if self._give_up_waiting is not None:
+            self._give_up_waiting()
+        await self._finish()
+
+    async def halt(self) -> None:
+        """Send nothing more that changes the cluster: somebody else schedules it."""
+        self._halted = True
+        await _cancelled((*self._loops, *self._tasks))
+        await self._statuses.abandon()
+        if self._give_up_waiting is not None:
+            self._give_up_waiting()
+
     async def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         broadcasting, *others = tasks
         await _cancelled(others)
-        await self._finish()
+        if not self._halted:
+            await self.drain()
         self.queue.close()
-        await self._statuses.close(LAST_WORDS)
-        await self._broadcaster.flush(LAST_WORDS)
+        if not self._halted:
+            await self._statuses.close(LAST_WORDS)
+        await self._broadcaster.flush(LAST_WORDS_OF_THE_REPLACED if self._halted else LAST_WORDS)
         broadcasting.cancel()
         await asyncio.gather(broadcasting, return_exceptions=True)
         for framework in self.frameworks.values():
@@ -316,12 +374,23 @@ class LiveScheduler:
             await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
         await _cancelled((*self._tasks, timer))
 
-    async def _scheduling(self) -> None:
+    async def _working(self, lead: asyncio.Event | None) -> None:
         await self.informers.synced.wait()
+        if lead is not None:
+            await lead.wait()
         self.ready.set()
+        self._loops = [asyncio.create_task(self._flushing()), asyncio.create_task(self._scheduling())]
+        try:
+            await _first_to_fail(self._loops)
+            # Drained: what else runs goes on until the end.
+            await asyncio.Event().wait()
+        finally:
+            await _cancelled(self._loops)
+
+    async def _scheduling(self) -> None:
         clock = self._times.clock
         while True:
-            turn_began = clock()
+            turn_began, turn = clock(), 0.0
             for _ in range(MOST_A_TURN):
                 queued = self.queue.pop()
                 if queued is None:
@@ -329,12 +398,14 @@ class LiveScheduler:
                     await self._wake.wait()
                     break
                 self.schedule_one(queued)
+                turn = clock() - turn_began
                 while self._binding_now >= MOST_BINDING:
                     self._fewer_binding.clear()
                     await self._fewer_binding.wait()
-                if clock() - turn_began > (TURN_OF_REFUSED if queued.unschedulable_count else TURN):
+                    turn_began = clock()
+                if turn > (TURN_OF_REFUSED if queued.unschedulable_count else TURN):
                     break
-            await asyncio.sleep(0)
+            await (asyncio.sleep(0) if turn < LONG_TURN else self._times.sleep(BREATHER))
 
     async def _flushing(self) -> None:
         """Look after the queue's timers: once a second, and whenever it knows that something is due."""
@@ -358,9 +429,10 @@ class LiveScheduler:
             self.queue.done(pod.uid)
             return
         _log.v(3).info("Attempting to schedule pod", pod=pod)
-        outcome = self._cycle.run(framework, queued)
+        started = self.clock()
+        outcome = self._cycle.run(framework, queued, started=started)
         if isinstance(outcome, Failure):
-            self._failures.handle(framework, queued, outcome)
+            self._failures.handle(framework, queued, outcome, started=started)
         else:
             # Counted at once: the task begins only when the loop has its next turn.
             counted = not outcome.permit_timeouts
@@ -391,6 +463,15 @@ class LiveScheduler:
 
     # -- for those who look on ----------------------------------------------------------------------------------------
 
+    def refresh_metrics(self) -> None:
+        """Set the gauges that say how much there is of what; for whoever is about to show the metrics."""
+        self._sizes.refresh()
+
+    @property
+    def dropped_events(self) -> int:
+        """Events lost because too many waited."""
+        return self._broadcaster.dropped
+
     @property
     def busy(self) -> bool:
         """Whether a pod could be scheduled, is being bound, or something is still to be written."""
@@ -415,4 +496,5 @@ async def _cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:
 async def _first_to_fail(tasks: Sequence[asyncio.Task[None]]) -> None:
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
-        task.result()
+        if not task.cancelled():
+            task.result()

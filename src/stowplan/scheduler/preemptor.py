@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import EventRecorder
     from stowplan.framework.preemption import Candidate
     from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+    from stowplan.metrics.scheduler import SchedulerMetrics
     from stowplan.scheduler.status_writer import PodStatusWriter
 
 #: Of all preemptions together: what waits its turn can still be called off.
@@ -120,6 +121,8 @@ class BackgroundPreemptor:
         activate: Callable[[Sequence[PodInfo]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         sleep: Callable[[float], Awaitable[object]],
+        metrics: SchedulerMetrics,
+        now: Callable[[], float],
         report: Callable[[str], None],
     ) -> None:
         self._api = api
@@ -134,6 +137,8 @@ class BackgroundPreemptor:
         self._activate = activate
         self._spawn = spawn
         self._sleep = sleep
+        self._metrics = metrics
+        self._now = now
         self._report = report
         self._turns = asyncio.Semaphore(EVICTIONS_AT_ONCE)
         #: By the preemptor's UID: what is under way, and what is over while a deletion is still to be seen.
@@ -150,6 +155,7 @@ class BackgroundPreemptor:
         victims = tuple(victim for victim in candidate.victims if not victim.terminating)
         if not victims:
             return
+        self._metrics.preemption_victims.observe(len(candidate.victims))
         self._sweep()
         promised = self._state.nominator.on(candidate.node_name)
         lesser = [info for info in promised if info.priority < preemptor.priority]
@@ -212,18 +218,22 @@ class BackgroundPreemptor:
     # -- carrying one out ---------------------------------------------------------------------------------------------
 
     async def _carry_out(self, preemption: Preemption, lesser: Sequence[PodInfo]) -> None:
+        started = self._now()
         try:
             cleared = await self._clear_nominations(preemption, lesser)
             last = await self._evict_all(preemption)
         finally:
             preemption.running = False
             self._drop_if_over(preemption)
+        # Parity: the reference looks at both when the task begins, so that it tells of successes that took no time.
+        result = "error" if preemption.stopped or not cleared else "success"
+        self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(self._now() - started)
+        self._metrics.preemption_goroutines_execution_total.with_label_values(result).inc()
         await self._rest(preemption, refused=preemption.refused or not cleared)
         if preemption.stopped or not cleared or self._went_unheard(preemption, last):
             self._activate([preemption.preemptor])
         verbose = _log.v(2)
         if verbose.enabled:
-            result = "error" if preemption.stopped or not cleared else "success"
             verbose.info(
                 "Async Preemption finished completely",
                 preemptor=preemption.preemptor,
@@ -299,6 +309,8 @@ class BackgroundPreemptor:
         Evictions that have begun are finished: a pod that was told to go gets its event.
         """
         async with self._turns:
+            at_work = self._metrics.goroutines.with_label_values(preemption.plugin)
+            at_work.inc()
             try:
                 return await self._evict(preemption, victim)
             except _FAILURES as error:
@@ -308,6 +320,8 @@ class BackgroundPreemptor:
                     f"cannot evict pod {victim.key}: {error}"
                 )
                 return None
+            finally:
+                at_work.dec()
 
     async def _evict(self, preemption: Preemption, victim: PodInfo) -> Eviction | None:
         if self._stop_if_unwanted(preemption):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.scheduling_queue import SchedulingQueue
+    from stowplan.scheduler.attempt_metrics import AttemptMetrics
     from stowplan.scheduler.cycle import Decision, Scheduler
     from stowplan.scheduler.story import Stories
 
@@ -40,7 +41,7 @@ class SchedulingCycle:
         queue: SchedulingQueue,
         waiting_pods: WaitingPods,
         stories: Stories,
-        now: Callable[[], float],
+        metrics: AttemptMetrics,
         report: Callable[[str], None],
     ) -> None:
         self._scheduler = scheduler
@@ -48,26 +49,33 @@ class SchedulingCycle:
         self._queue = queue
         self._waiting_pods = waiting_pods
         self._stories = stories
-        self._now = now
+        self._metrics = metrics
         self._report = report
 
-    def run(self, framework: Framework, queued: QueuedPod) -> Attempt | Failure:
-        started = self._now()
+    def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure:
+        """`started`: now."""
+        metrics = framework.handle.metrics
+        assert metrics is not None, "a live scheduler's framework has metrics"
+        metrics.begin_cycle()
         try:
             decision = self._scheduler.schedule(framework, queued.pod)
         except Exception as e:
             # Such as a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler.
             _log.error(e, "the scheduling cycle failed", trace=True, pod=queued.pod)
             return Failure(status=error(e))
-        self._stories.decided(decision, attempt=queued.attempts, seconds=self._now() - started)
+        finally:
+            self._metrics.decided(started)
+        self._stories.decided(decision, attempt=queued.attempts, seconds=self._metrics.now() - started)
         if not decision.node_name:
             return _undecided(decision)
         attempt = Attempt(
             queued=queued,
             framework=framework,
+            metrics=metrics,
             # The cluster keeps this one up to date; the queue's stays as it was tried.
             pod=PodInfo(queued.pod.pod, queued.pod.shape),
             node_name=decision.node_name,
+            started=started,
             # Equal pods share the decision's state; from here on plugins write into it.
             state=CycleState() if decision.state is None else decision.state.clone(),
             evaluated=decision.evaluated,
@@ -99,10 +107,7 @@ class SchedulingCycle:
         return None if failed is None else failure_of(failed)
 
     def _permit(self, attempt: Attempt) -> Status | None:
-        framework = attempt.framework
-        if not framework.permit:
-            return None
-        answer, timeouts = run_permit(framework, attempt.state, attempt.pod, attempt.node_name)
+        answer, timeouts = run_permit(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
         if answer is None:
             return None
         if answer.code != Code.Wait:

@@ -198,6 +198,11 @@ class PodStatusWriter:
         await self._workers.finish(self._times.sleep(seconds))
         self._reports.close()
 
+    async def abandon(self) -> None:
+        """Send nothing more; what is under way may or may not get there."""
+        await self._workers.halt()
+        self._reports.close()
+
     # -- notes --------------------------------------------------------------------------------------------------------
 
     def _noted(

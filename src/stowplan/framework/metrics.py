@@ -1,0 +1,258 @@
+"""How long a profile's plugins take and how often they are asked, as metrics.
+
+An extension point is timed each time that it runs; a run begins where the reference's does, and what equal pods share
+(`scheduler/evaluation.py`) takes no time when it is shared. Single calls of plugins are timed only in some cycles,
+drawn by chance, as there are many of them; those that sign pods are no exception, as they are in the reference. A
+framework without metrics, such as an offline cluster's, has None in place of `FrameworkMetrics` and pays for a look at
+that.
+
+`plugin_evaluation_total` counts *rows asked for*. The reference asks plugins about one node after the other, and counts
+each call. Here a Filter or Score is asked about many rows at once and all of them count, also those that a plugin
+before it had refused, which the reference would have spared it; of what equal pods share, only the rows that changed
+are asked for again, and count. So the number says how much a plugin was asked to judge, in the reference's unit: nodes.
+
+For the same reason, one observation of `plugin_execution_duration_seconds` is one call, be it about one node or all of
+them; its status is Success unless the plugin failed, as a Filter's refusals differ from node to node.
+
+Upstream: pkg/scheduler/framework/runtime/framework.go and instrumented_plugins.go; metric_recorder.go is not needed, as
+to observe costs less here than to leave it to somebody else.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from stowplan.framework.interface import PostFilterResult
+from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.runtime import Framework
+    from stowplan.metrics.families import Counter, Histogram, HistogramVec
+    from stowplan.metrics.scheduler import SchedulerMetrics
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Attributes of an enumeration take their time.
+_SUCCESS, _ERROR, _SKIP = Code.Success, Code.Error, Code.Skip
+
+#: Share of the cycles in which single calls of plugins are timed.
+SAMPLED = 0.1
+
+#: Extension points whose calls are counted, as the configuration names them.
+_COUNTED = {"preFilter": "PreFilter", "filter": "Filter", "preScore": "PreScore", "score": "Score"}
+
+
+class ExtensionPoint:
+    """How long one extension point took, by how it ended."""
+
+    __slots__ = ("_children", "_family", "_name", "_now", "_profile")
+
+    def __init__(self, name: str, family: HistogramVec, *, profile: str, now: Callable[[], float]) -> None:
+        self._name = name
+        self._family = family
+        self._profile = profile
+        self._now = now
+        #: By code; made when they are needed, as series show from then on.
+        self._children: list[Histogram | None] = [None] * len(Code)
+
+    def ran(self, started: float, code: Code = _SUCCESS) -> None:
+        """A run that began then has ended now."""
+        child = self._children[code] or self._child(code)
+        child.observe(self._now() - started)
+
+    def took(self, seconds: float, code: Code = _SUCCESS) -> None:
+        child = self._children[code] or self._child(code)
+        child.observe(seconds)
+
+    def _child(self, code: Code) -> Histogram:
+        child = self._children[code] = self._family.with_label_values(self._name, code.name, self._profile)
+        return child
+
+
+class PluginTimes:
+    """Times calls of plugins; a `CycleState` has it if its cycle was drawn."""
+
+    def __init__(self, family: HistogramVec, *, now: Callable[[], float]) -> None:
+        self._family = family
+        self._now = now
+        #: By plugin, point and number of the code.
+        self._children: dict[tuple[str, str, int], Histogram] = {}
+
+    def timed(self, point: str, plugin: str, call: Callable[P, R]) -> Callable[P, R]:
+        """The same call, timed."""
+
+        def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+            started, code = self._now(), _ERROR
+            try:
+                answer = call(*args, **kwargs)
+                code = _SUCCESS if answer is None else _code_of(answer)
+                return answer
+            finally:
+                self._took(point, plugin, code, self._now() - started)
+
+        return watched
+
+    def awaited(self, point: str, plugin: str, call: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        """The same coroutine function, timed until its answer is there."""
+
+        async def watched(*args: P.args, **kwargs: P.kwargs) -> R:
+            started, code = self._now(), _ERROR
+            try:
+                answer = await call(*args, **kwargs)
+                code = _code_of(answer)
+                return answer
+            finally:
+                self._took(point, plugin, code, self._now() - started)
+
+        return watched
+
+    def _took(self, point: str, plugin: str, code: Code, seconds: float) -> None:
+        key = (plugin, point, code.value)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = self._family.with_label_values(plugin, point, code.name)
+        child.observe(seconds)
+
+
+class FrameworkMetrics:
+    """One profile's metrics, with the children that its cycles move at hand."""
+
+    def __init__(
+        self,
+        metrics: SchedulerMetrics,
+        *,
+        profile: str,
+        now: Callable[[], float],
+        chance: Callable[[], float],
+    ) -> None:
+        """`chance` is uniform in [0, 1)."""
+        self.scheduler = metrics
+        self.profile = profile
+        self.now = now
+        self._chance = chance
+        self._times = PluginTimes(metrics.plugin_execution_duration_seconds, now=now)
+        points = metrics.framework_extension_point_duration_seconds
+        self.points = {
+            name: ExtensionPoint(name, points, profile=profile, now=now)
+            for name in (
+                *("PreEnqueue", "Sign", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit"),
+                *("PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve"),
+            )
+        }
+        #: The cycle that is under way: whether its calls are timed.
+        self.sample: PluginTimes | None = None
+        #: Seconds of the search (of the scoring) under way that went to PreFilter (to PreScore).
+        self.preparing = 0.0
+        self._hints: dict[bool, Histogram] = {}
+        self._hint_results: dict[bool, Counter] = {}
+        #: Plugin -> rows it was asked for, or calls.
+        self.pre_filter: Mapping[str, Counter] = {}
+        self.filter: Mapping[str, Counter] = {}
+        self.pre_score: Mapping[str, Counter] = {}
+        self.score: Mapping[str, Counter] = {}
+
+    def count_calls_of(self, points: Mapping[str, Sequence[str]]) -> None:
+        """Make a counter for each plugin of the points where calls count; they show from now on."""
+        found = {point: self._counters(label, points[point]) for point, label in _COUNTED.items()}
+        self.pre_filter, self.filter = found["preFilter"], found["filter"]
+        self.pre_score, self.score = found["preScore"], found["score"]
+
+    def _counters(self, point: str, plugins: Sequence[str]) -> dict[str, Counter]:
+        family = self.scheduler.plugin_evaluation_total
+        return {plugin: family.with_label_values(plugin, point, self.profile) for plugin in plugins}
+
+    def draw(self) -> PluginTimes | None:
+        """Whether a run of plugins is one of those whose calls are timed."""
+        return self._times if self._chance() < SAMPLED else None
+
+    def begin_cycle(self) -> None:
+        self.sample = self.draw()
+
+    def hinted(self, reused: bool, *, seconds: float, used: bool) -> None:
+        """Tell of a look for what an equal pod has left, in the words that the reference has for its node hints.
+
+        A hint is an `Evaluation` that is still good. It is part of the decision, so one that is there is used whenever
+        the pod is placed.
+        """
+        known = self._hints.get(reused)
+        if known is None:
+            durations = self.scheduler.get_node_hint_duration_seconds
+            known = self._hints[reused] = durations.with_label_values("hint" if reused else "no_hint", self.profile)
+        known.observe(seconds)
+        if used or not reused:
+            counter = self._hint_results.get(reused)
+            if counter is None:
+                attempts = self.scheduler.batch_attempts_total
+                counter = attempts.with_label_values(self.profile, "hint_used" if reused else "no_hint")
+                self._hint_results[reused] = counter
+            counter.inc()
+
+
+def preparing(metrics: FrameworkMetrics | None, run: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do a part of PreFilter or PreScore; how long it takes is kept apart from the rest of the search, or scoring."""
+    if metrics is None:
+        return run(*args, **kwargs)
+    started = metrics.now()
+    answer = run(*args, **kwargs)
+    metrics.preparing += metrics.now() - started
+    return answer
+
+
+def watched(state: CycleState, point: str, plugin: str, call: Callable[P, R]) -> Callable[P, R]:
+    """A plugin's call, timed if its cycle was drawn."""
+    times = state.plugin_times
+    return call if times is None else times.timed(point, plugin, call)
+
+
+def watched_awaitable(
+    state: CycleState, point: str, plugin: str, call: Callable[P, Awaitable[R]]
+) -> Callable[P, Awaitable[R]]:
+    times = state.plugin_times
+    return call if times is None else times.awaited(point, plugin, call)
+
+
+def skips(answer: object) -> bool:
+    return answer is not None and isinstance(answer, Status) and answer.code is _SKIP
+
+
+def ended(answer: Status | None) -> Code:
+    return _SUCCESS if answer is None else answer.code
+
+
+def timed(
+    point: str, code_of: Callable[[Any], Code] | None = None
+) -> Callable[[Callable[Concatenate[Framework, P], R]], Callable[Concatenate[Framework, P], R]]:
+    """For functions that run all plugins of a framework at one point: observe how long they take.
+
+    Without `code_of` they are always told of as a success.
+    """
+
+    def decorate(run: Callable[Concatenate[Framework, P], R]) -> Callable[Concatenate[Framework, P], R]:
+        @wraps(run)
+        def runs(framework: Framework, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            metrics = framework.metrics
+            if metrics is None:
+                return run(framework, *args, **kwargs)
+            started = metrics.now()
+            answer = run(framework, *args, **kwargs)
+            metrics.points[point].ran(started, _SUCCESS if code_of is None else code_of(answer))
+            return answer
+
+        return runs
+
+    return decorate
+
+
+def _code_of(answer: Any) -> Code:
+    """How a plugin's answer ends its call: whatever carries no status is a success."""
+    if isinstance(answer, tuple):
+        # Permit's: a status and a time.
+        answer = answer[0] if answer else None
+    elif isinstance(answer, PostFilterResult):
+        answer = answer.status
+    return answer.code if isinstance(answer, Status) else _SUCCESS

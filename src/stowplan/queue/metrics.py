@@ -1,0 +1,53 @@
+"""What the queue counts: pods that enter it, by what brought them, and how long hints take.
+
+What can be read at any time (who waits where, whom a plugin rejected, which events are kept) is kept by the queue
+itself and read when somebody looks at the metrics.
+
+Upstream: pkg/scheduler/metrics/metric_recorder.go; spec'd in queue.md §11.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.metrics.families import Counter, Histogram
+    from stowplan.metrics.scheduler import SchedulerMetrics
+
+#: How a hint can end: an error counts apart, though it wakes the pod as Queue does.
+QUEUE, QUEUE_SKIP, ERROR = "Queue", "QueueSkip", "Error"
+
+
+class QueueMetrics:
+    """`now` only grows, and is for durations alone."""
+
+    def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self.now = now
+        self._incoming: dict[tuple[str, str], Counter] = {}
+        self._hints: dict[tuple[str, str, str], Histogram] = {}
+
+    def came(self, queue: str, cause: str) -> None:
+        """A pod entered a queue."""
+        counter = self._incoming.get((queue, cause))
+        if counter is None:
+            counter = self._metrics.queue_incoming_pods_total.with_label_values(queue, cause)
+            self._incoming[queue, cause] = counter
+        counter.inc()
+
+    @property
+    def incoming(self) -> collections.Counter[tuple[str, str]]:
+        """(queue, cause) -> pods that came there."""
+        return collections.Counter({key: int(counter.value) for key, counter in self._incoming.items()})
+
+    def hinted(self, plugin: str, event: str, hint: str, started: float) -> None:
+        """A hint that was asked then has answered now."""
+        seconds = self.now() - started
+        histogram = self._hints.get((plugin, event, hint))
+        if histogram is None:
+            family = self._metrics.queueing_hint_execution_duration_seconds
+            histogram = self._hints[plugin, event, hint] = family.with_label_values(plugin, event, hint)
+        histogram.observe(seconds)

@@ -1,0 +1,72 @@
+"""What attempts are told of as metrics: how they ended, how long they took, and how many a pod needed.
+
+Upstream: pkg/scheduler/metrics/profile_metrics.go; the moments are those of pkg/scheduler/schedule_one.go.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.metrics.families import Counter, Gauge, Histogram
+    from stowplan.metrics.scheduler import SchedulerMetrics
+    from stowplan.queue.queued_pod import QueuedPod
+
+#: More attempts than these are counted together.
+_MOST_ATTEMPTS = 15
+
+
+class AttemptMetrics:
+    """`now` is the clock of the queue, as a pod's waiting begins there."""
+
+    def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._now = now
+        #: (result, profile) -> how many, how long; made when they are needed, as series show from then on.
+        self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+
+    @cached_property
+    def binding(self) -> Gauge:
+        """Binding cycles that are under way."""
+        return self._metrics.goroutines.with_label_values("binding")
+
+    def decided(self, started: float) -> None:
+        """It is known where the pod goes, or that it goes nowhere."""
+        self._metrics.scheduling_algorithm_duration_seconds.observe(self._now() - started)
+
+    def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:
+        """The pod is bound."""
+        now = self._now()
+        self._end("scheduled", profile, now - started)
+        self._metrics.pod_scheduling_attempts.observe(queued.attempts)
+        if queued.initial_attempt_timestamp is not None:
+            attempts = str(queued.attempts) if queued.attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+            sli = self._metrics.pod_scheduling_sli_duration_seconds.with_label_values(attempts)
+            sli.observe(now - queued.initial_attempt_timestamp)
+        if queued.was_flushed:
+            self._metrics.pod_scheduled_after_flush_total.inc()
+
+    def failed(self, status: Status, *, profile: str, started: float) -> None:
+        self._end("unschedulable" if status.rejected else "error", profile, self._now() - started)
+
+    def waited(self, decision: Status, started: float) -> None:
+        """A pod's wait on Permit is over."""
+        permits = self._metrics.permit_wait_duration_seconds
+        permits.with_label_values(Code(decision.code).name).observe(self._now() - started)
+
+    def now(self) -> float:
+        return self._now()
+
+    def _end(self, result: str, profile: str, seconds: float) -> None:
+        found = self._ended.get((result, profile))
+        if found is None:
+            counter = self._metrics.schedule_attempts_total.with_label_values(result, profile)
+            durations = self._metrics.scheduling_attempt_duration_seconds.with_label_values(result, profile)
+            found = self._ended[result, profile] = counter, durations
+        found[0].inc()
+        found[1].observe(seconds)

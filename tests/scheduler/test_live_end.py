@@ -1,0 +1,182 @@
+"""When a scheduler begins to schedule, and what becomes of what is under way when it ends: in order, or replaced."""
+
+import asyncio
+
+import pytest
+
+from live_scheduler import live
+from stowplan.client.lanes import Lanes, Turns
+from stowplan.config import load_config
+from stowplan.plugins.in_tree import in_tree_registry
+from stowplan.scheduler import live as loop
+from stowplan.testing import a_node, a_pod
+
+NODE = a_node("n").obj()
+
+
+class Limited:
+    """An API whose binds have to wait for their turn, and then for an answer."""
+
+    def __init__(self, api, *, at_once):
+        self._api = api
+        self.turns = Turns(Lanes(qps=1e-6, burst=at_once, now=0.0), clock=lambda: 0.0, sleep=_never)
+        self.answering = asyncio.Event()
+        self.sent = []
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def bind(self, *, name, **options):
+        async with self.turns.turn("bind"):
+            self.sent.append(name)
+            await self.answering.wait()
+            await self._api.bind(name=name, **options)
+
+
+async def _never(seconds):
+    await asyncio.Event().wait()
+
+
+def limited(*objects, at_once=2):
+    made = []
+
+    def wrap(api):
+        made.append(Limited(api, at_once=at_once))
+        return made[0]
+
+    return made, live(*objects, wrap=wrap)
+
+
+def pods(number):
+    return [a_pod(f"p{i}").obj() for i in range(number)]
+
+
+async def turns(number=200):
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def under_way(cluster, *objects):
+    """Create pods, and let the scheduler get as far as it does without answers."""
+    cluster.server.create_all(objects)
+    await turns(2000)
+
+
+@pytest.fixture
+async def halfway():
+    """Five pods decided on: two binds sent, three waiting for their turn."""
+    made, opening = limited(NODE)
+    async with opening as cluster:
+        (api,) = made
+        cluster.scheduler._give_up_waiting = lambda: api.turns.give_up("bind")
+        await under_way(cluster, *pods(5))
+        assert len(api.sent) == 2
+        assert api.turns.lanes.waiting["bind"] == 3
+        yield cluster, api
+        api.answering.set()
+        await api.turns.close()
+
+
+def placed(cluster):
+    found = [stored.to_dict() for stored in cluster.server.store.list("pods", "")]
+    return {pod["metadata"]["name"] for pod in found if pod["spec"].get("nodeName")}
+
+
+async def test_binds_that_were_sent_are_waited_for_and_the_others_given_up(halfway):
+    cluster, api = halfway
+    draining = asyncio.create_task(cluster.scheduler.drain())
+    await turns()
+    assert not draining.done()
+    api.answering.set()
+    await draining
+    assert placed(cluster) == set(api.sent)
+    assert len(api.sent) == 2
+
+
+async def test_pods_that_are_given_up_are_pending_without_a_word(halfway):
+    cluster, api = halfway
+    api.answering.set()
+    await cluster.scheduler.drain()
+    await turns()
+    for name in {f"p{i}" for i in range(5)} - set(api.sent):
+        assert cluster.condition(name) is None
+        assert cluster.events(name) == []
+
+
+async def test_after_draining_nothing_new_is_begun(halfway):
+    cluster, api = halfway
+    api.answering.set()
+    await cluster.scheduler.drain()
+    await under_way(cluster, a_pod("p5").obj())
+    assert placed(cluster) == set(api.sent)
+    # But it is kept up with.
+    assert "default/p5" in cluster.scheduler.unassigned
+
+
+async def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(halfway):
+    cluster, _ = halfway
+    draining = asyncio.create_task(cluster.scheduler.drain())
+    await turns()
+    cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS - 0.1)
+    await turns()
+    assert not draining.done()
+    cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
+    await draining
+    assert placed(cluster) == set()
+
+
+async def test_whoever_is_replaced_sends_nothing_more(halfway):
+    cluster, api = halfway
+    await cluster.scheduler.halt()
+    api.answering.set()
+    await under_way(cluster, a_pod("p5").obj())
+    assert placed(cluster) == set()
+    assert len(api.sent) == 2
+
+
+async def test_whoever_is_replaced_writes_no_status():
+    async with live() as cluster:
+        writer = cluster.scheduler._statuses
+        held = []
+        writer._api = type("Held", (), {"patch": lambda self, *args, **options: _held(held)})()
+        await under_way(cluster, *pods(40))
+        await cluster.scheduler.halt()
+        begun = len(held)
+        await turns()
+        assert 0 < begun < 40
+        assert len(held) == begun
+
+
+async def _held(held):
+    held.append(1)
+    await asyncio.Event().wait()
+
+
+# -- when it begins ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_standby_knows_everything_and_does_nothing():
+    async with live(NODE) as cluster:
+        lead, registry = asyncio.Event(), in_tree_registry()
+        standby = loop.LiveScheduler(
+            cluster.scheduler.informers._api,
+            load_config(None, known_plugins=registry.points()),
+            registry=registry,
+            times=cluster.time.times(),
+        )
+        running = asyncio.create_task(standby.run(lead=lead))
+        await asyncio.wait_for(standby.synced.wait(), 10)
+        await cluster.scheduler.drain()
+        await under_way(cluster, *pods(3))
+        assert placed(cluster) == set()
+        assert standby.queue.counts()["active"] == 3
+        assert not standby.ready.is_set()
+        lead.set()
+        await turns(2000)
+        assert standby.ready.is_set()
+        assert placed(cluster) == {"p0", "p1", "p2"}
+        running.cancel()
+        while not running.done():
+            await turns(50)
+            cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
+        await asyncio.gather(running, return_exceptions=True)
