@@ -87,12 +87,21 @@ def test_pods_of_other_schedulers_are_skipped_with_a_note(run, files):
     path = files(NODE, WEB, a_pod("theirs").scheduler("volcano").obj())
     ran = run("explain", "-f", path)
     assert ran.code == 0
-    assert (
-        ran.err == 'note: skipped default/theirs: for scheduler "volcano", which the configuration has no profile for\n'
+    assert ran.err == (
+        'note: skipped default/theirs: for scheduler "volcano", which the configuration has no profile for; '
+        "--config FILE names one that has\n"
     )
     asked = run("explain", "-f", path, "--pod", "theirs")
     assert asked.code == 2
-    assert asked.err == 'error: pod "default/theirs": no profile for scheduler name "volcano" in the configuration\n'
+    assert asked.err == (
+        'error: pod "default/theirs": no profile for scheduler name "volcano" in the configuration; '
+        "--config FILE names one that has\n"
+    )
+
+
+def test_that_pods_of_others_wait_is_not_denied(run, files):
+    path = files(NODE, a_pod("theirs").scheduler("volcano").obj())
+    assert run("explain", "-f", path).out == "No pod is pending for the schedulers of this configuration.\n"
 
 
 # -- forms

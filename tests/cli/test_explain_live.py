@@ -303,7 +303,7 @@ async def test_a_server_that_does_not_know_us(against):
     async with Misbehaving(unauthorized, unauthorized, unauthorized) as server:
         ran = await against(server)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: {server.url} refused: Unauthorized\n"
+    assert ran.err == f"error: {server.url} refused: Unauthorized; the token or certificate is wrong or has expired\n"
 
 
 async def test_a_server_that_hangs_up(against):

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import sys
 from functools import partial
 
@@ -11,9 +12,11 @@ import yaml
 
 from kubeconfigs import a_kubeconfig, write_kubeconfig
 from scheduler_doubles import FakeOpener, FakeScheduler
+from servers import free_port
 from stowplan import __version__
 from stowplan.cli.kube_scheduler import main
 from stowplan.framework.runtime import PluginInitError
+from stowplan.serving.certificates import self_signed
 
 CLUSTER = {"server": "http://127.0.0.1:1"}
 
@@ -33,7 +36,7 @@ def command(capsys):
 
     def run(*arguments, scheduler=None):
         opener = FakeOpener(scheduler or signalled())
-        code = main(arguments, opener=opener)
+        code = main(["--secure-port=0", *arguments], opener=opener)
         captured = capsys.readouterr()
         return code, captured.out, captured.err, opener
 
@@ -41,8 +44,9 @@ def command(capsys):
 
 
 def messages(err):
-    """Log lines without their headers."""
-    return [re.sub(r"^[IWE]\d{4} \S+ +\d+ \w+\.py:\d+\] ", "", line) for line in err.splitlines()]
+    """Log lines without their headers, and without what tells of this machine."""
+    lines = [re.sub(r"^[IWE]\d{4} \S+ +\d+ \w+\.py:\d+\] ", "", line) for line in err.splitlines()]
+    return [line for line in lines if not line.startswith('"Python settings" ')]
 
 
 # --- before there is a log
@@ -67,8 +71,6 @@ def test_a_flag_that_cannot_be_read_shows_the_usage_and_then_the_error(command):
     [
         (["foo"], 'Error: "kube-scheduler" does not take any arguments, got ["foo"]\n'),
         (["foo", 'b"r'], 'Error: "kube-scheduler" does not take any arguments, got ["foo" "b\\"r"]\n'),
-        (["--feature-gates=Nope=true"], "Error: unrecognized feature gate: Nope\n"),
-        (["--emulated-version=1.35.1"], "Error: patch version not allowed, got: kube=1.35.1\n"),
         (["--logging-format=xml"], 'format: Invalid value: "xml": Unsupported log format\n'),
         (
             ["--logging-format=xml", "--log-flush-frequency=0"],
@@ -90,7 +92,9 @@ def test_versions(command):
     code, out, err, _ = command("--version=raw")
     assert (code, err) == (0, "")
     assert re.fullmatch(
-        r'version\.Info\{Major:"1", Minor:"36", .*GitVersion:"v1\.36\.2", .*Platform:"\w+/\w+"\}\n', out
+        r'version\.Info\{Major:"1", Minor:"36", EmulationMajor:"", EmulationMinor:"", MinCompatibilityMajor:"", '
+        r'MinCompatibilityMinor:"", GitVersion:"v1\.36\.2", .*Platform:"\w+/\w+"\}\n',
+        out,
     )
 
 
@@ -99,23 +103,26 @@ def test_gates_are_checked_before_the_version_and_the_log_after_it(command):
     assert command("--version", "--logging-format=xml")[0] == 0
 
 
-NO_ELECTION = "leader election is not available yet: run one replica only"
-
-
 # --- errors that are log lines
 
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
+        (["--feature-gates=Nope=true"], "unrecognized feature gate: Nope"),
+        (["--feature-gates=Nope=true", "--version"], "unrecognized feature gate: Nope"),
+        (["--emulated-version=1.35.1"], "patch version not allowed, got: kube=1.35.1"),
         (["--config=/nonexist"], "open /nonexist: no such file or directory"),
         (["--kubeconfig=/nope"], "stat /nope: no such file or directory"),
         (
-            ["--secure-port=-1", "--authorization-always-allow-paths=a*b"],
+            ["--secure-port=-1", "--requestheader-allowed-names=a,"],
             "[--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port, "
-            r"only trailing * allowed in \"a*b\"]",
+            r"empty value in \"requestheader-allowed-names\"]",
         ),
-        (["--tls-min-version=VersionTLS14"], r"unknown tls version \"VersionTLS14\""),
+        (
+            ["--master=http://127.0.0.1:1", "--secure-port=1", "--tls-min-version=VersionTLS14"],
+            r"unknown tls version \"VersionTLS14\"",
+        ),
         (["--plugin=nowhere:X"], r"plugin \"nowhere:X\": cannot import nowhere: ModuleNotFoundError: "),
         (["--emulated-version=1.37"], "emulation version 1.37 is not between [1.33, 1.36.0]"),
     ],
@@ -123,7 +130,7 @@ NO_ELECTION = "leader election is not available yet: run one replica only"
 def test_later_errors_are_log_lines(command, arguments, error):
     code, out, err, opener = command(*arguments)
     assert (code, out, opener.jobs) == (1, "", [])
-    assert re.match(r"E\d{4} \d\d:\d\d:\d\d\.\d{6} [ \d]{6}\d kube_scheduler\.py:\d+\] ", err)
+    assert re.match(r"E\d{4} \d\d:\d\d:\d\d\.\d{6} [ \d]{6}\d scheduler_command\.py:\d+\] ", err)
     assert messages(err)[0].startswith(f'"command failed" err="{error}')
 
 
@@ -187,7 +194,6 @@ def test_it_starts_and_stops_on_request(command, kubeconfig, monkeypatch, loop):
     assert (code, out) == (0, "")
     assert messages(err) == [
         f'"Starting Kubernetes Scheduler" version="stowplan {__version__} (decides as kube-scheduler 1.36)"',
-        NO_ELECTION,
         '"Requested to terminate, exiting"',
     ]
     assert opener.schedulers[0].stopped
@@ -201,7 +207,7 @@ def test_without_leader_election_nobody_asks_it_to_end(command, kubeconfig):
     code, _, err, _ = command(f"--kubeconfig={kubeconfig}", "--leader-elect=false")
     assert code == 1
     assert messages(err)[-1] == '"command failed" err="finished without leader elect"'
-    assert not [line for line in messages(err) if "no effect" in line or line == NO_ELECTION]
+    assert not [line for line in messages(err) if "no effect" in line]
 
 
 def test_signals_are_as_before_when_it_has_ended(command, kubeconfig):
@@ -218,9 +224,21 @@ def test_a_signal_while_the_scheduler_is_made_counts(command, kubeconfig):
     assert command(f"--kubeconfig={kubeconfig}", scheduler=make)[0] == 0
 
 
+def test_a_lost_lease_ends_it(command, kubeconfig):
+    def make():
+        scheduler = FakeScheduler()
+        scheduler.loses = True
+        return scheduler
+
+    code, _, err, _ = command(f"--kubeconfig={kubeconfig}", scheduler=make)
+    assert code == 1
+    assert messages(err)[-1] == '"Leaderelection lost"'
+    assert not [line for line in messages(err) if "command failed" in line]
+
+
 def test_a_scheduler_that_fails_ends_the_command(command, kubeconfig):
     class Failing(FakeScheduler):
-        async def run(self):
+        async def run(self, *, lead=None):
             raise RuntimeError("broken")
 
     code, _, err, _ = command(f"--kubeconfig={kubeconfig}", scheduler=Failing)
@@ -237,11 +255,7 @@ def test_the_manifest_of_kubeadm_starts(command, kubeconfig):
         "--leader-elect=true",
     )
     assert code == 0
-    assert messages(err)[:3] == [
-        "--bind-address is accepted and has no effect yet",
-        "--authentication-kubeconfig is accepted and has no effect yet",
-        "--authorization-kubeconfig is accepted and has no effect yet",
-    ]
+    assert not [line for line in messages(err) if "no effect" in line]
     assert opener.jobs[0].connection.server == "http://127.0.0.1:1"
 
 
@@ -331,7 +345,7 @@ def test_flags_and_configuration_are_shown_when_asked(command, kubeconfig):
 
 
 def test_patterns_of_files(command, kubeconfig):
-    err = command(f"--kubeconfig={kubeconfig}", "--vmodule=kube_sched*=3")[2]
+    err = command(f"--kubeconfig={kubeconfig}", "--vmodule=scheduler_at*=3")[2]
     assert '"Handlers synced"' in messages(err)
 
 
@@ -341,7 +355,7 @@ def test_json(command, kubeconfig):
     err = command(f"--kubeconfig={kubeconfig}", "--logging-format=json")[2]
     assert [json.loads(line)["msg"] for line in err.splitlines()] == [
         "Starting Kubernetes Scheduler",
-        NO_ELECTION,
+        "Python settings",
         "Requested to terminate, exiting",
     ]
 
@@ -349,7 +363,7 @@ def test_json(command, kubeconfig):
 def test_split_streams_with_a_buffer(command, kubeconfig):
     code, out, err, _ = command(
         f"--kubeconfig={kubeconfig}",
-        "--bind-address=127.0.0.1",
+        "--http2-max-streams-per-connection=7",
         "--feature-gates=LoggingAlphaOptions=true",
         "--log-text-split-stream",
         "--log-text-info-buffer-size=64Ki",
@@ -360,7 +374,7 @@ def test_split_streams_with_a_buffer(command, kubeconfig):
         "Starting Kubernetes Scheduler",
         "Requested to terminate, exiting",
     ]
-    assert messages(err) == ["--bind-address is accepted and has no effect yet", NO_ELECTION]
+    assert messages(err) == ["--http2-max-streams-per-connection is accepted and has no effect"]
 
 
 # --- --write-config-to
@@ -392,3 +406,88 @@ def test_a_file_that_cannot_be_written(command, kubeconfig, tmp_path):
     code, _, err, _ = command(f"--kubeconfig={kubeconfig}", f"--write-config-to={tmp_path / 'no' / 'out.yaml'}")
     assert code == 1
     assert messages(err) == [f'"command failed" err="open {tmp_path / "no" / "out.yaml"}: no such file or directory"']
+
+
+# --- the port
+
+
+@pytest.fixture
+def port():
+    return free_port()
+
+
+@pytest.fixture
+def serving(command, kubeconfig, port):
+    def run(*arguments):
+        code, _, err, _ = command(
+            f"--kubeconfig={kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}", *arguments
+        )
+        return code, messages(err)
+
+    return run
+
+
+def test_the_port_is_served_until_the_end(serving, port):
+    code, said = serving()
+    assert code == 0
+    assert said[0] == "Generated self-signed cert in-memory"
+    assert f"Serving securely on 127.0.0.1:{port}" in said
+    assert said[-4:] == [
+        f"Stopped listening on 127.0.0.1:{port}",
+        '"[graceful-termination] secure server has stopped listening"',
+        '"[graceful-termination] secure server is exiting"',
+        '"Requested to terminate, exiting"',
+    ]
+
+
+def test_a_port_that_is_taken(serving, port):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        code, said = serving()
+    assert code == 1
+    assert said[-1] == (
+        f'"command failed" err="failed to create listener: failed to listen on 127.0.0.1:{port}: '
+        f'listen tcp 127.0.0.1:{port}: bind: address already in use"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--tls-cert-file=/nope", "--tls-private-key-file=/nope"], "open /nope: no such file or directory"),
+        (["--tls-cert-file=/nope"], "missing filename for serving cert"),
+        (["--tls-sni-cert-key=/a,/b"], "failed to load SNI cert and key: open /a: no such file or directory"),
+        (
+            ["--authentication-kubeconfig=/nope"],
+            "failed to get delegated authentication kubeconfig: failed to get delegated authentication kubeconfig: "
+            "stat /nope: no such file or directory",
+        ),
+        (
+            ["--authorization-kubeconfig=/nope"],
+            "failed to get delegated authorization kubeconfig: stat /nope: no such file or directory",
+        ),
+        (["--client-ca-file=/nope"], "unable to load client CA provider: open /nope: no such file or directory"),
+        (
+            ["--requestheader-client-ca-file=/nope"],
+            "unable to create request header authentication config: open /nope: no such file or directory",
+        ),
+        (["--authorization-always-allow-paths=a*b"], r"only trailing * allowed in \"a*b\""),
+        (["--tls-cipher-suites=FOO,BAR"], "Cipher suite FOO not supported or doesn't exist"),
+    ],
+)
+def test_what_can_be_wrong_with_it_is_one_line(serving, arguments, error):
+    code, said = serving(*arguments)
+    assert code == 1
+    assert said[-1] == f'"command failed" err="{error}"'
+    assert len([line for line in said if "command failed" in line]) == 1
+
+
+def test_a_certificate_that_has_expired_is_served_and_told_of(serving, tmp_path):
+    certificate = self_signed(["localhost"], wall_clock=1_000_000_000.0)
+    files = tmp_path / "tls.crt", tmp_path / "tls.key"
+    files[0].write_bytes(certificate.certificate)
+    files[1].write_bytes(certificate.key)
+    code, said = serving(f"--tls-cert-file={files[0]}", f"--tls-private-key-file={files[1]}")
+    assert code == 0
+    assert said[0].startswith(f"The serving certificate {files[0]} expired at ")

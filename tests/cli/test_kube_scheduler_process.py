@@ -1,10 +1,13 @@
 """`kube-scheduler` as a process: its signals, its pipe, and pods of a cluster that get their nodes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from functools import partial
+
+import pytest
 
 import manifests
 from kubeconfigs import a_kubeconfig, write_kubeconfig
@@ -19,7 +22,8 @@ from scheduler_doubles import FakeOpener, FakeScheduler
 from stowplan.cli.kube_scheduler import main
 
 class Stubborn(FakeScheduler):
-    async def run(self):
+    async def run(self, *, lead=None):
+        self.synced.set()
         self.ready.set()
         while True:
             try:
@@ -34,13 +38,45 @@ sys.exit(main(sys.argv[1:], opener=FakeOpener(Stubborn)))
 def test_the_second_signal_ends_it_at_once(tmp_path):
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     log = tmp_path / "log"
-    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "-v3"]
+    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
     with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path))}) as process:
         until(lambda: "Handlers synced" in log.read_text(), process, log)
         process.send_signal(signal.SIGTERM)
         until(lambda: "asked to stop" in log.read_text(), process, log)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 1
+
+
+#: Sends itself a signal in the middle of the imports.
+EARLY = """
+import os, sys
+
+class AtYaml:
+    def find_spec(self, name, path=None, target=None):
+        if name == "yaml":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), int(sys.argv.pop()))
+
+from stowplan.cli.kube_scheduler import main
+
+def opener(job):
+    from scheduler_doubles import FakeOpener
+    return FakeOpener()(job)
+
+sys.meta_path.insert(0, AtYaml())
+sys.exit(main(opener=opener))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_imports_is_one_like_any_other(tmp_path, number):
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+    command = [sys.executable, "-c", EARLY, f"--kubeconfig={kubeconfig}", "--secure-port=0", str(int(number))]
+    env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].endswith('"Requested to terminate, exiting"')
 
 
 def test_a_reader_who_has_seen_enough_of_help(tmp_path):
@@ -58,7 +94,7 @@ def test_pods_of_a_cluster_get_their_nodes(tmp_path):
     log = tmp_path / "scheduler.log"
     with embedded_server(tmp_path, "--nodes=3") as server:
         server.kubectl("create", "-f", "-", stdin=[pod("a"), pod("b")])
-        command = [*COMMAND, f"--kubeconfig={server.kubeconfig}", "--logging-format=json", "-v=2"]
+        command = [*COMMAND, f"--kubeconfig={server.kubeconfig}", "--secure-port=0", "--logging-format=json", "-v=2"]
         with running(command, log) as process:
             until(partial(all_placed, server), process, log)
             process.send_signal(signal.SIGTERM)

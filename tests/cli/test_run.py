@@ -94,6 +94,7 @@ def test_a_file_and_a_name(job_of, tmp_path):
         (["--context", "other"], 'context "other" does not exist; the contexts are'),
         (["--config", "/nope"], "error: open /nope: no such file or directory\n"),
         (["--plugin", "x"], 'error: plugin "x": want module:Class\n'),
+        (["--scheduler-name", ""], "error: --scheduler-name: a pod's spec.schedulerName is never empty\n"),
         (["--qps", "0"], "Invalid value for '--qps': 0"),
         (["--log-format", "xml"], "Invalid value for '--log-format'"),
     ],
@@ -231,11 +232,23 @@ def test_another_name_works_beside_it(kubeconfig, job, capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [Unreachable("http://127.0.0.1:1: connection refused"), Unauthorized("who are you")])
-def test_a_server_that_does_not_answer_or_know_us_is_told_at_once(job, error):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            Unreachable("http://127.0.0.1:1: connection refused"),
+            "cannot reach the cluster: http://127.0.0.1:1: connection refused",
+        ),
+        (
+            Unauthorized("Unauthorized"),
+            "http://127.0.0.1:1 refused: Unauthorized; the token or certificate is wrong or has expired",
+        ),
+    ],
+)
+def test_a_server_that_does_not_answer_or_know_us_is_told_at_once(job, error, told):
     with pytest.raises(InputError) as caught:
         schedule(job, api=FakeApi(error))
-    assert caught.value.problems == (str(error),)
+    assert caught.value.problems == (told,)
 
 
 def test_it_can_be_stopped_while_it_looks(job):

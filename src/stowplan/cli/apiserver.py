@@ -15,11 +15,12 @@ from stowplan.cli.embedded_cluster import (
     served,
 )
 from stowplan.cli.errors import reported
-from stowplan.cli.event_loop import first_of, run, stop_signals
+from stowplan.cli.event_loop import first_of, run
+from stowplan.cli.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from stowplan.cli.embedded_cluster import EmbeddedCluster
-    from stowplan.cli.event_loop import StopSignals
+    from stowplan.cli.stop_signals import StopSignals
 
 
 @click.command(short_help="Serve a cluster without machines, for kubectl and schedulers.")

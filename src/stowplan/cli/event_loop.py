@@ -1,26 +1,20 @@
-"""The event loop of a command: run it, have tasks that end with it, hear of signals.
+"""The event loop of a command: run it, have tasks that end with it.
 
-Whatever a command does that takes time, it does in one event loop. Signals are taken before there is one: until then,
-and whenever the loop hangs, they have to count as well.
+Whatever a command does that takes time, it does in one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import signal
 import sys
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-    from types import FrameType
+    from collections.abc import AsyncIterator, Awaitable, Coroutine
 
 T = TypeVar("T")
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -69,49 +63,3 @@ async def end_of_input() -> None:
             pass
     finally:
         transport.close()
-
-
-@contextmanager
-def stop_signals(before_the_end: Callable[[], None] = lambda: None) -> Iterator[StopSignals]:
-    """Signals ask for an orderly end while this lasts, a second one for the end; `before_the_end` is called then."""
-    stop = StopSignals(before_the_end)
-    try:
-        yield stop
-    finally:
-        stop.restore()
-
-
-class StopSignals:
-    """SIGINT and SIGTERM: the first asks for an orderly end, the second ends the process.
-
-    They count from the moment this is made, before there is an event loop: a process that is the first in its
-    container dies of no signal that it does not handle.
-    """
-
-    def __init__(self, before_the_end: Callable[[], None]) -> None:
-        self._before_the_end = before_the_end
-        self._requested = False
-        self._event = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._previous = {number: signal.signal(number, self._received) for number in _SIGNALS}
-
-    def restore(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def event(self) -> asyncio.Event:
-        """Set by the first signal; to be called within the event loop."""
-        self._loop = asyncio.get_running_loop()
-        if self._requested:
-            self._event.set()
-        return self._event
-
-    def _received(self, number: int, frame: FrameType | None) -> None:
-        # Not one of the event loop's handlers: the loop may be what does not come to an end. It is woken all the same,
-        # by the interrupted wait in the kernel or by the descriptor that it gave the interpreter.
-        if self._requested:
-            self._before_the_end()
-            os._exit(1)
-        self._requested = True
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._event.set)

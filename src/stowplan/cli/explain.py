@@ -18,7 +18,7 @@ from stowplan.explain.tables import Line, write
 from stowplan.explain.text import explanation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.explain.tables import Block
@@ -43,6 +43,14 @@ _WANTED = 'Ask for "pod [NS/]NAME", "pending" or "node NAME"'
 @click.option("--pending", is_flag=True, help="All pods without a node. This is what happens without a question.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option(
+    "--from-scheduler",
+    metavar="URL",
+    help="Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide now.",
+)
+@click.option("--token-file", metavar="FILE", help="Be known to the scheduler by this token, not by the kubeconfig.")
+@click.option("--certificate-authority", metavar="FILE", help="What the scheduler's certificate is signed by (PEM).")
+@click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not check the scheduler's certificate.")
 def explain(
     *,
     question: tuple[str, ...],
@@ -54,6 +62,10 @@ def explain(
     pending: bool,
     output: str,
     plugins: tuple[str, ...],
+    from_scheduler: str | None,
+    token_file: str | None,
+    certificate_authority: str | None,
+    insecure_skip_tls_verify: bool,
 ) -> None:
     """Say where a pod goes and why there, why not elsewhere, and what would help a pod that goes nowhere; or what a
     node holds, which pending pods it takes and why it refuses the others.
@@ -61,6 +73,9 @@ def explain(
     Asks a live cluster, reading only; or, with -f, what `kubectl get -o json` (or yaml, which takes longer) writes
     and what people write. Nothing is changed anywhere. A pod that has a node is judged as if it were to be placed
     anew.
+
+    With --from-scheduler, a running scheduler answers from its own state, pods that are on their way included, and
+    tells what happened to the pod so far.
 
     \b
     Examples:
@@ -70,12 +85,39 @@ def explain(
       kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json | stowplan explain -f -
       stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
       stowplan explain -f cluster.json --config scheduler.yaml -o json
+      stowplan explain --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt pod shop/web-0
     """
     if pod and pending:
         raise click.UsageError("--pod and --pending exclude each other.")
     if files and (kubeconfig or context):
         raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
     what, name = _asked(question, pod, pending=pending)
+    only_there = {
+        "--token-file": token_file,
+        "--certificate-authority": certificate_authority,
+        "--insecure-skip-tls-verify": insecure_skip_tls_verify,
+    }
+    if from_scheduler is not None:
+        _excluded(
+            "--from-scheduler asks a scheduler that has its own", {"-f": files, "--config": config, "--plugin": plugins}
+        )
+        _excluded(
+            "the kubeconfig is not read with --token-file",
+            {"--kubeconfig": kubeconfig, "--context": context} if token_file else {},
+        )
+        _ask_scheduler(
+            what,
+            name,
+            output,
+            url=from_scheduler,
+            kubeconfig=kubeconfig,
+            context=context,
+            token_file=token_file,
+            certificate_authority=certificate_authority,
+            insecure=insecure_skip_tls_verify,
+        )
+        return
+    _excluded("for --from-scheduler only", only_there)
     with reported(config):
         if files:
             about = Question.of_files(files, config, plugins)
@@ -103,6 +145,12 @@ def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[str
     raise click.UsageError(f"{_WANTED}; got {' '.join(words)!r}.")
 
 
+def _excluded(why: str, options: Mapping[str, object]) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: {why}.")
+
+
 def _answer(about: Question, what: str, name: str, output: str) -> None:
     if what == "node":
         about.check_node(name)
@@ -122,7 +170,9 @@ def _answer_pods(about: Question, pods: Sequence[PodInfo], output: str, *, singl
         _write_data(data[0] if single else {"kind": "ExplainList", "verdicts": data}, output)
         return
     if not pods:
-        click.echo("No pod is pending.")
+        # The others are told of in a note.
+        others = " for the schedulers of this configuration" if about.cluster.pending() else ""
+        click.echo(f"No pod is pending{others}.")
         return
     blocks: list[Block] = []
     for first, alike in about.alike(pods):
@@ -160,6 +210,24 @@ def _view(about: Question, name: str) -> NodeView:
         for first, alike in kinds
     )
     return node_view(about.cluster.state, name, questions)
+
+
+# -- a running scheduler --------------------------------------------------------------------------------------------
+
+
+def _ask_scheduler(what: str, name: str, output: str, **about: Any) -> None:
+    from stowplan.cli.asking_scheduler import Asked, page_of, pending_told, pod_told
+
+    if what == "node":
+        raise click.UsageError('--from-scheduler answers about pods: ask for "pod [NS/]NAME" or "pending".')
+    asked = Asked(**about)
+    as_data = output in ("json", "yaml")
+    page = "" if as_data else output
+    told = run(pod_told(asked, name, page=page) if what == "pod" else pending_told(asked, page=page))
+    if as_data:
+        _write_data(told, output)
+    else:
+        write(page_of(told, asked), sys.stdout)
 
 
 def _write_data(data: dict[str, Any], output: str) -> None:

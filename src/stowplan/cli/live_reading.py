@@ -18,6 +18,7 @@ from stowplan.api.decode import DecodeError
 from stowplan.api.meta import ApiStruct
 from stowplan.api.types import Event, Node, Pod
 from stowplan.cli.errors import InputError
+from stowplan.cli.refusals import no_answer
 from stowplan.client.api import Unreachable
 from stowplan.client.connection import ClientConfigError, CredentialsError, connect_from_flags
 from stowplan.client.http_api import HttpApi
@@ -70,10 +71,8 @@ async def read_live_cluster(
     except (ClientConfigError, CredentialsError) as error:
         hint = "" if kubeconfig or context else "; -f reads files instead"
         raise InputError(f"{error}{hint}") from error
-    except Unreachable as error:
-        raise InputError(f"cannot reach the cluster: {error}") from error
-    except ApiError as error:
-        raise InputError(f"{connection.server} refused: {error}") from error
+    except (Unreachable, ApiError) as error:
+        raise no_answer(connection.server, error) from error
 
 
 async def _read(connection: Connection, kinds: Sequence[WatchedKind], pod: str) -> LiveCluster:

@@ -17,7 +17,7 @@ from stowplan.cli.errors import InputError
 from stowplan.cli.registry import named_plugins
 from stowplan.explain.heard import Heard
 from stowplan.explain.suggestions import advise
-from stowplan.offline import Cluster
+from stowplan.offline import Cluster, ClusterError
 from stowplan.scheduler.kinds import watched_kinds
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.explain.verdict import Verdict
+
+_OTHER_CONFIG = "--config FILE names one that has"
 
 
 @dataclass
@@ -85,7 +87,10 @@ class Question:
         if key not in known:
             raise InputError(self._unknown(key, known))
         info = self.cluster.pod(key)
-        self.cluster.framework_of(info)
+        try:
+            self.cluster.framework_of(info)
+        except ClusterError as error:
+            raise InputError(f"{error}; {_OTHER_CONFIG}") from error
         return info
 
     def _unknown(self, key: str, known: Sequence[str]) -> str:
@@ -118,7 +123,10 @@ class Question:
                 others.setdefault(info.pod.spec.scheduler_name, []).append(info.key)
         for scheduler, keys in others.items():
             who = keys[0] if len(keys) == 1 else f"{len(keys)} pods ({keys[0]}, …)"
-            _note(f'skipped {who}: for scheduler "{scheduler}", which the configuration has no profile for')
+            _note(
+                f'skipped {who}: for scheduler "{scheduler}", which the configuration has no profile for; '
+                + _OTHER_CONFIG
+            )
         return [info for info in infos if self.cluster.scheduler.framework_for(info) is not None]
 
     def alike(self, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, list[str]]]:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from stowplan.cli.guarded_plugins import guarded
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.plugins.in_tree import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.cli.hang_guard import HangGuard
     from stowplan.framework.interface import Plugin
     from stowplan.framework.registry import Registry
 
 
-def registry_with(paths: Sequence[str]) -> Registry:
-    """Raise PluginLoadError for a plugin that cannot be had."""
+def registry_with(paths: Sequence[str], *, guard: HangGuard | None = None) -> Registry:
+    """With users' plugins called through a guard, if there is one; raise PluginLoadError for one that cannot be had."""
     registry = in_tree_registry()
     # A plugin that is named may be installed, too; it joins once.
     for plugin in dict.fromkeys((*installed_plugins(), *named_plugins(paths))):
         registry.register(plugin)
-    return registry
+    return registry if guard is None else guarded(registry, in_tree_registry(), guard)
 
 
 def named_plugins(paths: Sequence[str]) -> list[type[Plugin]]:

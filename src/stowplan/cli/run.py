@@ -18,9 +18,12 @@ from msgspec.structs import replace
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.cli import event_loop
 from stowplan.cli.errors import InputError, reported
-from stowplan.cli.event_loop import first_of, running, stop_signals
+from stowplan.cli.event_loop import first_of, running
+from stowplan.cli.hang_guard import HangGuard
+from stowplan.cli.life_cycle import until_stopped
 from stowplan.cli.registry import registry_with
-from stowplan.cli.scheduler_process import Job, opened, until_stopped
+from stowplan.cli.scheduler_process import Job, opened
+from stowplan.cli.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 from stowplan.explain.words import count, joined
@@ -30,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stowplan.api.policy import Lease
-    from stowplan.cli.event_loop import StopSignals
-    from stowplan.cli.scheduler_process import AtWork, Opener
+    from stowplan.cli.life_cycle import AtWork
+    from stowplan.cli.scheduler_process import Opener
+    from stowplan.cli.stop_signals import StopSignals
     from stowplan.client.api import Api
     from stowplan.client.connection import Connection
     from stowplan.config import Configuration
@@ -76,7 +80,8 @@ def run(
     from stowplan.client.connection import ClientConfigError, connect_from_flags
 
     with reported(config), _logging(verbosity, log_format) as flush:
-        registry = registry_with(plugins)
+        guard = HangGuard()
+        registry = registry_with(plugins, guard=guard)
         configuration = load_config(
             config, known_plugins=registry.points(), adjust=lambda found: _adjusted(found, scheduler_name, qps)
         )
@@ -93,6 +98,7 @@ def run(
             features=DEFAULT_FEATURES,
             max_in_unschedulable=_MAX_IN_UNSCHEDULABLE,
             command="stowplan",
+            guard=guard,
         )
         work(job, force=force, flush=flush)
 
@@ -118,6 +124,8 @@ def _adjusted(configuration: Configuration, scheduler_name: str | None, qps: flo
     configuration = replace(configuration, client_connection=connection, leader_election=election)
     if scheduler_name is None:
         return configuration
+    if not scheduler_name:
+        raise InputError("--scheduler-name: a pod's spec.schedulerName is never empty")
     if len(configuration.profiles) > 1:
         names = joined([profile.scheduler_name for profile in configuration.profiles])
         raise InputError(f"--scheduler-name {scheduler_name}: the configuration names its schedulers itself: {names}")
@@ -143,13 +151,13 @@ async def _schedule(
     from stowplan.scheduler.live import NotSupportedError
 
     stopped = stop.event()
-    async with opener(job) as (api, new_scheduler):
-        async with running(_look_first(api, job.config, wall_clock(), force=force)) as looking:
+    async with opener(job) as cluster:
+        async with running(_look_first(cluster.api, job, wall_clock(), force=force)) as looking:
             await first_of(stopped.wait(), looking)
         if stopped.is_set():
             return
         try:
-            scheduler = new_scheduler()
+            scheduler = cluster.new_scheduler()
         except NotSupportedError as error:
             raise InputError(str(error)) from error
         began = wall_clock()
@@ -160,22 +168,25 @@ async def _schedule(
 # --- who else is there
 
 
-async def _look_first(api: Api, configuration: Configuration, now: float, *, force: bool) -> None:
+async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     """Refuse to work where another scheduler of the same name does, and where nobody answers."""
     from stowplan.api.api_errors import ApiError, Forbidden, NotFound
     from stowplan.api.policy import Lease
+    from stowplan.cli.refusals import no_answer
     from stowplan.client.api import Unreachable
     from stowplan.client.config_error import CredentialsError
 
-    election = configuration.leader_election
+    election = job.config.leader_election
     try:
         lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
     except (NotFound, Forbidden):
         # No lease, or none that we may see: then nothing is known against it.
         return
-    except (ApiError, Unreachable, CredentialsError) as error:
+    except CredentialsError as error:
         raise InputError(str(error)) from error
-    names = [profile.scheduler_name for profile in configuration.profiles]
+    except (ApiError, Unreachable) as error:
+        raise no_answer(job.connection.server, error) from error
+    names = [profile.scheduler_name for profile in job.config.profiles]
     if DEFAULT_SCHEDULER_NAME not in names or not is_held(lease, now):
         return
     where = f"Lease {lease.metadata.namespace}/{lease.metadata.name}"

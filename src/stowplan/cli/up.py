@@ -25,9 +25,11 @@ from stowplan.cli.embedded_cluster import (
     served,
 )
 from stowplan.cli.errors import InputError, reported
-from stowplan.cli.event_loop import end_of_input, first_of, run, running, stop_signals
+from stowplan.cli.event_loop import end_of_input, first_of, run, running
+from stowplan.cli.hang_guard import HangGuard
 from stowplan.cli.pod_news import told
 from stowplan.cli.registry import registry_with
+from stowplan.cli.stop_signals import stop_signals
 from stowplan.config import load_config
 from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 from stowplan.explain.tables import write
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
     from stowplan.apiserver.store import Store
     from stowplan.cli.embedded_cluster import EmbeddedCluster
-    from stowplan.cli.event_loop import StopSignals
+    from stowplan.cli.stop_signals import StopSignals
     from stowplan.client.api import Api
     from stowplan.config import Configuration
     from stowplan.explain.tables import Line
@@ -104,10 +106,11 @@ def up(
       stowplan up --config scheduler.yaml --plugin my_module:MyPlugin -v
     """
     with reported(config), _logging(verbosity):
-        registry = registry_with(plugins)
+        guard = HangGuard()
+        registry = registry_with(plugins, guard=guard)
         configuration = load_config(config, known_plugins=registry.points())
         with embedded_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
-            serving = _serve(cluster, stop, lambda api: _scheduler(api, configuration, registry))
+            serving = _guarded(guard, _serve(cluster, stop, lambda api: _scheduler(api, configuration, registry)))
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
         click.echo(_farewell(options["state"]))
 
@@ -136,6 +139,11 @@ def _scheduler(api: Api, configuration: Configuration, registry: Registry) -> Re
         )
     except NotSupportedError as error:
         raise InputError(str(error)) from error
+
+
+async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None:
+    with guard.watching():
+        await serving
 
 
 async def _with_a_parent(serving: Coroutine[Any, Any, None], stop: StopSignals) -> None:

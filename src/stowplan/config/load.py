@@ -59,6 +59,9 @@ def _read(source: Mapping[str, Any] | str | os.PathLike[str]) -> str:
         return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ConfigFileError(f"read {path}: not UTF-8 text") from None
+    except IsADirectoryError as error:
+        # One can be opened.
+        raise ConfigFileError(os_error_text("read", path, error)) from None
     except OSError as error:
         raise ConfigFileError(os_error_text("open", path, error)) from None
 

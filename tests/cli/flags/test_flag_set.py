@@ -154,6 +154,10 @@ def test_arguments(arguments, rest):
             'default version "v1.36.2"',
         ),
         (
+            ["--version=v1.36"],
+            'invalid argument "v1.36" for "--version" flag: illegal version string "v1.36"',
+        ),
+        (
             ["--kube-api-burst=x"],
             'invalid argument "x" for "--kube-api-burst" flag: strconv.ParseInt: parsing "x": invalid syntax',
         ),

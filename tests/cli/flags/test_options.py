@@ -7,9 +7,11 @@ from stowplan.cli.flags.gates import gates_of
 from stowplan.cli.flags.log_options import log_option_errors, log_settings
 from stowplan.cli.flags.overrides import check_unvalidated, with_flags
 from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
-from stowplan.cli.flags.validation import option_errors, tls_errors
+from stowplan.cli.flags.validation import option_errors, read_allow_list, serving_errors
 from stowplan.config import ConfigError, Configuration, Duration
 from stowplan.klog.setup import LogSettings
+
+ENABLED = gates_of(()).features.enabled
 
 
 def parse(*arguments):
@@ -39,8 +41,7 @@ def parse(*arguments):
             ],
         ),
         (["--requestheader-uid-headers=X-Remote-Uid"], []),
-        (["--authorization-always-allow-paths=/a*,b"], []),
-        (["--authorization-always-allow-paths=a*b"], ['only trailing * allowed in "a*b"']),
+        (["--requestheader-allowed-names= "], ['empty value in "requestheader-allowed-names"']),
         (
             ["--show-hidden-metrics-for-version=1.20"],
             [
@@ -74,12 +75,59 @@ def parse(*arguments):
     ],
 )
 def test_options(arguments, messages):
-    assert list(option_errors(parse(*arguments))) == messages
+    assert list(option_errors(parse(*arguments), ENABLED)) == messages
 
 
 def test_two_ways_to_allow_labels_are_one_too_many():
-    (problem,) = option_errors(parse("--allow-metric-labels=m,l=v", "--allow-metric-labels-manifest=/nope"))
-    assert "cannot specify both allowListMapping and allowListMappingManifest" in problem
+    assert list(
+        option_errors(parse("--allow-metric-labels=m,l=v", "--allow-metric-labels-manifest=/nope"), ENABLED)
+    ) == [
+        'metrics.allowListMappingManifest: Invalid value: "/nope": failed to read allow list manifest: '
+        "open /nope: no such file or directory",
+        'metrics: Invalid value: {"allowListMapping":{"m,l":"v"},"allowListMappingManifest":"/nope"}: '
+        "cannot specify both allowListMapping and allowListMappingManifest",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "mapping"),
+    [
+        pytest.param("", {}, id="empty"),
+        pytest.param("'m,l': 'a,b'", {"m,l": "a,b"}, id="a mapping, as the reference reads it"),
+        pytest.param(
+            "allowListMapping: {'m,l': 'a,b'}", {"m,l": "a,b"}, id="a mapping, as the reference's help has it"
+        ),
+        pytest.param("allowListMapping:", {}, id="an empty one"),
+    ],
+)
+def test_manifests_of_labels(tmp_path, text, mapping):
+    path = tmp_path / "manifest"
+    path.write_text(text)
+    assert read_allow_list(str(path)) == mapping
+    assert list(option_errors(parse(f"--allow-metric-labels-manifest={path}"), ENABLED)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [", "failed to parse allow list manifest: while parsing"),
+        ("[]", "failed to parse allow list manifest: want a map"),
+        ("other: 1", "failed to parse allow list manifest: want a map"),
+        ("allowListMapping: {a: {}}", "failed to parse allow list manifest: want a map"),
+        (
+            "foo: bar",
+            "invalid allow list mapping in manifest: [metrics.allowListMappingManifest: Invalid value: "
+            '{"foo":"bar"}: must have keys with format `metricName,labelName` where',
+        ),
+        ("allowListMapping: {foo: bar}", "invalid allow list mapping in manifest: ["),
+    ],
+)
+def test_manifests_that_are_none(tmp_path, text, problem):
+    path = tmp_path / "manifest"
+    path.write_text(text)
+    (said,) = option_errors(parse(f"--allow-metric-labels-manifest={path}"), ENABLED)
+    assert said.startswith(f'metrics.allowListMappingManifest: Invalid value: "{path}": {problem}')
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize(
@@ -91,20 +139,25 @@ def test_two_ways_to_allow_labels_are_one_too_many():
         (["--tls-min-version=VersionTLS14"], ['unknown tls version "VersionTLS14"']),
         (["--tls-cipher-suites=FOO"], ["Cipher suite FOO not supported or doesn't exist"]),
         (["--tls-curve-preferences=99999"], ["curve preference 99999 is out of range (must be 1-65535)"]),
+        (["--tls-curve-preferences=29,23"], []),
+        (["--tls-curve-preferences=29,29"], ["duplicate curve preference 29"]),
+        (["--authorization-always-allow-paths=/a*,b"], []),
+        (["--authorization-always-allow-paths=a*b"], ['only trailing * allowed in "a*b"']),
+        (["--authorization-always-allow-paths=a*b", "--secure-port=0"], []),
         (["--tls-cert-file=a"], ["missing filename for serving cert"]),
         (["--tls-private-key-file=a"], ["missing filename for serving cert"]),
         (["--tls-cert-file=a", "--secure-port=0"], []),
     ],
 )
-def test_tls(arguments, messages):
-    assert list(tls_errors(parse(*arguments))) == messages
+def test_serving(arguments, messages):
+    assert list(serving_errors(parse(*arguments))) == messages
 
 
 # --- logging
 
 
 def log_errors(*arguments, gates=()):
-    return list(log_option_errors(parse(*arguments), gates_of(gates)[0]))
+    return list(log_option_errors(parse(*arguments), gates_of(gates).features))
 
 
 @pytest.mark.parametrize(
@@ -200,6 +253,14 @@ def test_leader_election_flags_always_count(config):
             "couldn't create resource lock: configmapsleases lock is removed, migrated to leases",
         ),
         (["--leader-elect-resource-lock=x"], "couldn't create resource lock: Invalid lock-type x"),
+        (
+            ["--leader-elect-lease-duration=10s"],
+            "couldn't create leader elector: leaseDuration must be greater than renewDeadline",
+        ),
+        (
+            ["--leader-elect-retry-period=9s"],
+            "couldn't create leader elector: renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
     ],
 )
 def test_what_flags_say_past_the_validation_of_files(arguments, message):
@@ -213,6 +274,7 @@ def test_what_flags_say_past_the_validation_of_files(arguments, message):
     [
         ["--kube-api-qps=-1", "--kube-api-burst=0"],
         ["--leader-elect=false", "--leader-elect-resource-lock=endpoints"],
+        ["--leader-elect=false", "--leader-elect-retry-period=1h"],
     ],
 )
 def test_what_is_not_used_may_be_anything(arguments):

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import sys
+import threading
 import tracemalloc
 
 import pytest

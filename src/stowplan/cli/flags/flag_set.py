@@ -8,8 +8,8 @@ Upstream: github.com/spf13/pflag, flag.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stowplan.api.field_errors import go_quote
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from stowplan.cli.flags.kinds import Kind
+
+
+Options = TypeVar("Options")
 
 
 class FlagError(ValueError):
@@ -58,6 +61,11 @@ class CommandLine:
 
     def is_given(self, name: str) -> bool:
         return name in self.given
+
+
+def options_of(kind: type[Options], line: CommandLine) -> Options:
+    """A dataclass, each of whose fields has the name of a flag."""
+    return kind(**{field.name: line[field.name.replace("_", "-")] for field in fields(cast("Any", kind))})
 
 
 class FlagSet:

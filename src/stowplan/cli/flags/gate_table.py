@@ -9,9 +9,15 @@ Upstream: pkg/features/kube_features.go and the libraries' own lists.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
-Stage = Literal["ALPHA", "BETA", "GA", "DEPRECATED"]
+from stowplan.cli.flags.gate_history import EARLIER, MINORS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Stage = Literal["PREALPHA", "ALPHA", "BETA", "GA", "DEPRECATED"]
 
 _ALPHA = """
     APIServingWithRoutine AllAlpha AllowUnsafeMalformedObjectDeletion CBORServingAndStorage
@@ -124,7 +130,27 @@ def _known() -> dict[str, Gate]:
     return gates
 
 
+#: As they are in 1.36.
 KNOWN_GATES = _known()
+
+_STAGES: dict[str, Stage] = {"a": "ALPHA", "b": "BETA", "g": "GA", "d": "DEPRECATED"}
+
+
+@cache
+def gates_at(minor: int) -> Mapping[str, Gate]:
+    """All gates as they are in Kubernetes 1.<minor>."""
+    if minor > MINORS[-1]:
+        return KNOWN_GATES
+    column = MINORS.index(max(minor, MINORS[0]))
+    earlier = {name: _gate(states.split()[column]) for states, names in EARLIER.items() for name in names.split()}
+    return KNOWN_GATES | earlier
+
+
+def _gate(state: str) -> Gate:
+    if state == "-":
+        return Gate("PREALPHA", False)
+    return Gate(_STAGES[state[0]], state[1] == "+", locked=state.endswith("!"))
+
 
 #: Switches for whole stages; explicit settings win over them.
 STAGE_SWITCHES: dict[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
@@ -133,7 +159,7 @@ _DRA = "DynamicResourceAllocation"
 
 #: Gate -> the gates that must be on with it.
 REQUIRED_GATES: dict[str, tuple[str, ...]] = {
-    **{name: (_DRA,) for name in KNOWN_GATES if name.startswith("DRA")},
+    **{name: (_DRA,) for name in KNOWN_GATES if name.startswith("DRA") and name != "DRAResourceClaimDeviceStatus"},
     "DRADeviceBindingConditions": (_DRA, "DRAResourceClaimDeviceStatus"),
     "DRADeviceTaintRules": (_DRA, "DRADeviceTaints"),
     "DRAWorkloadResourceClaims": (_DRA, "GenericWorkload"),

@@ -259,7 +259,9 @@ def _read_version(text: str) -> str:
     if not text.startswith("v"):
         return _show_bool(read_bool(text))
     match = _VERSION.fullmatch(text)
-    if match is None or f"v{match[1]}" != KUBERNETES_VERSION:
+    if match is None:
+        raise ValueError(f"illegal version string {go_quote(text)}")
+    if f"v{match[1]}" != KUBERNETES_VERSION:
         raise ValueError(
             f"version {go_quote(text)} must match major/minor/patch of default version {go_quote(KUBERNETES_VERSION)}"
         )

@@ -68,3 +68,11 @@ def check_unvalidated(configuration: Configuration) -> None:
     if configuration.leader_election.leader_elect and lock != "leases":
         reason = f"{lock} lock is removed, {_MIGRATED[lock]}" if lock in _MIGRATED else f"Invalid lock-type {lock}"
         raise ConfigError(f"couldn't create resource lock: {reason}")
+    if configuration.leader_election.leader_elect:
+        # It brings the client with it, which a command line that is wrong does without.
+        from stowplan.client.leader_election import check_lease_settings
+
+        try:
+            check_lease_settings(configuration.leader_election)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None

@@ -1,7 +1,7 @@
 """The flags of kube-scheduler 1.36, section by section in the order of its help.
 
-A flag whose effect is not built says so (`built=False`): it is read, checked, and a value other than its default makes
-the command say that nothing comes of it.
+A flag that has no effect here says so in its help and by `built=False`: it is read, checked, and a value other than
+its default makes the command say that nothing comes of it.
 
 Upstream: cmd/kube-scheduler/app/options/options.go and the option sets of the libraries it uses.
 """
@@ -9,7 +9,6 @@ Upstream: cmd/kube-scheduler/app/options/options.go and the option sets of the l
 from __future__ import annotations
 
 import ipaddress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.quantity import read_quantity
@@ -45,10 +44,25 @@ MISC = (
         "Plugins of your own, each as module:Class; the configuration enables them by name. Can be repeated. "
         "Only Stowplan has this flag.",
     ),
+    _misc(
+        "plugin-binding-timeout",
+        k.DURATION,
+        Duration.of_seconds(15 * 60),
+        "How long each PreBind, Bind and PostBind of a plugin of your own may take before its pod is tried again; "
+        "0s: as long as it takes. Only Stowplan has this flag.",
+    ),
+    _misc(
+        "plugin-timeout",
+        k.DURATION,
+        Duration.of_seconds(5),
+        "How long a plugin of your own may keep everything else waiting before its call is broken off and its pod is "
+        "tried again; best less than --leader-elect-renew-deadline. 0s: as long as it takes. "
+        "Only Stowplan has this flag.",
+    ),
     _misc("write-config-to", k.STRING, "", "Write the complete configuration to this file and exit."),
 )
 
-_serving = partial(_section("Secure serving"), built=False)
+_serving = _section("Secure serving")
 SERVING = (
     _serving(
         "bind-address",
@@ -63,8 +77,14 @@ SERVING = (
         "Folder for a certificate and key that are made at the start; of no use with --tls-cert-file and "
         "--tls-private-key-file. Without it they stay in memory.",
     ),
-    _serving("disable-http2-serving", k.BOOL, False, "Serve HTTP/1.1 only."),
-    _serving("http2-max-streams-per-connection", k.INT, 0, "Streams at a time of one HTTP/2 connection; 0 means 100."),
+    _serving("disable-http2-serving", k.BOOL, False, "Serve HTTP/1.1 only; which is so anyway, HTTP/2 is not served."),
+    _serving(
+        "http2-max-streams-per-connection",
+        k.INT,
+        0,
+        "Streams at a time of one HTTP/2 connection; without effect, as HTTP/2 is not served.",
+        built=False,
+    ),
     _serving("permit-address-sharing", k.BOOL, False, "Listen with SO_REUSEADDR."),
     _serving("permit-port-sharing", k.BOOL, False, "Listen with SO_REUSEPORT."),
     _serving("secure-port", k.INT, 10259, "Port for HTTPS; 0 serves nothing."),
@@ -84,7 +104,7 @@ SERVING = (
     ),
 )
 
-_authentication = partial(_section("Authentication"), built=False)
+_authentication = _section("Authentication")
 AUTHENTICATION = (
     _authentication("authentication-kubeconfig", k.STRING, "", "Kubeconfig for asking who a token belongs to."),
     _authentication(
@@ -118,7 +138,7 @@ AUTHENTICATION = (
     _authentication("requestheader-username-headers", k.STRINGS, ("x-remote-user",), "Headers with the user's name."),
 )
 
-_authorization = partial(_section("Authorization"), built=False)
+_authorization = _section("Authorization")
 AUTHORIZATION = (
     _authorization(
         "authorization-always-allow-paths",
@@ -137,7 +157,13 @@ AUTHORIZATION = (
 
 _deprecated = _section("Deprecated")
 DEPRECATED = (
-    _deprecated("contention-profiling", k.BOOL, True, "DEPRECATED: profile blocking, too." + _IGNORED, built=False),
+    _deprecated(
+        "contention-profiling",
+        k.BOOL,
+        True,
+        "DEPRECATED: profile blocking, too; without effect, as nothing waits for a lock." + _IGNORED,
+        built=False,
+    ),
     _deprecated("kube-api-burst", k.INT32, _CONNECTION.burst, "DEPRECATED: requests that may go at once." + _IGNORED),
     _deprecated(
         "kube-api-content-type",
@@ -153,10 +179,10 @@ DEPRECATED = (
         Duration.of_seconds(300),
         "DEPRECATED: how long a pod that fits nowhere waits for an event before it is tried again.",
     ),
-    _deprecated("profiling", k.BOOL, True, "DEPRECATED: serve profiles under /debug/pprof/." + _IGNORED, built=False),
+    _deprecated("profiling", k.BOOL, True, "DEPRECATED: serve profiles under /debug/pprof/." + _IGNORED),
 )
 
-_election = partial(_section("Leader election"), built=False)
+_election = _section("Leader election")
 LEADER_ELECTION = (
     _election("leader-elect", k.BOOL, _ELECTION.leader_elect, "Of several schedulers, let one work."),
     _election(
@@ -186,20 +212,17 @@ def _gates_usage() -> str:
 
 _gate = _section("Feature gate")
 FEATURE_GATES = (
-    _gate(
-        "emulated-version", k.STRINGS, (), "Version to behave as, [kube=]major.minor, from 1.33 to 1.36.", built=False
-    ),
+    _gate("emulated-version", k.STRINGS, (), "Version to behave as, [kube=]major.minor, from 1.33 to 1.36."),
     _gate("feature-gates", k.COMPONENT_VALUES, (), _gates_usage()),
     _gate(
         "min-compatibility-version",
         k.STRINGS,
         (),
         "Oldest version of other components to get along with, [kube=]major.minor, not above the emulated one.",
-        built=False,
     ),
 )
 
-_metrics = partial(_section("Metrics"), built=False)
+_metrics = _section("Metrics")
 METRICS = (
     _metrics(
         "allow-metric-labels", k.STRING_TO_STRING, {}, "Values that a metric's label may have: metric,label='v1,v2'."
@@ -207,7 +230,10 @@ METRICS = (
     _metrics("allow-metric-labels-manifest", k.STRING, "", "File with such values, under allowListMapping."),
     _metrics("disabled-metrics", k.STRINGS, (), "Metrics not to show, by their full names."),
     _metrics(
-        "show-hidden-metrics-for-version", k.STRING, "", "Show metrics that were hidden since; only 1.35 is known."
+        "show-hidden-metrics-for-version",
+        k.STRING,
+        "",
+        "Show metrics that were hidden since; only 1.35 is known, and none was hidden since.",
     ),
 )
 

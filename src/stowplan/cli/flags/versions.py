@@ -40,12 +40,12 @@ def versions_of(emulated: Sequence[str], min_compatibility: Sequence[str]) -> Ve
 
 def version_errors(versions: Versions) -> Iterator[str]:
     """Check them against what this program can be."""
-    floor, binary = _shown(_FLOOR), _shown(_BINARY)
+    floor, binary = shown(_FLOOR), shown(_BINARY)
     if not _FLOOR <= versions.emulated <= _BINARY:
-        yield f"emulation version {_shown(versions.emulated)} is not between [{floor}, {binary}.0]"
+        yield f"emulation version {shown(versions.emulated)} is not between [{floor}, {binary}.0]"
     if not _FLOOR <= versions.min_compatibility <= versions.emulated:
-        least = _shown(versions.min_compatibility)
-        yield f"minCompatibilityVersion version {least} is not between [{floor}, {_shown(versions.emulated)}]"
+        least = shown(versions.min_compatibility)
+        yield f"minCompatibilityVersion version {least} is not between [{floor}, {shown(versions.emulated)}]"
 
 
 def _only(items: Sequence[str]) -> tuple[int, int] | None:
@@ -62,10 +62,10 @@ def _only(items: Sequence[str]) -> tuple[int, int] | None:
         if component != _COMPONENT:
             raise FlagError(f"component not registered: {component}")
         if found is not None:
-            raise FlagError(f"duplicate version flag, {component}={_shown(found)} and {component}={_shown(version)}")
+            raise FlagError(f"duplicate version flag, {component}={shown(found)} and {component}={shown(version)}")
         found = version
     return found
 
 
-def _shown(version: tuple[int, int]) -> str:
+def shown(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
