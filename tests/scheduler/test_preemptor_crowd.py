@@ -42,7 +42,7 @@ class Crowd:
         self.profile = framework(self.state)
         self.scheduler = Scheduler(self.state, {"default-scheduler": self.profile}, random=Draw(random))
         self.pods, self.pending, self.died, self.calls, self.tasks = {}, [], [], [], set()
-        #: Promises that came to nothing because a more important pod was quicker.
+        #: Promises that may come to nothing because a more important pod went there, or was promised the same node.
         self.overridden = 0
         self.preemptor = self.profile.handle.preemptor = BackgroundPreemptor(
             api=self,
@@ -132,9 +132,9 @@ class Crowd:
             self.pending.append(info)
             return
         decision = self.scheduler.schedule(self.profile, info)
+        promised_to = self.state.nominator.on(decision.node_name or decision.nominated_node_name or "")
+        self.overridden += sum(other.priority < info.priority for other in promised_to)
         if decision.node_name:
-            promised_to = self.state.nominator.on(decision.node_name)
-            self.overridden += sum(other.priority < info.priority for other in promised_to)
             self.state.assume(info, decision.node_name)
             return
         self.pending.append(info)
