@@ -152,7 +152,8 @@ def test_pending_pods(ask, args):
     ran = ask(*args)
     assert ran.code == 0
     assert ran.err == (
-        'note: skipped shop/theirs: for scheduler "volcano", which the configuration has no profile for\n'
+        'note: skipped shop/theirs: for scheduler "volcano", which the configuration has no profile for; '
+        "--config FILE names one that has\n"
     )
     told = ("shop/api goes to b", "shop/huge is pending", "shop/later is gated")
     assert [text in ran.out for text in told] == [True, True, True]

@@ -36,8 +36,12 @@ class SchedulerProcess:
         """Of a log in JSON."""
         return [json.loads(line)["msg"] for line in self.log.read_text().splitlines()]
 
-    def ask(self, path, *, who=None, method="GET", body=None, **headers):
-        """Status, headers and body of an answer."""
+    def ask(self, path, **how):
+        """Status, headers and body of an answer, which is text."""
+        status, headers, body = self.ask_bytes(path, **how)
+        return status, headers, body.decode()
+
+    def ask_bytes(self, path, *, who=None, method="GET", body=None, **headers):
         context = ssl._create_unverified_context()
         if who is not None:
             file = self._folder / f"client-{id(who)}.pem"
@@ -47,7 +51,7 @@ class SchedulerProcess:
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read().decode()
+            return answer.status, answer.headers, answer.read()
         finally:
             connection.close()
 

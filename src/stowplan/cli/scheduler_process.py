@@ -129,8 +129,10 @@ def _agent(job: Job, purpose: str) -> str:
 @asynccontextmanager
 async def _election(job: Job) -> AsyncIterator[Election]:
     """An elector with a client of its own: its requests wait for nobody else's, and are given up early."""
+    from stowplan.client.event_forms import CoreV1
+    from stowplan.client.event_recorder import EventBroadcaster
     from stowplan.client.http_api import HttpApi
-    from stowplan.client.leader_election import LeaderElector, LeaseEventBroadcaster, request_timeout
+    from stowplan.client.leader_election import LeaderElector, request_timeout
     from stowplan.client.lease_candidate import LeaseCandidates
     from stowplan.client.times import REAL_TIMES
     from stowplan.client.transport import Limits
@@ -151,7 +153,8 @@ async def _election(job: Job) -> AsyncIterator[Election]:
                 metrics=metrics,
             )
         )
-        events = LeaseEventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning)
+        # Upstream's events of elections are of the old form on every cluster.
+        events = EventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning, form=CoreV1())
         stack.push_async_callback(events.flush, _LAST_EVENTS)
         await stack.enter_async_context(running(events.run()))
         elector = LeaderElector(

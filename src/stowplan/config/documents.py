@@ -132,6 +132,9 @@ def _parse_yaml(text: str) -> Document:
         value = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         _raise_yaml(error)
+    except yaml.reader.ReaderError as error:
+        # Its text has a second line, which names no file that anybody knows.
+        raise ConfigError(f"yaml: {error.reason}") from None
     except (yaml.YAMLError, TooDeepError) as error:
         raise ConfigError(f"yaml: {error}") from None
     return Document(text, _as_json(value), _strict(duplicates))

@@ -6,6 +6,8 @@ the contract. Each problem is one string; the raiser joins several of them the w
 Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 """
 
+import errno
+
 from stowplan.api.field_errors import go_json, go_quote
 from stowplan.config.durations import Duration
 
@@ -44,4 +46,7 @@ def _shown(value: object) -> str:
 def os_error_text(operation: str, path: str, error: OSError) -> str:
     """Say what failed on which file, as Go's os package does."""
     reason = error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        # Whatever was asked for, it was the writing that failed.
+        operation = "write"
     return f"{operation} {path}: {reason[:1].lower()}{reason[1:]}"

@@ -103,7 +103,7 @@ def _show_float(value: float) -> str:
 
 def _read_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
-        return ipaddress.ip_address(text.strip() or "0.0.0.0")
+        return ipaddress.ip_address(text.strip() if text else "0.0.0.0")
     except ValueError:
         raise ValueError(f"failed to parse IP: {go_quote(text)}") from None
 

@@ -83,7 +83,7 @@ def serving_errors(line: CommandLine) -> Iterator[str]:
         yield f"unknown tls version {go_quote(line['tls-min-version'])}"
     for path in line["authorization-always-allow-paths"]:
         if "*" in path.removesuffix("*"):
-            yield f"only trailing * allowed in {go_quote(path)}"
+            yield f"only trailing * allowed in {go_quote(path.removeprefix('/'))}"
 
 
 def _curves(curves: tuple[int, ...]) -> Iterator[str]:
@@ -100,10 +100,10 @@ def _metrics(line: CommandLine) -> Iterator[str]:
         wanted = f"must be omitted or have the value '{_HIDDEN_SINCE}'; only the previous minor version is allowed"
         yield invalid("metrics.showHiddenMetricsForVersion", version, wanted)
     names = line["disabled-metrics"]
-    for name in names:
-        if not re.fullmatch(_METRIC, name):
-            wanted = f'must be fully qualified metric names matching "^{_METRIC}$", got {go_quote(name)}'
-            yield f"metrics.disabledMetrics: Invalid value: {go_json(list(names))}: {wanted}"
+    wrong = next((name for name in names if not re.fullmatch(_METRIC, name)), None)
+    if wrong is not None:
+        wanted = f'must be fully qualified metric names matching "^{_METRIC}$", got {go_quote(wrong)}'
+        yield f"metrics.disabledMetrics: Invalid value: {go_json(list(names))}: {wanted}"
     yield from _allow_list(line["allow-metric-labels"], line["allow-metric-labels-manifest"])
     if line["allow-metric-labels"] and line["allow-metric-labels-manifest"]:
         yield (

@@ -1,0 +1,61 @@
+"""What this scheduler tells of itself beyond the reference's metrics (`stowplan_*`): gathered as the page is read.
+
+The exception is the event loop's lag, which is sampled once a second: whatever holds the loop up, a decision, a page
+or a plugin, holds up everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from stowplan.cli.hang_guard import HangGuard
+    from stowplan.client.lanes import Lanes
+    from stowplan.client.times import Times
+    from stowplan.metrics.component import ComponentMetrics
+    from stowplan.metrics.families import Histogram
+
+_EVERY = 1.0
+
+
+class Counted(Protocol):
+    """What is asked of `scheduler.live.LiveScheduler`."""
+
+    @property
+    def dropped_events(self) -> int: ...
+
+    @property
+    def stories(self) -> _Sized: ...
+
+    def refresh_metrics(self) -> None: ...
+
+
+class _Sized(Protocol):
+    def __len__(self) -> int: ...
+
+
+def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None, guard: HangGuard) -> None:
+    """Have the numbers set at each scrape."""
+    own = metrics.stowplan
+
+    def refresh() -> None:
+        scheduler.refresh_metrics()
+        own.stories.set(float(len(scheduler.stories)))
+        dropped = scheduler.dropped_events
+        if lanes is not None:
+            dropped += lanes.dropped
+            for lane, number in lanes.waiting.items():
+                own.client_requests_waiting.with_label_values(lane).set(float(number))
+        own.events_dropped_total.value = float(dropped)
+        for (plugin, point), calls in guard.broken_off.items():
+            own.plugin_hangs_total.with_label_values(plugin, point).value = float(calls)
+
+    metrics.registry.at_scrape(refresh)
+
+
+async def sample_lag(lag: Histogram, times: Times) -> None:
+    """Observe, until cancelled, by how much a timer is late."""
+    while True:
+        due = times.clock() + _EVERY
+        await times.sleep(_EVERY)
+        lag.observe(max(0.0, times.clock() - due))

@@ -1,0 +1,70 @@
+"""SIGINT and SIGTERM: the first asks for an orderly end, the second ends the process.
+
+They are taken before anything else is imported that takes time, and long before there is an event loop: whoever is the
+first process in a container dies of no signal that it does not handle, and nobody wants to see where in an import a
+Ctrl-C arrived.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _nothing() -> None:
+    pass
+
+
+@contextmanager
+def stop_signals(before_the_end: Callable[[], None] = _nothing) -> Iterator[StopSignals]:
+    """Signals ask for an orderly end while this lasts, a second one for the end; `before_the_end` is called then."""
+    stop = StopSignals(before_the_end)
+    try:
+        yield stop
+    finally:
+        stop.restore()
+
+
+class StopSignals:
+    """Counts signals from the moment it is made, and passes them on to an event loop once there is one."""
+
+    def __init__(self, before_the_end: Callable[[], None] = _nothing) -> None:
+        #: Called before the process ends of the second signal.
+        self.before_the_end = before_the_end
+        self.requested = False
+        self._event: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._previous = {number: signal.signal(number, self._received) for number in _SIGNALS}
+
+    def restore(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def event(self) -> asyncio.Event:
+        """Set by the first signal; to be called within the event loop."""
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        self._event = self._event or asyncio.Event()
+        if self.requested:
+            self._event.set()
+        return self._event
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        # Not one of the event loop's handlers: the loop may be what does not come to an end. It is woken all the same,
+        # by the interrupted wait in the kernel or by the descriptor that it gave the interpreter.
+        if self.requested:
+            self.before_the_end()
+            os._exit(1)
+        self.requested = True
+        if self._loop is not None and self._event is not None:
+            self._loop.call_soon_threadsafe(self._event.set)

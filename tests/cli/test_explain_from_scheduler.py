@@ -1,0 +1,192 @@
+"""`stowplan explain --from-scheduler`, asked of a secure port of its own: answers, refusals, and who is trusted."""
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kubeconfigs import a_kubeconfig, write_kubeconfig
+from live_scheduler import live
+from serving import LOCAL, Door, secure_server
+from stowplan.cli.main import cli
+from stowplan.cli.scheduler_pages import SchedulerPages
+from stowplan.serving.http import Response
+from stowplan.testing import a_node, a_pod
+
+TOKEN = "canary-token-77"
+
+
+async def _serve(folder, door, extra, started, stop):
+    settings = replace(LOCAL, certificate=None, certificate_directory=str(folder))
+    async with live(a_node("n1").allocatable(cpu="2", memory="1Gi", pods="9").obj()) as cluster:
+        await cluster.create(a_pod("placed").requests(cpu="1").obj(), a_pod("big").requests(cpu="64").obj())
+        pages = SchedulerPages(cluster.scheduler, times=cluster.time.times()).pages() | extra
+        async with secure_server(pages, settings=settings, door=door) as server:
+            started(server.port, asyncio.get_running_loop(), cluster)
+            await stop.wait()
+
+
+@contextmanager
+def scheduler(folder, *, door=None, **extra):
+    """A scheduler that answers, in a thread of its own; its URL."""
+    found, ready, stop = [], threading.Event(), asyncio.Event()
+
+    def started(*what):
+        found.extend(what)
+        ready.set()
+
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(folder, door or Door(), extra, started, stop)))
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield f"https://127.0.0.1:{found[0]}"
+    finally:
+        found[1].call_soon_threadsafe(stop.set)
+        thread.join(30)
+
+
+def run(*args):
+    result = CliRunner().invoke(cli, ["explain", *map(str, args)], prog_name="stowplan")
+    assert TOKEN not in result.output
+    return result
+
+
+@pytest.fixture
+def token(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(TOKEN)
+    return path
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    made = a_kubeconfig(cluster={"server": "https://127.0.0.1:1"}, user={"token": TOKEN})
+    return write_kubeconfig(tmp_path / "kubeconfig", made)
+
+
+@pytest.fixture
+def ca(tmp_path):
+    return tmp_path / "kube-scheduler.crt"
+
+
+def test_the_page_of_a_pod(tmp_path, kubeconfig, ca):
+    door = Door()
+    with scheduler(tmp_path, door=door) as url:
+        result = run("--from-scheduler", url, "--kubeconfig", kubeconfig, "--certificate-authority", ca, "pod", "big")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("default/big is pending: none of 1 node takes it\n")
+    assert "What this scheduler knows of it\n  unschedulable (1 attempt; " in result.output
+    assert door.asked == [(TOKEN, "get", "/stowplan/explain/default/big")]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_as_data(tmp_path, token, ca, output):
+    with scheduler(tmp_path) as url:
+        result = run(
+            "--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "-o", output, "pod", "placed"
+        )
+    found = json.loads(result.output) if output == "json" else yaml.safe_load(result.output)
+    assert (found["node"], found["currentNode"], found["totals"].keys()) == ("n1", "n1", {"n1"})
+    assert found["scheduler"]["story"]["steps"][-1]["what"] == "bound"
+
+
+def test_without_a_question_it_is_what_waits_and_what_was_decided(tmp_path, token, ca):
+    with scheduler(tmp_path) as url:
+        result = run("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca)
+        wide = run(
+            "--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "-o", "json", "pending"
+        )
+    assert result.output.startswith("activeQ:0; backoffQ:0; unschedulablePods:1\n  POD ")
+    assert "\n\nLast decisions\n" in result.output
+    assert [one["pod"] for one in json.loads(wide.output)["decisions"]] == ["default/big", "default/placed"]
+
+
+def refused(result):
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def test_a_certificate_that_nobody_vouches_for(tmp_path, token):
+    with scheduler(tmp_path) as url:
+        said = refused(run("--from-scheduler", url, "--token-file", token, "pod", "big"))
+        assert "not trusted" in said
+        assert "--certificate-authority FILE trusts it, --insecure-skip-tls-verify does not look" in said
+        result = run("--from-scheduler", url, "--token-file", token, "--insecure-skip-tls-verify", "pod", "big")
+        assert result.exit_code == 0
+        assert f"warning: nothing proves that {url} is your scheduler" in result.output
+
+
+def test_who_may_not(tmp_path, token, ca):
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong")
+    with scheduler(tmp_path, door=Door(forbidden=("/stowplan/explain/default/big",))) as url:
+        common = ("--from-scheduler", url, "--certificate-authority", ca, "pod", "big", "--token-file")
+        assert "does not accept these credentials" in refused(run(*common, wrong))
+        result = CliRunner().invoke(cli, ["explain", *map(str, (*common, token))], prog_name="stowplan")
+        assert "needs the right to get the nonResourceURL /stowplan/explain/default/*" in refused(result)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "words"),
+    [
+        (b"<html>", "text/html", "no Stowplan scheduler answers there"),
+        (b"[]", "application/json", "no Stowplan scheduler answers there"),
+        (b"{}", "application/json", "what answers there is no Stowplan scheduler of this age"),
+        (b'{"page": [{"type": "line", "text": 7}]}', "application/json", "what answers there is no Stowplan scheduler"),
+        (b'{"page": [{"type": "grid", "rows": [["a"], []]}]}', "application/json", "rows of different lengths"),
+    ],
+)
+def test_somebody_else_answers(tmp_path, token, ca, body, content_type, words):
+    pages = {"/stowplan/explain/": lambda request: Response(body, content_type=content_type)}
+    with scheduler(tmp_path, **pages) as url:
+        common = ("--from-scheduler", url, "--certificate-authority", ca, "--token-file", token)
+        assert words in refused(run(*common, "pod", "big"))
+
+
+def test_what_would_steer_a_terminal_is_taken_out(tmp_path, token, ca):
+    body = b'{"page": [{"type": "line", "text": [["\\u001b]0;evil\\u0007", "new style"]]}]}'
+    with scheduler(tmp_path, **{"/stowplan/explain/": lambda request: Response(body)}) as url:
+        result = run("--from-scheduler", url, "--certificate-authority", ca, "--token-file", token, "pod", "big")
+    assert result.output == " ]0;evil\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--from-scheduler", "ftp://x", "--token-file", "TOKEN"], "--from-scheduler: unsupported scheme 'ftp'"),
+        (
+            ["--from-scheduler", "http://x", "--token-file", "TOKEN"],
+            "--from-scheduler http://x: a scheduler's port is HTTPS",
+        ),
+        (
+            ["--from-scheduler", "127.0.0.1:1", "--token-file", "TOKEN"],
+            "cannot reach the scheduler at https://127.0.0.1:1",
+        ),
+        (
+            ["--from-scheduler", "https://127.0.0.1:1", "--token-file", "TOKEN"],
+            "cannot reach the scheduler at https://127.0.0.1:1",
+        ),
+        (["--from-scheduler", "https://x", "--token-file", "/nowhere"], "--token-file: open /nowhere: no such file"),
+        (
+            ["--from-scheduler", "https://x", "--token-file", "TOKEN", "--certificate-authority", "/nowhere"],
+            "--certificate-authority /nowhere: No such file",
+        ),
+        (["--from-scheduler", "https://x", "-f", "a.yaml"], "-f: --from-scheduler asks a scheduler that has its own"),
+        (["--from-scheduler", "https://x", "--config", "a.yaml"], "--config: --from-scheduler asks"),
+        (
+            ["--from-scheduler", "https://x", "--token-file", "TOKEN", "--context", "a"],
+            "--context: the kubeconfig is not read",
+        ),
+        (["--from-scheduler", "https://x", "node", "n"], "--from-scheduler answers about pods"),
+        (["--token-file", "TOKEN"], "--token-file: for --from-scheduler only"),
+        (["--insecure-skip-tls-verify", "-f", "x"], "--insecure-skip-tls-verify: for --from-scheduler only"),
+    ],
+)
+def test_what_makes_no_sense(token, args, words):
+    assert words in refused(run(*(str(token) if arg == "TOKEN" else arg for arg in args)))

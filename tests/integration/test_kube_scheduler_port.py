@@ -1,0 +1,162 @@
+"""The secure port of the program itself: every page, for those who may see it and those who may not."""
+
+import json
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler_process import ADMIN, NOBODY, STRANGER, kube_scheduler
+
+OPEN = ["/healthz", "/livez", "/readyz"]
+CLOSED = [
+    "/readyz/shutdown",
+    "/metrics",
+    "/metrics/resources",
+    "/metrics/slis",
+    "/configz",
+    "/flagz",
+    "/statusz",
+    "/debug/pprof/",
+    "/debug/pprof/goroutine?debug=1",
+    "/debug/flags/v",
+    "/stowplan/decisions",
+    "/nowhere",
+]
+
+
+@pytest.fixture(scope="module")
+def scheduler(api_server, tmp_path_factory):
+    """One that leads, under a lease of its own."""
+    folder = tmp_path_factory.mktemp("scheduler")
+    lease = f"--leader-elect-resource-name=port-{api_server.kind}"
+    with kube_scheduler(folder, api_server.kubeconfig, lease) as started:
+        started.until("Successfully acquired lease")
+        started.until("Handlers synced")
+        yield started
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_everybody_may_ask_after_its_health(scheduler, path):
+    status, headers, body = scheduler.ask(path)
+    assert (status, body) == (200, "ok")
+    assert headers["Cache-Control"] == "no-cache, private"
+
+
+@pytest.mark.parametrize("path", CLOSED)
+def test_nobody_else_gets_more(scheduler, path):
+    name = path.partition("?")[0]
+    status, _, body = scheduler.ask(path)
+    assert status == 403
+    assert json.loads(body)["message"] == f'forbidden: User "system:anonymous" cannot get path "{name}"'
+    status, _, body = scheduler.ask(path, who=NOBODY)
+    assert (status, json.loads(body)["message"]) == (403, f'forbidden: User "nobody" cannot get path "{name}"')
+
+
+@pytest.mark.parametrize("path", [*OPEN, *CLOSED])
+def test_credentials_that_are_no_good_are_refused(scheduler, path):
+    assert scheduler.ask(path, who=STRANGER)[0] == 401
+    assert scheduler.ask(path, Authorization="Bearer no-such-token")[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/configz"])
+def test_headers_of_a_front_proxy_are_nothing_without_its_certificate(scheduler, path):
+    spoofed = {"X_Remote_User": "admin", "X_Remote_Group": "system:masters"}
+    assert scheduler.ask(path, **spoofed)[0] == 403
+    assert scheduler.ask(path, who=NOBODY, **spoofed)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "begins"),
+    [
+        ("/healthz?verbose", "[+]leaderElection ok\nhealthz check passed\n"),
+        ("/livez?verbose", "[+]ping ok\nlivez check passed\n"),
+        (
+            "/readyz?verbose",
+            "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n",
+        ),
+        ("/readyz/sched-handler-sync", "ok"),
+        ("/metrics", "# HELP "),
+        ("/metrics/slis", "# HELP "),
+        ("/metrics/resources", ""),
+        ("/configz", '{"componentconfig":{'),
+        ("/flagz", "\nkube-scheduler flagz\nWarning: "),
+        ("/statusz", "\nkube-scheduler statusz\nWarning: "),
+        ("/debug/pprof/", "<html>"),
+        ("/debug/pprof/goroutine?debug=1", "goroutine profile: total "),
+        ("/debug/flags", "<html>"),
+        ("/stowplan/decisions", '{"decisions":['),
+        ("/stowplan/pending", '{"counts":{'),
+    ],
+)
+def test_pages(scheduler, path, begins):
+    status, _, body = scheduler.ask(path, who=ADMIN)
+    assert status == 200
+    assert body.startswith(begins)
+
+
+def test_what_is_not_there(scheduler):
+    assert scheduler.ask("/nowhere", who=ADMIN)[::2] == (404, "404 page not found\n")
+    assert scheduler.ask("/debug/pprof/cmdline", who=ADMIN)[0] == 404
+
+
+def test_metrics_of_all_parts_are_there(scheduler):
+    scheduler.ask("/readyz")
+    families = {
+        family.name: family for family in text_string_to_metric_families(scheduler.ask("/metrics", who=ADMIN)[2])
+    }
+    for name in (
+        "scheduler_pending_pods",
+        "scheduler_cache_size",
+        "rest_client_requests",
+        "leader_election_master_status",
+        "authentication_attempts",
+        "process_resident_memory_bytes",
+        "kubernetes_build_info",
+        "version_info",
+        "stowplan_event_loop_lag_seconds",
+        "stowplan_client_requests_waiting",
+    ):
+        assert name in families, name
+    (status,) = families["leader_election_master_status"].samples
+    assert (status.labels, status.value) == ({"name": "kube-scheduler"}, 1.0)
+    gates = {sample.labels["name"]: sample for sample in families["kubernetes_feature_enabled"].samples}
+    assert gates["SchedulerAsyncPreemption"].value == 1.0
+    assert gates["SidecarContainers"].labels["stage"] == ""
+
+
+def test_metrics_of_health_are_counted(scheduler):
+    scheduler.ask("/readyz")
+    text = scheduler.ask("/metrics/slis", who=ADMIN)[2]
+    assert re.search(r'^kubernetes_healthcheck\{name="sched-handler-sync",type="readyz"\} 1', text, re.MULTILINE)
+    assert scheduler.ask("/metrics/slis", who=ADMIN, method="DELETE")[2] == "metrics reset\n"
+
+
+def test_the_configuration_is_the_one_in_effect(scheduler, api_server):
+    config = json.loads(scheduler.ask("/configz", who=ADMIN)[2])["componentconfig"]
+    assert config["leaderElection"]["resourceName"] == f"port-{api_server.kind}"
+    assert config["clientConnection"]["kubeconfig"] == str(api_server.kubeconfig)
+
+
+def test_the_status_lists_what_is_served(scheduler):
+    accept = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
+    status = json.loads(scheduler.ask("/statusz", who=ADMIN, Accept=accept)[2])
+    assert status["binaryVersion"] == "1.36.2"
+    assert status["emulationVersion"] == "1.36"
+    assert [path for path in status["paths"] if path != "/stowplan"] == [
+        "/configz",
+        "/flagz",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/readyz",
+    ]
+
+
+def test_the_log_can_be_made_to_say_more(scheduler):
+    try:
+        status, _, body = scheduler.ask("/debug/flags/v", who=ADMIN, method="PUT", body="5")
+        assert (status, body) == (200, "successfully set klog.logging.verbosity to 5\n")
+        scheduler.until("Successfully renewed lease")
+    finally:
+        scheduler.ask("/debug/flags/v", who=ADMIN, method="PUT", body="3")
