@@ -1,0 +1,65 @@
+"""The servers that manifests are applied to: the embedded API, and a real one where KUBEBUILDER_ASSETS names it.
+
+And the image, without a container engine: the stages of its file carried out below a folder.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from containers import build, environment, python_for_others, stages
+from deployed import DEPLOY, ROOT
+from servers import assets, embedded_server, real_server
+
+CONTAINERFILE = DEPLOY / "container" / "Containerfile"
+KINDS = ["embedded"] + ["real"] * (assets() is not None)
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory):
+    with embedded_server(tmp_path_factory.mktemp("embedded"), "--controllers=") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory):
+    if assets() is None:
+        pytest.skip("KUBEBUILDER_ASSETS does not name a folder with etcd and kube-apiserver")
+    with real_server(tmp_path_factory.mktemp("real"), assets()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def api_server(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def image():
+    """The folder that stands for the root of the image."""
+    python = python_for_others()
+    if python is None:
+        pytest.skip("no Python that others than root can start")
+    # Not below pytest's folder, which is root's alone.
+    folder = Path(tempfile.mkdtemp())
+    try:
+        probe = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={folder}", "hatchling"]
+        if subprocess.run(probe, capture_output=True).returncode:
+            pytest.skip("no package index to install from")
+        build(stages(CONTAINERFILE)[0], ROOT, folder, python=python)
+        shutil.rmtree(folder / "build")
+        folder.chmod(0o755)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def settings(image):
+    """The image's environment, and nothing of ours: no HOME."""
+    found = environment(stages(CONTAINERFILE)[-1])
+    return {**found, "PATH": found["PATH"].replace("/opt/", f"{image}/opt/")}

@@ -1,0 +1,271 @@
+"""The chart: its templates ask for values that there are, its schema knows them all, and it renders to the manifests.
+
+What needs rendering runs where a `helm` is installed; the rest reads the templates as text.
+"""
+
+import json
+import re
+from itertools import chain
+
+import pytest
+import yaml
+
+from deployed import CHART, MONITORING, helm, named, objects, rendered, second_scheduler
+from stowplan.config import load_config
+
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+TEMPLATES = {path.name: path.read_text() for path in sorted((CHART / "templates").iterdir())}
+EVERYTHING = (
+    "podMonitor.enabled=true",
+    "serviceMonitor.enabled=true",
+    "prometheusRule.enabled=true",
+    "dashboard.enabled=true",
+    "networkPolicy.enabled=true",
+)
+#: Maps whose keys are the user's.
+OPEN = {"config", "featureGates", "resources", "nodeSelector", "affinity", "podLabels", "podAnnotations", "global"}
+
+
+def actions(text):
+    """What stands between {{ and }}, without comments."""
+    found = re.findall(r"\{\{-?\s*(.*?)\s*-?\}\}", text, re.DOTALL)
+    return [action for action in found if not action.startswith("/*")]
+
+
+def sets(*values):
+    return list(chain.from_iterable(("--set", value) for value in values))
+
+
+# --- as text
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_blocks_are_closed(name):
+    depth = 0
+    for action in actions(TEMPLATES[name]):
+        word = action.split(maxsplit=1)[0]
+        depth += (word in ("if", "with", "range", "define")) - (word == "end")
+        assert depth >= (word == "else")
+    assert depth == 0
+    assert len(re.findall(r"\{\{.*?\}\}", TEMPLATES[name], re.DOTALL)) == TEMPLATES[name].count("{{")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_values_that_are_asked_for_are_there(name):
+    for path in re.findall(r"\.Values\.([\w.]+)", TEMPLATES[name]):
+        at = VALUES
+        for key in path.split("."):
+            assert key in at, f"{name}: .Values.{path}"
+            at = at[key]
+
+
+def test_values_are_all_asked_for():
+    text = "\n".join(TEMPLATES.values())
+    election = {"leaderElection.leaseDuration", "leaderElection.renewDeadline", "leaderElection.retryPeriod"}
+    for path in _paths(VALUES):
+        assert re.search(rf"\.Values\.{re.escape(path)}\b", text) or path in election, path
+
+
+def _paths(values, prefix=""):
+    for key, value in values.items():
+        if isinstance(value, dict) and value and key not in (*OPEN, "labels"):
+            yield from _paths(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def test_templates_that_are_included_are_there():
+    text = "\n".join(TEMPLATES.values())
+    included, defined = (set(re.findall(rf'{word} "([\w.]+)"', text)) for word in ("include", "define"))
+    assert included == defined
+
+
+def test_files_that_are_shown_are_those_of_monitoring():
+    shown = set(re.findall(r'\.Files\.Get "([^"]+)"', "\n".join(TEMPLATES.values())))
+    assert {(CHART / name).resolve() for name in shown} == {
+        MONITORING / "alerts.yaml",
+        MONITORING / "dashboard.json",
+    }
+
+
+def test_the_schema_knows_the_values_and_no_others():
+    _compare(SCHEMA, VALUES, "values")
+
+
+def _compare(schema, values, where):
+    assert set(schema["properties"]) - {"global"} == set(values), where
+    assert schema["additionalProperties"] is False, where
+    for key, value in values.items():
+        known = schema["properties"][key]
+        if isinstance(value, dict) and key not in (*OPEN, "labels", "annotations"):
+            _compare(known, value, f"{where}.{key}")
+        elif "enum" in known:
+            assert value in known["enum"], f"{where}.{key}"
+        else:
+            types = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+            assert types[type(value)] in known["type"], f"{where}.{key}"
+
+
+def test_its_version_is_the_packages():
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = (CHART.parents[2] / "pyproject.toml").read_text()
+    assert chart["appVersion"] == re.search(r'^version = "(.+)"$', project, re.MULTILINE)[1]
+
+
+# --- rendered
+
+
+def plain(document):
+    """As the manifests have it: without what only a release has."""
+    document = json.loads(json.dumps(document))
+    places = [document["metadata"]]
+    if document["kind"] == "Deployment":
+        template = document["spec"]["template"]
+        places.append(template["metadata"])
+        document["spec"]["selector"]["matchLabels"].pop("app.kubernetes.io/instance", None)
+        (container,) = template["spec"]["containers"]
+        container["image"] = "IMAGE"
+        (term,) = template["spec"]["affinity"]["podAntiAffinity"].popitem()[1]
+        term["podAffinityTerm"]["labelSelector"]["matchLabels"].pop("app.kubernetes.io/instance", None)
+        template["spec"]["affinity"] = term
+        template["metadata"].get("annotations", {}).pop("checksum/config", None)
+    if "selector" in document.get("spec", {}):
+        selector = document["spec"]["selector"]
+        selector.get("matchLabels", selector).pop("app.kubernetes.io/instance", None)
+    for metadata in places:
+        metadata["labels"] = {"app.kubernetes.io/name": metadata["labels"]["app.kubernetes.io/name"]}
+        if not metadata.get("annotations", True):
+            del metadata["annotations"]
+    if document["kind"] == "ConfigMap":
+        document["data"] = sorted(document["data"])
+    return document
+
+
+def by_name(documents):
+    return {(one["kind"], one["metadata"]["name"]): plain(one) for one in documents}
+
+
+def configuration(documents, tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text(named(documents, "ConfigMap", "stowplan")["data"]["config.yaml"])
+    return load_config(str(file))
+
+
+def test_it_renders_to_the_manifests(tmp_path):
+    chart = rendered()
+    assert by_name(chart) == by_name(second_scheduler())
+    assert configuration(chart, tmp_path).to_dict() == configuration(second_scheduler(), tmp_path).to_dict()
+
+
+def test_its_monitors_are_those_of_monitoring():
+    chart = by_name(rendered(*sets(*EVERYTHING)))
+    monitors = by_name(objects(MONITORING / "podmonitor.yaml", MONITORING / "servicemonitor.yaml"))
+    assert {key: chart[key] for key in monitors} == monitors
+
+
+def test_its_rules_and_dashboard_are_the_files():
+    chart = rendered(*sets(*EVERYTHING))
+    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
+    assert named(chart, "PrometheusRule", "stowplan")["spec"] == rules
+    shown = named(chart, "ConfigMap", "stowplan-dashboard")["data"]["stowplan.json"]
+    assert json.loads(shown) == json.loads((MONITORING / "dashboard.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        pytest.param(["leaderElection.enabled=false"], "more than one replica without leader election", id="no lease"),
+        pytest.param(["schedulerName=default-scheduler"], "against the cluster's own scheduler", id="its name"),
+        pytest.param(["profiles[0].plugins=null"], "against the cluster's own scheduler", id="its name by default"),
+        pytest.param(["serviceAccount.create=false"], "serviceAccount.name: name the account", id="no account"),
+        pytest.param(["replica=3"], "Additional property replica is not allowed", id="unknown value"),
+        pytest.param(["plugins.classes={my_module}"], "Does not match pattern", id="no class"),
+        pytest.param(["leaderElection.leaseDuration=15"], "leaseDuration: Invalid type", id="no unit"),
+    ],
+)
+def test_what_would_do_harm_is_refused(values, why):
+    ran = helm("template", "s", str(CHART), "--kube-version=1.36.0", *sets(*values))
+    assert ran.returncode == 1
+    assert why in ran.stderr
+
+
+def test_it_can_be_installed_elsewhere_under_another_name(tmp_path):
+    documents = rendered(*sets(*EVERYTHING), release="other", namespace="apart")
+    names = {one["metadata"]["name"] for one in documents}
+    assert all(name == "other" or name.startswith("other-") for name in names)
+    # The authorities of clients are in kube-system for everybody.
+    elsewhere = {one["metadata"]["name"] for one in documents if one["metadata"].get("namespace") == "kube-system"}
+    assert elsewhere == {"other-authentication-reader"}
+    role = named(documents, "Role", "other-leader-election")
+    assert role["metadata"]["namespace"] == "apart"
+    assert [rule["resourceNames"] for rule in role["rules"] if "resourceNames" in rule] == [["other"]]
+    file = tmp_path / "config.yaml"
+    file.write_text(named(documents, "ConfigMap", "other")["data"]["config.yaml"])
+    election = load_config(str(file)).leader_election
+    assert (election.resource_namespace, election.resource_name) == ("apart", "other")
+    accounts = {subject["namespace"] for one in documents for subject in one.get("subjects", [])}
+    assert accounts == {"apart"}
+
+
+def test_rights_can_be_left_to_others():
+    documents = rendered(*sets("rbac.create=false", "podMonitor.enabled=true"))
+    assert not [one for one in documents if "rbac" in one["apiVersion"]]
+
+
+def test_it_can_stand_by_for_the_clusters_own(tmp_path):
+    documents = rendered(*sets("schedulerName=default-scheduler", "leaderElection.resourceName=kube-scheduler"))
+    config = configuration(documents, tmp_path)
+    assert list(config.effective_plugins()) == ["default-scheduler"]
+    assert config.leader_election.resource_name == "kube-scheduler"
+    (rule,) = (r for r in named(documents, "Role", "stowplan-leader-election")["rules"] if "resourceNames" in r)
+    assert rule["resourceNames"] == ["kube-scheduler"]
+
+
+def test_more_of_the_configuration_is_taken_over(tmp_path):
+    values = {
+        "config": {"percentageOfNodesToScore": 50, "clientConnection": {"qps": 500, "burst": 1000}},
+        "profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "percentageOfNodesToScore": 20}],
+    }
+    config = configuration(rendered("--values=-", values=values), tmp_path)
+    assert config.percentage_of_nodes_to_score == 50
+    assert config.client_connection.qps == 500
+    assert list(config.effective_plugins()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("via", "folder"), [("copy", "/opt/plugins"), ("volume", "/opt/plugins/plugins")])
+def test_plugins_of_another_image_are_on_the_path(via, folder):
+    documents = rendered(*sets("plugins.image=mine:1", f"plugins.via={via}", "plugins.classes={a.b:C,d:E}"))
+    pod = named(documents, "Deployment", "stowplan")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["env"] == [{"name": "PYTHONPATH", "value": folder}]
+    assert container["args"][-2:] == ["--plugin=a.b:C", "--plugin=d:E"]
+    assert ("initContainers" in pod) == (via == "copy")
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "plugins")
+    assert ("image" in volume) == (via == "volume")
+
+
+def test_a_certificate_of_ones_own_is_readable_for_it():
+    documents = rendered(*sets("serving.certificateSecret=tls"))
+    pod = named(documents, "Deployment", "stowplan")["spec"]["template"]["spec"]
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "serving")
+    assert volume["secret"] == {"secretName": "tls", "defaultMode": 0o440}
+    assert pod["securityContext"]["fsGroup"] == pod["securityContext"]["runAsGroup"]
+    mount = next(one["mountPath"] for one in pod["containers"][0]["volumeMounts"] if one["name"] == "serving")
+    files = [arg.partition("=")[2] for arg in pod["containers"][0]["args"] if arg.startswith("--tls-")]
+    assert files == [f"{mount}/tls.crt", f"{mount}/tls.key"]
+
+
+def test_a_single_replica_without_a_lease_is_never_two():
+    documents = rendered(*sets("replicas=1", "leaderElection.enabled=false"))
+    deployment = named(documents, "Deployment", "stowplan")
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    assert {one["kind"] for one in documents}.isdisjoint({"PodDisruptionBudget"})
+    assert not any(one["metadata"]["name"].endswith("leader-election") for one in documents)
+
+
+@pytest.mark.parametrize("extra", [(), EVERYTHING], ids=["as it is", "everything"])
+def test_a_server_takes_what_it_renders(real, extra):
+    kept = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
+    documents = [one for one in rendered(*sets(*extra)) if one["kind"] not in kept]
+    real.kubectl("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=documents)

@@ -1,0 +1,107 @@
+"""The image: what its file copies is there, and what its commands install runs as nobody, on a disk that cannot change.
+
+No container engine is needed: the stages are carried out below a folder.
+"""
+
+import fnmatch
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+from containers import entry_point, environment, stages, unprivileged
+from deployed import DEPLOY, ROOT
+from servers import embedded_server, free_port, running, until
+
+CONTAINERFILE = DEPLOY / "container" / "Containerfile"
+STAGES = stages(CONTAINERFILE)
+BUILD, STATIC_POD, FINAL = STAGES
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "default"},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+}
+
+
+def test_what_is_copied_is_there_and_not_ignored():
+    ignore = (CONTAINERFILE.parent / "Containerfile.dockerignore").read_text().splitlines()
+    seen = [line[1:] for line in ignore if line.startswith("!")]
+    sources = [source for text in BUILD.said("COPY") for source in text.split()[:-1]]
+    assert "*" in ignore
+    assert sorted(sources) == sorted(seen)
+    assert all((ROOT / source).exists() for source in sources)
+    assert any(fnmatch.fnmatch("src/stowplan/__pycache__", line) for line in ignore)
+
+
+def test_only_what_was_built_goes_into_the_image():
+    assert FINAL.said("COPY") == ["--from=build /opt/stowplan /opt/stowplan"]
+    assert not FINAL.said("RUN")
+
+
+def test_its_user_is_nobody_and_that_of_the_static_pod_is_left_open():
+    assert FINAL.base == STATIC_POD.name == "static-pod"
+    assert FINAL.said("USER") == ["65532:65532"]
+    assert STATIC_POD.said("USER") == []
+    assert [step for step in FINAL.steps if step[0] != "USER"] == STATIC_POD.steps
+
+
+def test_images_are_of_python_and_no_registry_is_named():
+    assert [stage.base for stage in STAGES] == ["python:${PYTHON}-slim", "python:${PYTHON}-slim", "static-pod"]
+
+
+def test_the_command_of_manifests_is_found_on_the_path():
+    assert entry_point(FINAL) == ["kube-scheduler"]
+    assert environment(FINAL)["PATH"].split(":")[0] == "/opt/stowplan/bin"
+    assert environment(FINAL)["PYTHONDONTWRITEBYTECODE"] == "1"
+
+
+# --- carried out
+
+
+def files(folder):
+    return {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_nothing_but_the_dependencies_is_installed(image):
+    folders = {path.name.split("-")[0].lower() for path in image.rglob("*.dist-info")}
+    assert {"stowplan", "numpy", "aiohttp"} <= folders
+    assert folders.isdisjoint({"pip", "setuptools", "hatchling", "pytest", "mypy", "kubernetes", "hypothesis"})
+
+
+def test_everything_is_compiled(image):
+    sources = list((image / "opt").rglob("stowplan/**/*.py"))
+    assert sources
+    assert all(list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc")) for path in sources)
+
+
+def test_a_version_is_told_without_a_home(image, settings):
+    ran = subprocess.run(
+        unprivileged(["kube-scheduler", "--version"]), env=settings, cwd="/", capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("Kubernetes v1.36.")
+
+
+def test_it_schedules_and_writes_nothing(image, settings, tmp_path):
+    before = files(image)
+    with embedded_server(tmp_path, "--nodes=1") as server:
+        kubeconfig = image / "kubeconfig"
+        shutil.copy(server.kubeconfig, kubeconfig)
+        kubeconfig.chmod(0o444)
+        flags = ["--bind-address=127.0.0.1", f"--secure-port={free_port()}", f"--kubeconfig={kubeconfig}"]
+        kubeconfigs = [f"--{kind}-kubeconfig={kubeconfig}" for kind in ("authentication", "authorization")]
+        log = tmp_path / "scheduler.log"
+        command = unprivileged([*entry_point(FINAL), *flags, *kubeconfigs, "--leader-elect=true"])
+        with running(command, log, env=settings, cwd="/") as process:
+            server.kubectl("create", "-f", "-", stdin=[POD])
+            bound = ("get", "pod", "p", "-o", "jsonpath={.spec.nodeName}")
+            until(lambda: server.kubectl(*bound).stdout != "", process, log)
+            owner = Path(f"/proc/{process.pid}").stat().st_uid
+            assert owner == (65532 if os.geteuid() == 0 else os.geteuid())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0, log.read_text()
+        kubeconfig.unlink()
+    assert "Traceback" not in log.read_text()
+    assert files(image) == before

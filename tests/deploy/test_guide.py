@@ -1,0 +1,51 @@
+"""docs/operations.md names what there is: flags, values of the chart, files, and sections."""
+
+import re
+
+import pytest
+import yaml
+
+from deployed import CHART, DEPLOY, ROOT
+from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
+
+GUIDE = ROOT / "docs" / "operations.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+PROSE = re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
+#: Flags of other programs: kubectl, kubeadm, podman; and of `stowplan explain`.
+OTHERS = {"previous", "patches", "ignorefile", "from-scheduler"}
+
+
+def anchor(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", [GUIDE, CHART / "README.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        path, _, section = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if section:
+            headings = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            assert section in map(anchor, headings), target
+
+
+def test_flags_are_there():
+    named = set(re.findall(r"`--([a-z][\w-]+)", PROSE))
+    assert len(named) > 8
+    assert named <= {flag.name for flag in KUBE_SCHEDULER_FLAGS} | OTHERS
+
+
+def test_paths_of_deploy_are_there():
+    named = set(re.findall(r"\bdeploy/[\w./-]+\w", TEXT))
+    assert named
+    assert all((ROOT / name).exists() for name in named)
+
+
+def test_values_of_the_chart_are_there():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    text = PROSE + (CHART / "README.md").read_text() + (DEPLOY / "chart/stowplan/values.yaml").read_text()
+    groups = "|".join(key for key, value in values.items() if isinstance(value, dict) and value)
+    named = set(re.findall(rf"(?<!/)\b({groups})\.(\w+)\b", text))
+    assert len(named) > 8
+    assert [f"{group}.{key}" for group, key in named if key not in values[group]] == []

@@ -1,0 +1,157 @@
+"""What alerts and dashboard ask for is what the scheduler has: metrics, their kinds and labels."""
+
+import json
+import re
+from dataclasses import fields
+
+import pytest
+import yaml
+
+from deployed import MONITORING, ROOT
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.metrics.build_info import BuildInfo, CompatibilityVersions
+from stowplan.metrics.component import ComponentMetrics
+from stowplan.metrics.registry import MetricsOptions
+
+ALERTS = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
+DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
+RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["rules"]}
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+#: What Prometheus adds to every series, or makes itself.
+TARGET_LABELS = {"job", "instance", "namespace"}
+OF_PROMETHEUS = {"up": set()}
+#: Words of PromQL that are followed by a parenthesis, or stand between operands.
+WORDS = {
+    *("sum", "max", "by", "rate", "increase", "changes", "deriv", "absent", "topk", "histogram_quantile"),
+    *("and", "or", "unless", "label_values"),
+}
+
+
+def blank(kind):
+    return kind(**dict.fromkeys((field.name for field in fields(kind)), ""))
+
+
+@pytest.fixture(scope="module")
+def known():
+    """Name of a series -> its labels."""
+    metrics = ComponentMetrics(
+        MetricsOptions(),
+        gates=DEFAULT_FEATURES,
+        features=(),
+        build=blank(BuildInfo),
+        versions=blank(CompatibilityVersions),
+        stowplan_version="",
+    )
+    found = dict(OF_PROMETHEUS)
+    for family in metrics.registry.families():
+        labels = set(family.labels)
+        if family.kind == "histogram":
+            found[f"{family.name}_bucket"] = {*labels, "le"}
+            found[f"{family.name}_sum"] = found[f"{family.name}_count"] = labels
+        else:
+            found[family.name] = labels
+    return found
+
+
+def selectors(expression):
+    """Each metric of an expression with the labels that it is selected by."""
+    plain = re.sub(r"\b(by|without) \([^)]*\)", "", expression)
+    plain = re.sub(r"\[[^\]]*\]", "", plain)
+    found = []
+    for name, _, matchers in re.findall(r"([a-zA-Z_:][\w:]*)\s*(\{([^}]*)\})?", _without_values(plain)):
+        if name not in WORDS:
+            found.append((name, set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))))
+    return found
+
+
+def _without_values(text):
+    """Label values may look like anything."""
+    return re.sub(r'"[^"]*"', '""', text)
+
+
+def grouped(expression):
+    return {label.strip() for labels in re.findall(r"\bby \(([^)]*)\)", expression) for label in labels.split(",")}
+
+
+def shown(text):
+    return set(re.findall(r"\$labels\.(\w+)", text))
+
+
+def queries():
+    for name, rule in RULES.items():
+        labels = shown(" ".join(rule["annotations"].values()))
+        yield pytest.param(rule["expr"], labels, id=name)
+    for panel in PANELS:
+        for target in panel["targets"]:
+            labels = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+            yield pytest.param(target["expr"], labels, id=f"{panel['title']} {target['refId']}")
+
+
+QUERIES = list(queries())
+
+
+@pytest.mark.parametrize(("expression", "shows"), QUERIES)
+def test_metrics_and_labels_are_there(known, expression, shows):
+    asked = selectors(expression)
+    assert asked
+    for name, labels in asked:
+        assert name in known, name
+        assert labels <= known[name] | TARGET_LABELS, name
+    here = {label for name, _ in asked for label in known[name]} | TARGET_LABELS
+    assert grouped(expression) <= here
+    assert shows <= (grouped(expression) or here)
+
+
+@pytest.mark.parametrize(("expression", "shows"), QUERIES)
+def test_quantiles_are_of_buckets_and_rates_of_counters(expression, shows):
+    assert ("histogram_quantile" in expression) == ("_bucket" in expression)
+    if "histogram_quantile" in expression:
+        assert "le" in grouped(expression)
+    for name in re.findall(r"(?:rate|increase)\(\s*(\w+)", expression):
+        assert name.endswith(("_total", "_bucket", "_sum", "_count")) or name == "authentication_attempts"
+    assert expression.count("(") == expression.count(")")
+    assert expression.count("{") == expression.count("}")
+
+
+def test_a_metric_that_is_not_there_would_be_found(known):
+    assert selectors('sum by (a) (rate(nope_total{b="c", d=~"e|f"}[5m])) > 0.5 and up == 1') == [
+        ("nope_total", {"b", "d"}),
+        ("up", set()),
+    ]
+    assert "nope_total" not in known
+
+
+def test_every_alert_is_explained_where_operators_look():
+    headings = re.findall(r"^### (\w+)$", (ROOT / "docs" / "operations.md").read_text(), re.MULTILINE)
+    assert [heading for heading in headings if heading.startswith(("Scheduler", "Stowplan"))] == list(RULES)
+
+
+def test_alerts_say_how_bad_and_what():
+    for rule in RULES.values():
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_panels_neither_overlap_nor_share_an_id():
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+    taken = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+def test_panels_are_about_the_chosen_jobs_and_instances():
+    for panel in PANELS:
+        for target in panel["targets"]:
+            for _, labels in selectors(target["expr"]):
+                assert {"job", "instance"} <= labels, panel["title"]
+
+
+def test_the_dashboard_tells_what_operators_need():
+    rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
+    wanted = ["Now", "Pods", "Latency", "Extension points and plugins", "Preemption", "API server", "Process"]
+    assert rows == wanted

@@ -1,0 +1,90 @@
+"""The rules of the scheduler's own account are those that every cluster has for its scheduler, and nothing more."""
+
+import re
+from itertools import product
+
+import pytest
+
+from deployed import SECOND_SCHEDULER, SPEC, named, objects, rights
+
+LEASE = "stowplan"
+#: Rules of the reference that a second scheduler has no use for.
+LEFT_OUT = {
+    # Coordinated leader election is about the lease kube-scheduler alone.
+    "leasecandidates",
+}
+#: Rules that come with feature gates which are off by default.
+GATED = ("DRADeviceTaintRules", "GenericWorkload")
+RBAC = objects(SECOND_SCHEDULER / "rbac.yaml")
+OWN = rights(named(RBAC, "ClusterRole", "stowplan"), named(RBAC, "Role", "stowplan-leader-election"))
+
+
+def of_a_second_scheduler(reference):
+    """The same rights with a lease of its own."""
+    return {
+        (group, resource, LEASE if name == "kube-scheduler" else name, verb)
+        for group, resource, name, verb in reference
+        if resource not in LEFT_OUT
+    }
+
+
+def specified():
+    """The rights of the table in the specification, read cell by cell."""
+    if not SPEC.is_dir():
+        pytest.skip("the specification is not here")
+    section = (SPEC / "cache-and-events.md").read_text().partition("## 7. Permissions")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
+    found = set()
+    for groups, resources, verbs in lines:
+        if not any(gate in " ".join((groups, resources, verbs)) for gate in GATED):
+            found |= set(_rights_of(groups, resources, verbs))
+    assert len(lines) > 20
+    return found
+
+
+def _rights_of(groups, resources, verbs):
+    resources, _, name = resources.partition(", name ")
+    verbs = re.sub(r" \(.*\)$", "", verbs)
+    groups = [group.strip('"') for group in groups.split(", ")]
+    for group, resource, verb in product(groups, re.split(r"[,;] ", resources), verbs.split(", ")):
+        yield group, resource, name, verb
+
+
+def test_they_are_the_specified_ones_and_nothing_more():
+    assert of_a_second_scheduler(specified()) == OWN
+
+
+def test_they_are_those_of_a_real_cluster(real):
+    role = real.json("get", "clusterrole", "system:kube-scheduler")
+    assert of_a_second_scheduler(rights(role)) == OWN
+
+
+def test_roles_that_are_bound_and_not_made_are_in_every_cluster(real):
+    made = {(one["kind"], one["metadata"]["name"]) for one in RBAC}
+    bound = {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in RBAC if "roleRef" in one}
+    borrowed = bound - made
+    assert borrowed == {
+        ("ClusterRole", "system:volume-scheduler"),
+        ("Role", "extension-apiserver-authentication-reader"),
+    }
+    for kind, name in borrowed:
+        real.kubectl("-n", "kube-system", "get", kind, name)
+
+
+def test_the_lease_is_its_own_and_only_in_its_namespace():
+    lease = {right for right in OWN if right[1] == "leases"}
+    assert not lease & rights(named(RBAC, "ClusterRole", "stowplan"))
+    assert {name for _, _, name, verb in lease if verb != "create"} == {LEASE}
+
+
+def test_everything_is_bound_to_the_account_alone():
+    account = {"kind": "ServiceAccount", "name": "stowplan", "namespace": "kube-system"}
+    bindings = [one for one in RBAC if one["kind"].endswith("Binding")]
+    assert len(bindings) == 4
+    assert all(one["subjects"] == [account] for one in bindings)
+
+
+def test_who_reads_metrics_reads_nothing_else():
+    assert rights(named(RBAC, "ClusterRole", "stowplan-metrics-reader")) == {
+        ("url", path, "", "get") for path in ("/metrics", "/metrics/resources", "/metrics/slis")
+    }
