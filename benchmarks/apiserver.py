@@ -69,8 +69,13 @@ class Client:
         config = yaml.safe_load(Path(kubeconfig).read_text())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         self.base = cluster["server"]
-        self.headers = {"Authorization": f"Bearer {user['token']}"}
+        self.headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
         self.tls = ssl.create_default_context()
+        if "client-certificate-data" in user:
+            with tempfile.NamedTemporaryFile() as pair:
+                pair.write(b"".join(base64.b64decode(user[f"client-{half}-data"]) for half in ("certificate", "key")))
+                pair.flush()
+                self.tls.load_cert_chain(pair.name)
         data = cluster.get("certificate-authority-data")
         if data:
             self.tls.load_verify_locations(cadata=base64.b64decode(data).decode())

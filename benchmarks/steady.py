@@ -4,8 +4,8 @@
                                 [--kubeconfig FILE] [--scenario mixed] [-- more flags of kube-scheduler]
 
 `kube-scheduler` runs as a process of its own, as it does in production: leader election, metrics and its port, which
-nothing but this benchmark asks. The API server is a third process: the embedded one, or that of a kubeconfig with a
-token. Every second `--rate` pods are created, and as many of the oldest are deleted. Each line is a window: CPU and
+nothing but this benchmark asks. The API server is a third process: the embedded one, or that of a kubeconfig.
+Every second `--rate` pods are created, and as many of the oldest are deleted. Each line is a window: CPU and
 memory of the scheduler, and how long pods waited from the answer to their creation until a watch told of their node.
 The last line compares the first third of the windows with the last one; it should say "flat".
 """

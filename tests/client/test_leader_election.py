@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from leases import MOST_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, elections
 from stowplan.api.api_errors import Conflict, Forbidden, InternalError
 from stowplan.client.api import Unreachable
+from stowplan.client.event_forms import CoreV1
+from stowplan.client.event_recorder import EventBroadcaster
 from stowplan.client.leader_election import (
     JITTER_FACTOR,
     LeadershipLost,
-    LeaseEventBroadcaster,
     check_lease_settings,
     request_timeout,
 )
@@ -83,6 +84,12 @@ def test_settings_are_checked_as_the_reference_does(duration, deadline, retry, p
     with pytest.raises(ValueError, match="couldn't create leader elector") as raised:
         check_lease_settings(config)
     assert str(raised.value) == f"couldn't create leader elector: {problem}"
+
+
+async def test_there_is_no_elector_with_settings_that_cannot_work():
+    async with elections(config=timings(15, 15, 2)) as world:
+        with pytest.raises(ValueError, match="leaseDuration must be greater than renewDeadline"):
+            world.elector()
 
 
 @pytest.mark.parametrize(("deadline", "timeout"), [(10, 5.0), (3, 1.5), (1, 1.0)])
@@ -456,6 +463,18 @@ async def test_a_lease_is_given_back_as_the_reference_does():
         }
 
 
+async def test_whoever_gave_the_lease_back_may_stand_again():
+    async with elections() as world:
+        elector = world.elector()
+        await stop(await world.lead(elector))
+        await elector.release()
+        await world.time.advance(2 * DURATION)
+        await world.lead(elector)
+        await world.time.advance(RETRY)
+        assert elector.is_leader
+        assert world.spec["leaseTransitions"] == 1
+
+
 async def test_whoever_never_led_asks_nothing_at_the_end():
     async with elections() as world:
         world.put(holderIdentity="you", leaseDurationSeconds=15)
@@ -551,9 +570,11 @@ async def test_events_tell_who_leads_and_who_no_longer_does():
     ]
 
 
-async def test_events_are_core_events_on_every_cluster():
+async def test_events_of_elections_in_the_form_of_old():
     async with elections() as world:
-        broadcaster = LeaseEventBroadcaster(world.api, hostname="host", times=world.time.times(), report=print)
+        broadcaster = EventBroadcaster(
+            world.api, hostname="host", times=world.time.times(), report=print, form=CoreV1()
+        )
         sending = world.start(broadcaster.run())
         await settle()
         async with leading(world, recorder=broadcaster.recorder("default-scheduler")):
@@ -576,11 +597,11 @@ async def test_events_are_core_events_on_every_cluster():
 async def test_metrics_tell_whether_we_lead_and_how_often_the_lease_had_to_be_read():
     registry = MetricsRegistry()
     metrics = ClientMetrics(registry)
-    status = metrics.leader_election_master_status.with_label_values("kube-scheduler")
-    slow = metrics.leader_election_slowpath_total.with_label_values("kube-scheduler")
     async with elections() as world:
         elector = world.elector(metrics=metrics)
         assert [child.value for _, child in metrics.leader_election_master_status.series()] == [0.0]
+        status = metrics.leader_election_master_status.with_label_values("kube-scheduler")
+        slow = metrics.leader_election_slowpath_total.with_label_values("kube-scheduler")
         task = await world.lead(elector)
         await world.time.advance(5)
         assert (status.value, slow.value) == (1.0, 0.0)
@@ -686,6 +707,18 @@ async def test_a_term_goes_on_when_the_preference_is_taken_back():
         world.put(**{key: value for key, value in world.spec.items() if key != "preferredHolder"})
         await world.time.advance(10)
         assert elector.is_leader
+
+
+async def test_a_lease_that_cannot_be_read_in_a_coordinated_election_is_asked_for_once_a_retry_period():
+    async with elections(chance=0.0) as world:
+        world.put(**named("me"))
+        api = ScriptedApi(world.api, world.time)
+        elector = world.elector(api=api, coordinated=True)
+        await world.lead(elector)
+        api.asked.clear()
+        api.fates["get"] += [InternalError("no")] * 9
+        await world.time.advance(2 * RETRY + 0.1)
+        assert [verb for _, verb in api.asked] == ["get", "get"]
 
 
 async def test_a_renewal_that_fails_in_a_coordinated_election_is_logged(caplog):

@@ -365,6 +365,16 @@ async def test_start_up_says_what_it_waits_for():
         assert len(run.lines) == 3
 
 
+async def test_what_is_in_the_way_of_several_kinds_is_said_once():
+    api = PatchyApi({Node: FORBIDDEN, Pod: FORBIDDEN, Namespace: DOWN})
+    async with running(api, *CORE) as run:
+        await run.time.advance(PATIENCE)
+        assert [line for line in run.lines if line.startswith("waiting")] == [
+            "waiting for the first list of nodes, pods: not for you",
+            f"waiting for the first list of namespaces: {DOWN}",
+        ]
+
+
 async def test_a_kind_that_vanishes_later_switches_nothing_off():
     """Its objects stay as they were last seen, and what fails is told."""
 

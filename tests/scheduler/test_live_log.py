@@ -46,8 +46,8 @@ NOW = DeleteOptions(grace_period_seconds=0)
 POD = {"pod": "default/p"}
 
 
-def moved(queue, event):
-    return (5, "Pod moved to an internal scheduling queue", POD | {"event": event, "queue": queue})
+def moved(queue, event, *, level=5):
+    return (level, "Pod moved to an internal scheduling queue", POD | {"event": event, "queue": queue})
 
 
 async def test_a_pod_comes_is_bound_and_goes(log):
@@ -81,7 +81,7 @@ async def test_a_pod_that_fits_nowhere(log):
         *_, attempting, no_fit, asleep, updating, update = log.take()
         assert attempting == (3, "Attempting to schedule pod", POD)
         assert no_fit[:2] == (2, "Unable to schedule pod; no fit; waiting")
-        assert asleep == moved("Unschedulable", "ScheduleAttemptFailure")
+        assert asleep == moved("Unschedulable", "ScheduleAttemptFailure", level=3)
         assert updating[:2] == (3, "Updating pod condition and nominated node name")
         assert update == (4, "Update event for unscheduled pod", POD)
         cluster.api.delete("pods", "default", "p")

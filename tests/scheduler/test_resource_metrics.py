@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from stowplan.api.decode import convert
-from stowplan.api.pod_requests import pod_requests
+from stowplan.api.pod_requests import pod_limits, pod_requests
 from stowplan.api.quantity import parse_quantity
 from stowplan.api.types import Pod
-from stowplan.scheduler.resource_metrics import PIECE, pod_limits, resource_page, unit_of
+from stowplan.scheduler.resource_metrics import PIECE, resource_page, unit_of
 
 Mi = 1024 * 1024
 Gi = 1024 * Mi

@@ -179,6 +179,17 @@ def test_a_broken_hash_vouches_for_nobody(hash_):
         verify([der], [ROOT.certificate], now=START)
 
 
+def test_a_root_of_the_oldest_version_need_not_say_that_it_is_an_authority():
+    of_today = issue("root", key=ROOT.key)
+    version = bytes.fromhex("a003020102")
+    der = signed_anew(of_today, lambda tbs: tbs.removeprefix(version), hashes.SHA256())
+    oldest = x509.load_der_x509_certificate(der)
+    assert (oldest.version, of_today.certificate.version) == (x509.Version.v1, x509.Version.v3)
+    verify([client(ROOT).der], [oldest], now=START)
+    with pytest.raises(Rejected, match=UNKNOWN_AUTHORITY):
+        verify([client(ROOT).der], [of_today.certificate], now=START)
+
+
 async def test_keys_are_named_in_the_refusal():
     identifiers = [
         (x509.SubjectKeyIdentifier(bytes.fromhex("0abb")), False),

@@ -92,7 +92,7 @@ def test_the_log_has_the_reasons(caplog):
     finally:
         logger.set_verbosity(0)
     assert caplog.messages == [
-        "sched-handler-sync check failed: readyz\n[-]sched-handler-sync failed: handlers are not fully synchronized\n"
+        "sched-handler-sync check failed: readyz\n[-]sched-handler-sync failed: handlers are not fully synchronized"
     ]
 
 

@@ -1,8 +1,9 @@
-"""What a pod requests, summed the way kubelet and scheduler agree on.
+"""What a pod requests and may use, summed the way kubelet and scheduler agree on.
 
 Containers and sidecars run together, so they add up. Ordinary init containers run one after the
 other, each beside the sidecars started before it; the largest such stage is a floor. Pod-level
-requests replace the result for the names they set, and the overhead comes on top.
+requests replace the result for the names they set, and the overhead comes on top. Limits follow the same rule, but
+overhead is added only to what has a limit.
 
 All amounts are nano-units; rounding to the scheduler's integers happens once, in `to_vector`.
 
@@ -18,7 +19,7 @@ from stowplan.api.quantity import NANO, milli_value, parse_quantity, value
 from stowplan.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_pod_level, is_scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from stowplan.api.meta import ResourceList
     from stowplan.api.pod import Container, ContainerStatus, Pod
@@ -44,7 +45,8 @@ def pod_requests(
 
     `use_status` counts a resize in flight, `defaults` stand in for names a container lacks.
     """
-    requests = _container_requests(pod, use_status, defaults)
+    statuses = _resized(pod) if use_status else {}
+    requests = _together(pod, lambda one: _requested(pod, one, statuses.get(one.name), defaults))
     if dra_node_allocatable:
         for claim in pod.status.node_allocatable_resource_claim_statuses:
             _add(requests, _parsed(claim.resources))
@@ -53,6 +55,19 @@ def pod_requests(
     if pod.spec.overhead:
         _add(requests, _parsed(pod.spec.overhead))
     return requests
+
+
+def pod_limits(pod: Pod) -> Requests:
+    """Nano-units by resource name, of what is limited."""
+    limits = _together(pod, lambda container: _parsed(container.resources.limits))
+    if pod.spec.resources is not None:
+        limits.update(
+            (name, amount) for name, amount in _parsed(pod.spec.resources.limits).items() if is_pod_level(name)
+        )
+    for name, amount in _parsed(pod.spec.overhead).items():
+        if limits.get(name):
+            limits[name] += amount
+    return limits
 
 
 def non_zero_requests(pod: Pod) -> tuple[int, int]:
@@ -83,33 +98,38 @@ def has_pod_level_requests(pod: Pod) -> bool:
     return resources is not None and any(is_pod_level(name) for name in resources.requests)
 
 
-def _container_requests(pod: Pod, use_status: bool, defaults: Mapping[str, int]) -> Requests:
-    statuses = _resized(pod) if use_status else {}
+def _together(pod: Pod, amounts_of: Callable[[Container], Mapping[str, int]]) -> Requests:
+    """What all containers come to."""
     total: Requests = {}
     for container in pod.spec.containers:
-        _add(total, _requested(pod, container, statuses.get(container.name), defaults))
+        _add(total, amounts_of(container))
     if not pod.spec.init_containers:
         return total
     sidecars: Requests = {}
     peak: Requests = {}
     for container in pod.spec.init_containers:
-        if container.restart_policy == "Always":
-            requests = _requested(pod, container, statuses.get(container.name), defaults)
-            _add(total, requests)
-            _add(sidecars, requests)
+        if _is_sidecar(container):
+            amounts = amounts_of(container)
+            _add(total, amounts)
+            _add(sidecars, amounts)
             _raise_to(peak, sidecars)
         else:
-            stage = dict(_requested(pod, container, None, defaults))
+            stage = dict(amounts_of(container))
             _add(stage, sidecars)
             _raise_to(peak, stage)
     _raise_to(total, peak)
     return total
 
 
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
+
+
 def _resized(pod: Pod) -> dict[str, ContainerStatus]:
-    """Statuses that report actual resources, by container name."""
+    """Statuses that report actual resources of what runs as long as the pod, by container name."""
+    stages = {container.name for container in pod.spec.init_containers if not _is_sidecar(container)}
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    return {status.name: status for status in statuses if status.resources is not None}
+    return {status.name: status for status in statuses if status.resources is not None and status.name not in stages}
 
 
 def _requested(

@@ -50,7 +50,10 @@ _TYPES = ("Normal", "Warning")
 class EventBroadcaster:
     """Events of all profiles on their way to the API. `run` it; `flush` it when that has ended."""
 
-    def __init__(self, api: Api, *, hostname: str, times: Times, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, api: Api, *, hostname: str, times: Times, report: Callable[[str], None], form: EventForm | None = None
+    ) -> None:
+        """`form`: how events look; None: that depends on what the cluster serves."""
         self._api = api
         self._hostname = hostname
         self._times = times
@@ -58,7 +61,7 @@ class EventBroadcaster:
         self._series = EventSeries()
         self._workers: Workers[RecordedEvent] = Workers(self._send, limit=MOST_IN_FLIGHT, failed=self._send_failed)
         #: None until it is known what the cluster serves.
-        self._form: EventForm | None = None
+        self._form = form
         self._nanoseconds = 0
         self._last_try = False
         #: Events lost because too many waited.
@@ -92,7 +95,7 @@ class EventBroadcaster:
 
     async def run(self) -> None:
         """Send until cancelled."""
-        self._form = await self._served_form()
+        self._form = self._form or await self._served_form()
         self._workers.start()
         try:
             await self._tend_series()

@@ -35,8 +35,6 @@ from stowplan.api.policy import Lease, LeaseSpec
 from stowplan.api.timestamps import micro_timestamp
 from stowplan.client.api import Unreachable
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.client.event_forms import CoreV1
-from stowplan.client.event_recorder import EventBroadcaster
 from stowplan.client.times import within
 from stowplan.klog import get_logger
 
@@ -44,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from stowplan.client.api import Api
-    from stowplan.client.event_forms import EventForm
     from stowplan.client.event_recorder import Recorder
     from stowplan.client.times import Times
     from stowplan.config import LeaderElection
@@ -66,13 +63,6 @@ _FAILURES = (ApiError, Unreachable, DecodeError)
 
 class LeadershipLost(Exception):
     """Somebody else may lead now: whatever only the leader may do has to stop at once."""
-
-
-class LeaseEventBroadcaster(EventBroadcaster):
-    """Events of elections, which are `v1` on every cluster, as upstream's."""
-
-    async def _served_form(self) -> EventForm:
-        return CoreV1()
 
 
 def check_lease_settings(config: LeaderElection) -> None:

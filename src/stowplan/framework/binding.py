@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
-from stowplan.framework.status import RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
+from stowplan.framework.status import NOT_THEIRS, RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -80,7 +80,9 @@ def run_reserve(
 def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     try:
         return well_formed(watched(state, "Reserve", plugin.name, plugin.reserve)(state, pod, node_name))
-    except RAISED as e:
+    except NOT_THEIRS:
+        raise
+    except BaseException as e:
         return error(e)
 
 
@@ -91,7 +93,9 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
     for plugin in reversed(framework.reserve):
         try:
             watched(state, "Unreserve", plugin.name, plugin.unreserve)(state, pod, node_name)
-        except RAISED as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             problems.append(f'running Unreserve plugin "{plugin.name}": {e}')
     return problems
 
@@ -127,7 +131,9 @@ def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: st
         if answer is None or answer.code != Code.Wait:
             return answer, 0.0
         return answer, min(float(timeout), MAX_PERMIT_TIMEOUT)
-    except RAISED as e:
+    except NOT_THEIRS:
+        raise
+    except BaseException as e:
         return error(e), 0.0
 
 
@@ -158,7 +164,9 @@ def _pre_flight(
     try:
         answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight)(state, pod, node_name)
         return answer if isinstance(answer, PreBindPreFlightResult) else well_formed(answer)
-    except RAISED as e:
+    except NOT_THEIRS:
+        raise
+    except BaseException as e:
         return error(e)
 
 

@@ -48,7 +48,7 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.metrics import skips, timed, watched
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import RAISED, Code, Status, error, unexpected, well_formed, wrapped
+from stowplan.framework.status import NOT_THEIRS, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -156,7 +156,9 @@ class Framework:
             raise PluginInitError(f'initializing plugin "{name}": no plugin of that name is registered')
         try:
             return plugin(profile.plugin_args(name), handle)
-        except RAISED as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             raise PluginInitError(f'initializing plugin "{name}": {e}') from e
 
     def _at(self, point: str, kind: type[P]) -> tuple[P, ...]:
@@ -208,7 +210,9 @@ class Framework:
                     return None
                 fragment = tuple(answer.items())
                 hash(fragment)
-            except Exception:
+            except NOT_THEIRS:
+                raise
+            except BaseException:
                 # A signer that fails, or gives what cannot be hashed, costs the shortcut, not the pod.
                 return None
             fragments.append(fragment)
@@ -233,7 +237,9 @@ class Framework:
                 answer = self.ask_pre_filter(plugin, state, pod, nodes)
                 if not isinstance(answer, PreFilterResult):
                     answer = well_formed(answer)
-            except RAISED as e:
+            except NOT_THEIRS:
+                raise
+            except BaseException as e:
                 return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', error(e)))
             if answer is None:
                 continue
@@ -279,7 +285,9 @@ class Framework:
             call = state.plugin_times.timed("Filter", plugin.name, call)
         try:
             answer = call(state, pod, nodes)
-        except RAISED as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             answer = error(e)
         if answer is None or isinstance(answer, Rejections):
             return answer
@@ -324,7 +332,9 @@ class Framework:
             try:
                 point = f"PreFilterExtension{what}"
                 answer = watched(state, point, plugin.name, _shift_one)(plugin, state, pod, shift, nodes)
-            except RAISED as e:
+            except NOT_THEIRS:
+                raise
+            except BaseException as e:
                 answer = error(e)
             if answer is not None and answer.code != Code.Success:
                 return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
@@ -338,7 +348,9 @@ class Framework:
             if not isinstance(answer, PostFilterResult):
                 raise unexpected("a PostFilterResult", answer)
             return answer
-        except RAISED as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(e)))
 
     # -- scoring ------------------------------------------------------------------------------------------------------
@@ -348,7 +360,9 @@ class Framework:
         for plugin in self.pre_score:
             try:
                 answer = self.ask_pre_score(plugin, state, pod, nodes)
-            except RAISED as e:
+            except NOT_THEIRS:
+                raise
+            except BaseException as e:
                 answer = error(e)
             if answer is None or answer.code == Code.Success:
                 continue
@@ -382,7 +396,9 @@ class Framework:
             call = state.plugin_times.timed("Score", plugin.name, call)
         try:
             answer = _scores(call(state, pod, nodes), len(nodes))
-        except RAISED as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             answer = error(e)
         if isinstance(answer, Status):
             return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -403,7 +419,9 @@ class Framework:
                 normalize = state.plugin_times.timed("ScoreExtensionNormalize", plugin.name, normalize)
             try:
                 answer = _scores(normalize(state, pod, scores, feasible), len(scores))
-            except RAISED as e:
+            except NOT_THEIRS:
+                raise
+            except BaseException as e:
                 answer = error(e)
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -434,7 +452,9 @@ class Framework:
         for plugin in self.plugins.values():
             try:
                 plugin.close()
-            except RAISED as e:
+            except NOT_THEIRS:
+                raise
+            except BaseException as e:
                 problems.append(f"{plugin.name} failed to close: {e}")
         return problems
 
@@ -449,7 +469,9 @@ def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
         return EVERYTHING
     try:
         own = tuple(plugin.events_to_register())
-    except RAISED as e:
+    except NOT_THEIRS:
+        raise
+    except BaseException as e:
         raise PluginInitError(f'registering the events of plugin "{plugin.name}": {e}') from e
     for event in own:
         if not isinstance(event, ClusterEventWithHint):
@@ -467,7 +489,9 @@ def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[n
 def _guarded(call: Callable[[], Status | None]) -> Status | None:
     try:
         return well_formed(call())
-    except RAISED as e:
+    except NOT_THEIRS:
+        raise
+    except BaseException as e:
         return error(e)
 
 

@@ -51,7 +51,7 @@ class Status:
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
-    error: Exception | None = None
+    error: BaseException | None = None
     #: The reasons as records, where they came from constants.
     records: tuple[Reason, ...] = field(default=(), compare=False)
 
@@ -95,6 +95,8 @@ def unresolvable(*reasons: str | Reason) -> Status:
 
 #: What a plugin raises costs the attempt, not the process; that goes for sys.exit(), too.
 RAISED = (Exception, SystemExit)
+#: Of what it raises at once, that is everything but these: a cancellation can only be the plugin's own there.
+NOT_THEIRS = (KeyboardInterrupt, GeneratorExit)
 
 
 def error(what: str | BaseException) -> Status:

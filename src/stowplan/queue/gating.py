@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.status import RAISED, Code, Status, error, well_formed
+from stowplan.framework.status import NOT_THEIRS, Code, Status, error, well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,9 @@ class Gate:
             ask = plugin.pre_enqueue if times is None else times.timed("PreEnqueue", plugin.name, plugin.pre_enqueue)
             try:
                 status = well_formed(ask(queued.pod))
-            except RAISED as e:
+            except NOT_THEIRS:
+                raise
+            except BaseException as e:
                 status = error(e)
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:

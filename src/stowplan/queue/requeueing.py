@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.types import Pod
 from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
+from stowplan.framework.status import NOT_THEIRS
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
 
 if TYPE_CHECKING:
@@ -159,7 +160,9 @@ class Requeueing:
             hint = Hint.QUEUE if function is None else function(pod, happened.old, happened.new)
             self._metrics.hinted(listener.plugin, label, QUEUE_SKIP if hint is Hint.SKIP else QUEUE, started)
             return hint
-        except Exception as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             self._metrics.hinted(listener.plugin, label, ERROR, started)
             # What cannot be judged is worth a try.
             if (listener.plugin, label) not in self._reported:

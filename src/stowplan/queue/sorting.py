@@ -9,6 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from stowplan.framework.status import NOT_THEIRS
 from stowplan.plugins.priority_sort import PrioritySort
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class _Order:
     def less(self, a: QueuedPod, b: QueuedPod) -> bool:
         try:
             return bool(self._plugin.less(a, b))
-        except Exception as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             if not self._reported:
                 self._reported = True
                 self._on_problem(

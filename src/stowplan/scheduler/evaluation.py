@@ -25,7 +25,7 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
 from stowplan.framework.metrics import preparing
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import Code, Status
+from stowplan.framework.status import NOT_THEIRS, Code, Status
 from stowplan.scheduler.node_sums import NodeSums
 from stowplan.scheduler.promises import PromisedRoom
 
@@ -360,7 +360,9 @@ class Evaluation:
     def _attempt_pre_filter(self, plugin: PreFilterPlugin, pod: PodInfo) -> object:
         try:
             return self._framework.ask_pre_filter(plugin, self._state, pod, Nodes(self._cluster))
-        except Exception as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             return _told_later(e)
 
     # -- plugins that look at nodes one by one ------------------------------------------------------------------------
@@ -519,7 +521,9 @@ class Evaluation:
     def _attempt_pre_score(self, plugin: PreScorePlugin, pod: PodInfo, nodes: Nodes) -> Status | None:
         try:
             return self._framework.ask_pre_score(plugin, self._state, pod, nodes)
-        except Exception as e:
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
             return _told_later(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
@@ -588,6 +592,6 @@ class Evaluation:
         return {name: part.weighted for name, part in self._scores.items()}
 
 
-def _told_later(e: Exception) -> Status:
+def _told_later(e: BaseException) -> Status:
     """A failure that the full run that follows will find again, and tell properly."""
     return Status(Code.Error, error=e)

@@ -148,6 +148,7 @@ class Informers:
             self._report(f"{resource_of(watched.kind)} is served by the cluster now{_and(back, 'switched on')}")
             if back:
                 self._switch_on(back)
+        _log.v(2).info("Caches populated", type=str(resource_of(watched.kind)))
         self._decided(watched)
 
     def _is_missing(self, watched: WatchedKind) -> None:
@@ -173,8 +174,12 @@ class Informers:
 
     async def _say_what_is_awaited(self) -> None:
         await self._times.sleep(PATIENCE)
+        # Mostly one thing is in the way of all.
+        alike: dict[str, list[str]] = {}
         for resource, why in self.awaited.items():
-            self._report(f"waiting for the first list of {resource}{f': {why}' if why else ''}")
+            alike.setdefault(why, []).append(resource)
+        for why, resources in alike.items():
+            self._report(f"waiting for the first list of {', '.join(resources)}{f': {why}' if why else ''}")
 
 
 def _doubt(why: Exception, *, trusting: bool) -> None:

@@ -295,7 +295,8 @@ class LiveScheduler:
 
     def _moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self.stories.moved(queued, place, cause)
-        verbose = _log.v(5)
+        # Parity: of pods that were tried in vain more is told than of those that come and wake.
+        verbose = _log.v(3 if cause == SCHEDULE_ATTEMPT_FAILURE else 5)
         if verbose.enabled and place in _QUEUES:
             text = "Pod moved to an internal scheduling queue"
             verbose.info(text, pod=queued.pod, event=cause, queue=_QUEUES[place])

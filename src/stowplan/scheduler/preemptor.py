@@ -337,6 +337,12 @@ class BackgroundPreemptor:
             eviction = await self._delete_with_condition(preemption, pod)
         if eviction is Eviction.DELETED:
             preemption.deleted.append(victim)
+            _log.v(2).info(
+                "Preemptor Pod preempted victim Pod",
+                preemptor=preemption.preemptor,
+                victim=pod,
+                node=preemption.node_name,
+            )
         if eviction in (Eviction.DELETED, Eviction.TURNED_BACK):
             self._record(preemption, pod, eviction)
         return eviction

@@ -59,14 +59,16 @@ class Form:
 
     def encoded(self, obj: Any) -> bytes:
         if self.media_type == YAML:
-            return _yaml(obj)
+            return as_yaml(obj)
         body = msgspec.json.encode(obj)
         # Parity: only the compact form ends in a newline.
         return msgspec.json.format(body, indent=2) if self.pretty else body + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Clause:
+class Clause:
+    """One of the forms that an Accept header names."""
+
     type: str
     subtype: str
     quality: float = 1.0
@@ -90,7 +92,7 @@ class _Clause:
 
 def negotiate(headers: Headers, media_types: Collection[str], *, allows: Callable[[str, Target | None], bool]) -> Form:
     """NotAcceptable unless `allows` a media type, with the target asked for."""
-    for clause in sorted(_clauses(headers.get("Accept", "")), key=lambda clause: clause.rank):
+    for clause in clauses(headers.get("Accept", "")):
         for media_type in media_types:
             if clause.covers(media_type) and allows(media_type, clause.target):
                 pretty = clause.parameters.get("pretty") == "1"
@@ -98,7 +100,12 @@ def negotiate(headers: Headers, media_types: Collection[str], *, allows: Callabl
     raise NotAcceptable(f"only the following media types are accepted: {', '.join(media_types)}")
 
 
-def _clauses(header: str) -> Iterator[_Clause]:
+def clauses(header: str) -> list[Clause]:
+    """What is asked for, the best first."""
+    return sorted(_clauses(header), key=lambda clause: clause.rank)
+
+
+def _clauses(header: str) -> Iterator[Clause]:
     for part in header.split(",")[:_MOST_CLAUSES]:
         media_type, *rest = part.split(";")
         main, slash, sub = media_type.strip().partition("/")
@@ -108,7 +115,7 @@ def _clauses(header: str) -> Iterator[_Clause]:
             continue
         pairs = (pair.split("=") for pair in rest)
         parameters = {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and pair[1]}
-        yield _Clause(main, sub, _quality(parameters.pop("q", "1")), parameters)
+        yield Clause(main, sub, _quality(parameters.pop("q", "1")), parameters)
 
 
 def _quality(text: str) -> float:
@@ -118,10 +125,9 @@ def _quality(text: str) -> float:
         return 0.0
 
 
-def wants_pretty(headers: Headers, query: Mapping[str, list[str]]) -> bool:
-    """Whether a person reads the answer: asked for, or a browser or a command-line tool."""
-    asked = query.get("pretty", [""])[0]
-    return asked in _TRUE if asked else headers.get("User-Agent", "").startswith(_PEOPLE)
+def wants_pretty(asked: str, user_agent: str) -> bool:
+    """Whether a person reads the answer: `?pretty=` says so, or it is for a browser or a command-line tool."""
+    return asked in _TRUE if asked else user_agent.startswith(_PEOPLE)
 
 
 def status_object(status: Status) -> dict[str, Any]:
@@ -132,7 +138,7 @@ def status_object(status: Status) -> dict[str, Any]:
 
 def error_response(error: ApiError, headers: Headers, query: Mapping[str, list[str]]) -> Response:
     """Tell why as a Status object, even to those who want something else."""
-    pretty = wants_pretty(headers, query)
+    pretty = wants_pretty(query.get("pretty", [""])[0], headers.get("User-Agent", ""))
     form = Form(pretty=pretty)
     if headers.get("Accept"):
         try:
@@ -151,6 +157,6 @@ def error_response(error: ApiError, headers: Headers, query: Mapping[str, list[s
     return Response(form.encoded(status_object(status)), status.code, form.content_type, more)
 
 
-def _yaml(obj: Any) -> bytes:
+def as_yaml(obj: Any) -> bytes:
     text: str = yaml.dump(obj, Dumper=_dumper, default_flow_style=False, allow_unicode=True)
     return text.encode()

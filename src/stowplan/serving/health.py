@@ -55,8 +55,8 @@ class HealthChecks:
             listed = ",".join(go_quote(name) for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}")
         if failed:
-            reasons = "".join(f"[-]{name} failed: {reason}\n" for name, reason in failed.items())
-            log.v(2).plain(f"{','.join(failed)} check failed: {self._name}\n{reasons}")
+            reasons = (f"[-]{name} failed: {reason}" for name, reason in failed.items())
+            log.v(2).plain("\n".join((f"{','.join(failed)} check failed: {self._name}", *reasons)))
             return refusal("\n".join((*lines, f"{self._name} check failed")), 500)
         if not verbose:
             return text("ok", headers=NO_SNIFF)

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 
 from stowplan.api.api_errors import BadRequest, NotAcceptable, UnsupportedMediaType
 from stowplan.apiserver.front.negotiation import (
-    JSON,
-    YAML,
     Accepted,
     negotiate,
     patch_kind_of,
     read_body,
     read_object,
     read_patch,
-    wants_pretty,
 )
+from stowplan.serving.forms import YAML, wants_pretty
+from stowplan.serving.http import JSON
 
 KUBECTL_GET = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
@@ -87,9 +86,9 @@ def test_any_accept_header_is_understood_or_refused(accept):
 @pytest.mark.parametrize(
     ("query", "agent", "expected"),
     [
-        (None, "kubectl/v1.36.0", False),
-        (None, "curl/8.0", True),
-        (None, "Mozilla/5.0 (X11)", True),
+        ("", "kubectl/v1.36.0", False),
+        ("", "curl/8.0", True),
+        ("", "Mozilla/5.0 (X11)", True),
         ("true", "kubectl/v1.36.0", True),
         ("false", "curl/8.0", False),
     ],

@@ -21,6 +21,7 @@ from stowplan.apiserver.front.responses import PLAIN, Answer, Renderer, error_an
 from stowplan.apiserver.front.routes import Route, route_of, split_target
 from stowplan.apiserver.front.verbs import MethodNotServed, Request, Verbs, resource_of
 from stowplan.apiserver.front.watching import WatchStream
+from stowplan.serving.http import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,7 +154,7 @@ class Handler:
         if self._stopping:
             stream.stop()
         try:
-            response = await connection.begin_stream(negotiation.JSON)
+            response = await connection.begin_stream(JSON)
             await stream.run()
             await response.write_eof()
         finally:
@@ -194,7 +195,7 @@ def _refusal(request: BaseRequest, error: ApiError) -> Answer:
     except NotAcceptable:
         # The reason outweighs the form.
         return error_answer(error, headers=headers)
-    form = PLAIN if accepted.media_type == negotiation.JSON else form_of(accepted, "", pretty=False)
+    form = PLAIN if accepted.media_type == JSON else form_of(accepted, "", pretty=False)
     return error_answer(error, form, headers=headers)
 
 

@@ -20,14 +20,14 @@ from stowplan.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, AGGR
 from stowplan.apiserver.front.yaml_body import UnreadableError, read_yaml
 from stowplan.apiserver.schema.parse import built_in
 from stowplan.apiserver.schema.protobuf import decode
+from stowplan.serving.forms import YAML, clauses
+from stowplan.serving.http import JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from stowplan.apiserver.objects import JsonObject
 
-JSON = "application/json"
-YAML = "application/yaml"
 #: Read only, never written, and not for custom resources.
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 MEDIA_TYPES = (JSON, YAML)
@@ -61,51 +61,18 @@ class Accepted:
     pretty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Clause:
-    type: str
-    parameters: dict[str, str]
-    quality: float
-
-    @property
-    def rank(self) -> tuple[float, bool, bool]:
-        main, _, sub = self.type.partition("/")
-        return (-self.quality, main == "*", sub == "*")
-
-
 @lru_cache(maxsize=1024)
 def negotiate(accept: str, endpoint: Endpoint = "objects") -> Accepted:
     """NotAcceptable if the endpoint can answer in none of the forms asked for."""
     if not accept:
         return Accepted()
-    for clause in sorted(_clauses(accept), key=lambda clause: clause.rank):
+    for clause in clauses(accept):
         for media_type in MEDIA_TYPES:
-            if _covers(clause.type, media_type):
+            if clause.covers(media_type):
                 accepted = _accepted(media_type, clause.parameters, endpoint)
                 if accepted is not None:
                     return accepted
     raise NotAcceptable(f"only the following media types are accepted: {', '.join(MEDIA_TYPES)}")
-
-
-def _covers(asked: str, media_type: str) -> bool:
-    return asked in (media_type, "*/*", "application/*")
-
-
-def _clauses(header: str) -> Iterator[_Clause]:
-    for part in header.split(","):
-        kind, *parameters = [piece.strip() for piece in part.split(";")]
-        pairs = {
-            name.strip().lower(): value.strip().strip('"')
-            for name, _, value in (parameter.partition("=") for parameter in parameters)
-        }
-        yield _Clause("*/*" if kind == "*" else kind.lower(), pairs, _quality(pairs.pop("q", "1")))
-
-
-def _quality(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 1.0
 
 
 def _accepted(media_type: str, parameters: dict[str, str], endpoint: Endpoint) -> Accepted | None:
@@ -123,13 +90,6 @@ def _allows(endpoint: Endpoint, kind: str, group: str, version: str) -> bool:
     if not (kind or group or version):
         return True
     return endpoint == "objects" and kind in _TABLE_KINDS and group == "meta.k8s.io" and version in _TABLE_VERSIONS
-
-
-def wants_pretty(query_value: str | None, user_agent: str) -> bool:
-    """Whether a person reads the answer: asked for, or a browser or a command-line tool."""
-    if query_value:
-        return query_value in ("1", "t", "T", "true", "TRUE", "True")
-    return user_agent.startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
 def _media_type_of(content_type: str) -> str:

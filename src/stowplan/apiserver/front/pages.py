@@ -20,6 +20,7 @@ from stowplan.apiserver.front.verbs import MethodNotServed, no_such_page
 from stowplan.apiserver.schema import openapi
 from stowplan.apiserver.schema.openapi_protobuf import openapi_v2_protobuf
 from stowplan.serving.health import HealthChecks, check_answer
+from stowplan.serving.http import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -134,12 +135,12 @@ class Pages:
             accepted = negotiation.negotiate(accept, "discovery") if accept else None
         except NotAcceptable:
             return None
-        if accepted is None or accepted.media_type != negotiation.JSON:
+        if accepted is None or accepted.media_type != JSON:
             return None
         found = self._discovery.aggregated(core=core, version=accepted.version)
         if found is None:
             return None
-        content_type = f"{negotiation.JSON};g={AGGREGATED_GROUP};v={accepted.version};as={AGGREGATED_KIND}"
+        content_type = f"{JSON};g={AGGREGATED_GROUP};v={accepted.version};as={AGGREGATED_KIND}"
         headers = (("ETag", found.etag), ("Vary", "Accept"), ("Cache-Control", "public"))
         return Answer((found.body,), 200, content_type, headers)
 
@@ -147,7 +148,7 @@ class Pages:
         if found is None:
             raise no_such_page()
         accepted = negotiation.negotiate(accept, "plain")
-        if accepted.media_type == negotiation.JSON and not accepted.pretty:
+        if accepted.media_type == JSON and not accepted.pretty:
             return Answer((found.body, b"\n"))
         return document(msgspec.json.decode(found.body), form_of(accepted, "", pretty=False))
 
@@ -205,7 +206,7 @@ class Pages:
         return self._openapi[path]
 
 
-def _cacheable(body: bytes, content_type: str = negotiation.JSON) -> Answer:
+def _cacheable(body: bytes, content_type: str = JSON) -> Answer:
     return Answer((body,), 200, content_type, (("ETag", etag_of(body)), ("Vary", "Accept")))
 
 

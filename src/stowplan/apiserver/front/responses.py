@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import yaml
 
 from stowplan.api.api_errors import BadRequest, NotAcceptable
-from stowplan.api.decode import to_dict
 from stowplan.api.field_errors import go_quote
-from stowplan.apiserver.front.negotiation import JSON, YAML, Accepted
+from stowplan.apiserver.front.negotiation import Accepted
 from stowplan.apiserver.tables import table_of
+from stowplan.serving.forms import YAML, as_yaml, status_object
+from stowplan.serving.http import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,6 @@ _MAX_WARNING = 256
 _INCLUDE = ("", "Metadata", "Object", "None")
 
 encode = msgspec.json.Encoder().encode
-_dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +214,11 @@ def _partial(obj: JsonObject, version: str) -> JsonObject:
 def document(obj: Any, form: Form, *, status: int = 200, headers: Headers = ()) -> Answer:
     """Any JSON, as JSON or YAML."""
     if form.accepted.media_type == YAML:
-        body = yaml.dump(obj, Dumper=_dumper, default_flow_style=False, allow_unicode=True).encode()
-        return Answer((body,), status, YAML, headers)
+        return Answer((as_yaml(obj),), status, YAML, headers)
     body = encode(obj)
     if form.pretty:
         body = msgspec.json.format(body, indent=2)
     return Answer((body + b"\n",), status, JSON, headers)
-
-
-def status_object(status: Status) -> JsonObject:
-    fields = to_dict(status)
-    kind = {"kind": fields.pop("kind"), "apiVersion": fields.pop("apiVersion")}
-    return {**kind, "metadata": {}, "status": status.status, **fields}
 
 
 def status_body(status: Status) -> bytes:

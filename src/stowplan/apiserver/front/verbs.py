@@ -35,6 +35,8 @@ from stowplan.apiserver.patches import apply_json_patch, apply_merge_patch
 from stowplan.apiserver.reviews import answer_review
 from stowplan.apiserver.scale import scale_of, set_scale
 from stowplan.apiserver.selection import selection_of
+from stowplan.serving.forms import wants_pretty
+from stowplan.serving.http import JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +94,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     def form(self) -> Form:
         accepted = negotiation.negotiate(self.accept)
-        pretty = negotiation.wants_pretty(options.first(self.query, "pretty"), self.user_agent)
+        pretty = wants_pretty(options.first(self.query, "pretty"), self.user_agent)
         return form_of(accepted, options.first(self.query, "includeObject"), pretty=pretty)
 
 
@@ -195,9 +197,9 @@ class Verbs:
         form = request.form()
         if form.accepted.kind == "PartialObjectMetadataList":
             raise NotAcceptable(f"you requested {form.accepted.kind}, but a watch tells of one object at a time")
-        if form.accepted.media_type != negotiation.JSON or form.pretty:
+        if form.accepted.media_type != JSON or form.pretty:
             # A line is an event: only compact JSON has lines.
-            form = replace(form, accepted=replace(form.accepted, media_type=negotiation.JSON), pretty=False)
+            form = replace(form, accepted=replace(form.accepted, media_type=JSON), pretty=False)
         wanted = options.watch_options(request.query, request.route)
         source = WatchSource(
             registry=self._registry,

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import Expired
 from stowplan.apiserver.changes import visible
-from stowplan.apiserver.front.responses import PLAIN, encode, status_object
+from stowplan.apiserver.front.responses import PLAIN, encode
+from stowplan.serving.forms import status_object
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -126,10 +126,9 @@ def _allows(media_type: str, target: Target | None, kind: str) -> bool:
 def _structured(form: Form, request: Request, fields: dict[str, Any]) -> Response:
     target = form.target
     assert target is not None
+    pretty = wants_pretty(request.first("pretty"), request.headers.get("User-Agent", ""))
     kind = {"kind": target.kind, "apiVersion": f"{target.group}/{target.version}"}
-    body = replace(form, pretty=form.pretty or wants_pretty(request.headers, request.query)).encoded(
-        {**kind, "metadata": {"name": _COMPONENT}, **fields}
-    )
+    body = replace(form, pretty=form.pretty or pretty).encoded({**kind, "metadata": {"name": _COMPONENT}, **fields})
     warning = f'299 - "This version of the {target.kind.lower()} endpoint is deprecated. Please use a newer version."'
     headers = (("Warning", warning),) if target.version == _DEPRECATED else ()
     return Response(body, content_type=form.content_type, headers=headers)

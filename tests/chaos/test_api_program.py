@@ -1,0 +1,275 @@
+"""kube-scheduler as a process, and an API that misbehaves over real connections while pods arrive.
+
+Each trouble ends; then every pod that fits must have been bound once, the one that does not must say why, and what
+the program says it knows must be what the API has. One program lives through all of it.
+"""
+
+import json
+import time
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from random import Random
+
+import pytest
+
+from chaos_program import Witness, says_why_it_waits, views_agree
+from chaos_proxy import (
+    Proxy,
+    all_but_leases,
+    at_random,
+    binds,
+    ends_in_a_chunk,
+    first_time,
+    is_slow,
+    lists,
+    loses_answers,
+    refuses,
+    resets,
+    truncates,
+    watches,
+)
+from examples import SCALE
+from scheduler_process import kube_scheduler
+from servers import assets, embedded_server, real_server
+
+KINDS = ["embedded"] + ["real"] * (assets() is not None)
+PODS = 30 * SCALE
+_ROUNDS = count(1)
+
+
+@contextmanager
+def api_server(kind, folder):
+    started = (
+        embedded_server(folder, "--nodes=8", "--controllers=") if kind == "embedded" else real_server(folder, assets())
+    )
+    with started as server:
+        if kind == "real":
+            make_nodes(server, 8)
+        yield server
+
+
+def make_nodes(server, number):
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+    status = {"allocatable": amounts, "capacity": amounts}
+    names = [f"n{i}" for i in range(number)]
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
+    server.kubectl("create", "-f", "-", stdin=nodes)
+    for name in names:
+        patch = json.dumps({"status": status})
+        server.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", patch)
+        server.kubectl("patch", "node", name, "--type=merge", "-p", json.dumps({"spec": {"taints": None}}))
+
+
+class World:
+    def __init__(self, witness, proxy, scheduler):
+        self.witness, self.proxy, self.scheduler = witness, proxy, scheduler
+
+    def create(self, number=PODS):
+        """Pods that fit, and one that does not."""
+        round_ = next(_ROUNDS)
+        too_large = f"large-{round_}"
+        self.witness.create_pods(too_large, cpu="1000")
+        self.witness.create_pods(*(f"p{round_}-{i}" for i in range(number)))
+        return too_large
+
+    def until_met(self, fate, times):
+        self.witness.until(lambda: self.proxy.fates[fate] >= times)
+
+    def cut_for(self, cuts, pause, **options):
+        for _ in range(cuts):
+            self.proxy.cut(**options)
+            time.sleep(pause)
+
+    def calm_down(self):
+        self.proxy.fault = self.proxy.spoil = None
+        self.proxy.silent = False
+
+    def ends_well(self, too_large):
+        self.calm_down()
+        witness = self.witness
+        witness.until(lambda: witness.pending() == {too_large})
+        views_agree(witness, self.scheduler)
+        witness.all_are_bound_but(too_large)
+        says_why_it_waits(witness, self.scheduler, too_large, "Insufficient cpu")
+        assert self.scheduler.process.poll() is None
+        witness.start_over()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def world(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chaos")
+    with ExitStack() as stack:
+        server = stack.enter_context(api_server(request.param, folder))
+        witness = stack.enter_context(Witness(server.kubeconfig))
+        proxy = stack.enter_context(Proxy(server.kubeconfig, folder))
+        scheduler = stack.enter_context(kube_scheduler(folder, proxy.kubeconfig))
+        scheduler.until("Successfully acquired lease")
+        yield World(witness, proxy, scheduler)
+
+
+@pytest.fixture(autouse=True)
+def fair_weather(request):
+    yield
+    if "world" in request.fixturenames:
+        request.getfixturevalue("world").calm_down()
+
+
+CONFLICT, MISSING = {"reason": "Conflict"}, {"reason": "NotFound"}
+WAIT = {"headers": [("Retry-After", "1")]}
+
+
+@pytest.mark.parametrize(
+    ("fault", "fate"),
+    [
+        pytest.param(lambda: refuses(409, of=first_time(binds), **CONFLICT), "409", id="409"),
+        pytest.param(lambda: refuses(404, of=first_time(binds), **MISSING), "404", id="404"),
+        pytest.param(lambda: refuses(500, of=first_time(binds)), "500", id="500"),
+        pytest.param(lambda: refuses(503, of=first_time(binds)), "503", id="503"),
+        pytest.param(lambda: refuses(429, of=first_time(binds)), "429", id="429"),
+        pytest.param(lambda: refuses(429, of=first_time(binds), **WAIT), "429", id="429 with Retry-After"),
+        pytest.param(lambda: loses_answers(of=first_time(binds)), "answer lost", id="carried out, answer lost"),
+        pytest.param(lambda: truncates(of=first_time(binds)), "truncated", id="carried out, answer cut short"),
+        pytest.param(lambda: resets(of=first_time(binds)), "reset", id="reset"),
+    ],
+)
+def test_every_bind_goes_wrong_once(world, fault, fate):
+    world.proxy.fates.clear()
+    world.proxy.fault = fault()
+    waiting = world.create()
+    world.until_met(fate, PODS)
+    world.ends_well(waiting)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda r: refuses(429, of=at_random(all_but_leases, 0.5, r)), id="429"),
+        pytest.param(lambda r: refuses(429, of=at_random(all_but_leases, 0.5, r), **WAIT), id="429 with Retry-After"),
+        pytest.param(lambda r: refuses(500, of=at_random(all_but_leases, 0.3, r)), id="500"),
+        pytest.param(lambda r: resets(of=at_random(all_but_leases, 0.3, r)), id="reset"),
+        pytest.param(
+            lambda r: loses_answers(of=at_random(lambda e: not e.is_watch and not e.is_lease, 0.3, r)), id="lost"
+        ),
+    ],
+)
+def test_anything_may_go_wrong(world, fault):
+    world.proxy.fates.clear()
+    world.proxy.fault = fault(Random(5))
+    world.proxy.cut()
+    waiting = world.create()
+    world.witness.until(lambda: sum(world.proxy.fates.values()) >= PODS // 2)
+    world.ends_well(waiting)
+
+
+def test_connections_are_reset(world):
+    waiting = world.create(PODS // 2)
+    world.cut_for(5, 0.2)
+    world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
+    world.cut_for(5, 0.1)
+    world.ends_well(waiting)
+
+
+def test_watches_are_reset(world):
+    waiting = world.create(PODS // 2)
+    world.cut_for(5, 0.2, watches_only=True)
+    world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
+    world.cut_for(5, 0.1, watches_only=True)
+    world.ends_well(waiting)
+
+
+def test_a_slow_api(world):
+    """Two seconds a request, of which very many may be under way."""
+    world.proxy.fates.clear()
+    world.proxy.fault = is_slow(2.0, of=all_but_leases)
+    waiting = world.create()
+    world.witness.until(lambda: world.witness.pending() == {waiting})
+    assert world.proxy.fates["slow"] >= PODS
+    world.ends_well(waiting)
+
+
+def test_watches_are_answered_410(world):
+    world.proxy.fates.clear()
+    world.proxy.fault = refuses(410, of=first_time(watches), reason="Expired")
+    world.proxy.cut(watches_only=True)
+    waiting = world.create()
+    world.until_met("410", 5)
+    world.ends_well(waiting)
+
+
+@pytest.mark.parametrize("fault", [truncates, resets, ends_in_a_chunk], ids=lambda fault: fault.__name__)
+def test_lists_fail_half_way(world, fault):
+    """They are asked for again as watches were forgotten."""
+    world.proxy.fates.clear()
+    waiting = world.create(PODS // 2)
+    forgets, fails = refuses(410, of=first_time(watches), reason="Expired"), fault(of=first_time(lists))
+
+    async def both(exchange):
+        await (forgets if exchange.is_watch else fails)(exchange)
+
+    world.proxy.fault = both
+    world.proxy.cut(watches_only=True)
+    world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
+    world.witness.until(lambda: len(set(world.proxy.fates) - {"cut", "410"}) and world.proxy.fates["410"] > 4)
+    world.ends_well(waiting)
+
+
+def deep(line):
+    return b'{"type":"ADDED","object":{"metadata":5,"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}}\n"
+
+
+def wrong_types(line):
+    """The pod comes, and cannot be read; it is told of again as it changes."""
+    event = json.loads(line)
+    if event["object"]["kind"] != "Pod" or event["type"] == "DELETED":
+        return line
+    event["object"]["spec"] = {"containers": "none", "priority": "high"}
+    return json.dumps(event).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda line: line[: len(line) // 2] + b"\n", id="half a line"),
+        pytest.param(lambda line: b"\xff\xfe\x00" + line, id="bytes that are no text"),
+        pytest.param(lambda line: b"<html>not you</html>\n", id="another language"),
+        pytest.param(lambda line: b'{"type":"WHAT","object":{}}\n', id="an unknown event"),
+        pytest.param(lambda line: b'{"type":"ERROR","object":"no"}\n', id="an error without a Status"),
+        pytest.param(lambda line: b'{"type":"ERROR","object":{"code":"500"}}\n', id="an error with a wrong Status"),
+        pytest.param(lambda line: b'{"type":"ADDED","object":{"metadata":5,"x":"\xff"}}\n', id="wrong twice"),
+        pytest.param(lambda line: b'{"type":"ADDED","object":{"kind":"Unknown","metadata":{}}}\n' + line, id="a kind"),
+        pytest.param(lambda line: b'{"type":"ADDED","object":null}\n' + line, id="nothing"),
+        pytest.param(deep, id="too deep"),
+        pytest.param(lambda line: line[:-1] + b" " * (4 << 20) + b"\n", id="huge"),
+    ],
+)
+def test_watches_talk_nonsense(world, spoil):
+    world.proxy.fates.clear()
+    world.proxy.spoil = spoil
+    waiting = world.create(PODS // 2)
+    world.until_met("spoilt", 3)
+    world.proxy.spoil = None
+    world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
+    world.ends_well(waiting)
+
+
+def test_pods_that_cannot_be_read(world):
+    world.proxy.fates.clear()
+    world.proxy.spoil = wrong_types
+    waiting = world.create()
+    world.until_met("spoilt", PODS)
+    world.proxy.spoil = None
+    for pod in world.witness.pods():
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+        world.witness.touch(path)
+    world.ends_well(waiting)
+
+
+def test_watches_stall_and_are_cut(world):
+    """Nothing is heard of what happens, until the line breaks."""
+    world.proxy.silent = True
+    waiting = world.create()
+    time.sleep(0.5)
+    assert world.witness.pending() == set(world.witness.nodes_of_pods())
+    world.proxy.silent = False
+    world.proxy.cut(watches_only=True)
+    world.ends_well(waiting)

@@ -1,0 +1,165 @@
+"""Random changes of a cluster under one kind of trouble with its API; then all must be as if nothing had been.
+
+Time is virtual and chance is seeded, so a failure is the same every time; STOWPLAN_EXAMPLES=20 tries twenty times as
+many seeds of each trouble.
+"""
+
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+
+from chaos_checks import conditions_and_stories_say_why, everything_fits_together
+from chaos_weather import FAIR, WRITES, Weather, WeatherApi, refusing
+from examples import SCALE
+from faulty_api import yields
+from live_scheduler import live
+from soak_checks import Watcher
+from soaking import CONFIG, Changes, first_objects, hesitates
+from stowplan.client.manual_time import ManualTime
+from stowplan.testing import a_pod
+
+#: Seconds of each: fair, foul, fair, foul.
+PHASES = (15, 45, 15, 45)
+#: Rounds of the event loop after which whatever needs no time has happened, unless very much happens.
+ROUNDS = 30
+#: Longer than anybody sleeps who was missed by what should have woken him.
+UNTIL_ALL_ARE_TRIED_AGAIN = 400.0
+
+GONE = refusing(1.0, "unreachable")
+CUTS = ("unreachable", "lost", "500")
+
+TROUBLES = {
+    "killed and restarted": Weather(refuses=GONE, cuts_every=60.0, cuts=("unreachable",)),
+    "killed and restarted without its history": Weather(refuses=GONE, cuts_every=7.0, cuts=("410",)),
+    "connections reset": Weather(
+        refuses=refusing(0.2, "unreachable") | refusing(0.2, "unreachable", "lost", verbs=WRITES),
+        loses=0.2,
+        cuts_every=3.0,
+        cuts=("unreachable",),
+    ),
+    "watches cut": Weather(refuses={}, cuts_every=1.0, cuts=CUTS),
+    "watches cut and not to be had": Weather(
+        refuses=refusing(0.5, "500", "429", verbs=["watch"]), cuts_every=2.0, cuts=CUTS
+    ),
+    "watches silent": Weather(refuses={}, silent=True, cuts_every=20.0, cuts=("silent",)),
+    "watches forget": Weather(refuses=refusing(0.3, "410", verbs=["watch"]), cuts_every=2.0, cuts=("410",)),
+    "binds answered 409": Weather(refuses=refusing(0.6, "409", verbs=["bind"])),
+    "binds answered 404": Weather(refuses=refusing(0.6, "404", verbs=["bind"])),
+    "binds answered 500": Weather(refuses=refusing(0.6, "500", verbs=["bind"])),
+    "binds lost on their way": Weather(refuses=refusing(0.6, "lost", verbs=["bind"])),
+    "binds lost after they took effect": Weather(refuses={}, loses=0.6, losing=("bind",)),
+    "binds lost while watches are silent": Weather(
+        refuses={}, loses=0.6, losing=("bind",), silent=True, cuts_every=20.0, cuts=("silent",)
+    ),
+    "slow": Weather(refuses={}, slow=2.0, cuts_every=15.0, cuts=("unreachable", "410")),
+    "too many requests": Weather(refuses=refusing(0.8, "429"), cuts_every=5.0, cuts=("429",)),
+    "no writing": Weather(refuses=refusing(1.0, "500", "unreachable", verbs=WRITES)),
+    "nonsense in watches": Weather(refuses={}, cuts_every=1.0, cuts=("nonsense",)),
+    "objects that cannot be read": Weather(refuses={}, unreadable=0.2, cuts_every=10.0, cuts=("410",)),
+    "lists that fail half-way": Weather(
+        refuses=refusing(0.3, "unreachable", "500", "410", verbs=["list"]), page=3, cuts_every=4.0, cuts=("410",)
+    ),
+    "clocks that jump": Weather(refuses={}, jumps=3600.0, cuts_every=5.0, cuts=("unreachable",)),
+}
+
+
+class JumpingTime(ManualTime):
+    """The wall clock can be set; the other one only grows."""
+
+    def jump(self, seconds):
+        self._start += seconds
+
+
+class Storm:
+    def __init__(self, cluster, sky, random):
+        self.cluster, self.sky, self.random = cluster, sky, random
+        self.changes = Changes(cluster.api, random, cluster.scheduler.waiting_pods)
+        self.watcher = Watcher(cluster.api, cluster.scheduler, sky)
+
+    async def phase(self, seconds, weather):
+        self.sky.weather = weather
+        due = 0.0
+        for second in range(seconds):
+            if weather.cuts_every and second >= due:
+                due += weather.cuts_every
+                self._cut(weather)
+            await self._second()
+        # Of what happened last the news come last.
+        pod = a_pod(f"nowhere-{self.cluster.time.now:.0f}").requests(cpu="100m").node_selector(disk="none").obj()
+        self.cluster.api.create("pods", pod)
+        if weather.silent:
+            # Who waits for news in vain is told so at last.
+            self._cut(weather)
+
+    def _cut(self, weather):
+        self.sky.cut(self.random.choice(weather.cuts))
+        if weather.jumps:
+            self.cluster.time.jump(self.random.choice((-1, 1)) * weather.jumps)
+
+    async def _second(self):
+        begin = self.cluster.time.now
+        for moment in sorted(self.random.random() for _ in range(self.random.randrange(5))):
+            await self._pass_until(begin + moment)
+            self.changes.step()
+            await yields(self.random.choice((0, 1, 2, 5)))
+        await self._pass_until(begin + 1.0)
+        self.changes.kubelets()
+
+    async def _pass_until(self, moment):
+        while self.cluster.time.next_alarm(moment):
+            await yields(ROUNDS)
+
+    async def come_to_rest(self):
+        """Victims end, waits end, backoffs pass."""
+        self.sky.weather = FAIR
+        self._touch_what_was_not_read()
+        for _ in range(75):
+            for waiting in self.cluster.scheduler.waiting_pods:
+                waiting.allow("Hesitates")
+            self.changes.kubelets(at_once=True)
+            await self._pass_until(self.cluster.time.now + 1.0)
+        await self.cluster.advance(30)
+
+    def _touch_what_was_not_read(self):
+        """An object is told of anew when it changes: then it can be read."""
+        api = self.cluster.api
+        for kind, namespace, name in sorted(self.sky.unread, key=str):
+            resource = next(one for one in api.server.catalogue if one.kind == kind.__name__)
+            if name in api.names(resource.storage, namespace):
+                api.patch(resource.storage, namespace, name, {"metadata": {"annotations": {"chaos": "touched"}}})
+
+
+@asynccontextmanager
+async def storm(seed):
+    random, found = Random(seed), {}
+
+    def wrap(api):
+        found["sky"] = WeatherApi(api, random, found["time"])
+        return found["sky"]
+
+    async def sleep(seconds):
+        await found["time"].sleep(seconds)
+
+    found["time"] = JumpingTime()
+    options = {"config": CONFIG, "plugins": [hesitates(sleep)], "random": random, "wrap": wrap}
+    async with live(*first_objects(), time=found["time"], **options) as cluster:
+        yield Storm(cluster, found["sky"], random)
+
+
+@pytest.mark.parametrize("seed", range(SCALE))
+@pytest.mark.parametrize("trouble", TROUBLES)
+async def test_trouble_with_the_api_leaves_nothing_behind(trouble, seed, caplog):
+    weather = TROUBLES[trouble]
+    async with storm(seed) as it:
+        for seconds, now in zip(PHASES, (FAIR, weather, FAIR, weather), strict=True):
+            await it.phase(seconds, now)
+        await it.come_to_rest()
+        api, scheduler = it.cluster.api, it.cluster.scheduler
+        assert not [record for record in caplog.records if "stacktrace" in record.getMessage()], "nothing raised"
+        everything_fits_together(api, scheduler, it.watcher)
+        assert weather.slow or weather.jumps or sum(it.sky.fates.values()) > 5, "it was really tried"
+        assert len(it.watcher.bound) > 20
+        await it.cluster.advance(UNTIL_ALL_ARE_TRIED_AGAIN)
+        everything_fits_together(api, scheduler, it.watcher)
+        assert conditions_and_stories_say_why(api, scheduler) > 0
