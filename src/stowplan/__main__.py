@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,16 +26,12 @@ def main() -> None:
     from stowplan.cli.main import main as command
 
     for number in taken:
-        signal.signal(number, _terminated if number == signal.SIGTERM else before[number])
+        signal.signal(number, before[number])
     command()
 
 
 def _nothing_to_clean_up(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -63,19 +63,40 @@ def test_interrupted_while_reading(tmp_path):
 
 
 class Interrupting:
-    """A finder of modules: somebody presses Ctrl-C while the command is imported."""
+    """A finder of modules: somebody sends a signal while the command is imported."""
 
-    @staticmethod
-    def find_spec(name, path, target=None):
+    def __init__(self, number):
+        self.number = number
+
+    def find_spec(self, name, path, target=None):
         if name == "stowplan.cli.main":
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), self.number)
 
 
-def test_interrupted_while_it_starts(monkeypatch, capsys):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_while_it_starts(monkeypatch, capsys, number, code):
+    """Not by an exception: Python 3.11 makes another one of it where a class is being made."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.delitem(sys.modules, "stowplan.cli.main")
     monkeypatch.delattr("stowplan.cli.main")
-    monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 130
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(number), *sys.meta_path])
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main()
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert ended.value.code == code
     assert capsys.readouterr().err == ""
+
+
+def test_signals_are_as_before_once_it_has_started(monkeypatch):
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    found = []
+    monkeypatch.setattr(
+        "stowplan.cli.main.main",
+        lambda: found.extend(signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)),
+    )
+    main()
+    assert found == before

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stowplan.cli.event_loop import end_of_input, first_of, run, running
+from stowplan.cli.event_loop import beside, end_of_input, first_of, run, running
 
 
 def test_what_was_run_is_answered():
@@ -14,6 +14,41 @@ def test_what_was_run_is_answered():
         return 7
 
     assert run(main()) == 7
+
+
+class TestBeside:
+    async def test_it_ends_with_what_it_runs_beside(self):
+        ended = asyncio.Event()
+
+        async def forever():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        async with beside(forever()):
+            await asyncio.sleep(0)
+            assert not ended.is_set()
+        assert ended.is_set()
+
+    async def test_a_failure_is_told_at_once_and_ends_nothing_else(self, caplog):
+        async def fails():
+            raise KeyError("x")
+
+        async with beside(fails()):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            (told,) = caplog.messages
+        assert told.startswith("what ran beside everything else has failed")
+        assert "fails" in told
+        assert "KeyError" in told
+
+    async def test_its_end_is_no_failure(self, caplog):
+        async with beside(asyncio.Event().wait()):
+            await asyncio.sleep(0)
+        async with beside(asyncio.sleep(0)):
+            await asyncio.sleep(0)
+        assert not caplog.messages
 
 
 class TestFirstOf:

@@ -164,7 +164,11 @@ def test_pending_pods(ask, args):
     [
         ("web-0", 'error: pod "default/web-0" not found; did you mean shop/web-0?\n'),
         ("shop/hug", 'error: pod "shop/hug" not found; did you mean shop/huge?\n'),
-        ("shop/theirs", 'error: pod "shop/theirs": no profile for scheduler name "volcano" in the configuration\n'),
+        (
+            "shop/theirs",
+            'error: pod "shop/theirs": no profile for scheduler name "volcano" in the configuration; '
+            "--config FILE names one that has\n",
+        ),
         ("shop/job", 'error: pod "shop/job" has finished (Succeeded): there is nothing to decide about it\n'),
         ("a/b/c", 'error: pod "a/b/c" not found\n'),
     ],

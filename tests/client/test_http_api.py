@@ -21,6 +21,7 @@ from stowplan.api.types import (
     ResourceSlice,
     StorageClass,
 )
+from stowplan.client import connection_pool
 from stowplan.client.api import Unreachable
 from stowplan.client.discovery import ABSENCE_KEPT
 from stowplan.client.errors import OutcomeUnknown, RequestDropped
@@ -549,3 +550,22 @@ async def test_who_leads_is_asked_at_the_moment_of_sending():
         with pytest.raises(Unreachable):
             await bind(api)
         assert len(server.seen) == 1
+
+
+async def test_who_stops_to_lead_while_a_connection_is_made_sends_nothing_on_it(monkeypatch):
+    leads = [True]
+    dial = connection_pool.dial
+
+    async def slow_dial(*args):
+        await dial(*args)
+        leads.clear()
+
+    monkeypatch.setattr(connection_pool, "dial", slow_dial)
+    async with Misbehaving(CREATED) as server, an_api(server) as api:
+        api._transport.may_change = lambda: bool(leads)
+        with pytest.raises(Unreachable, match="does not lead any more"):
+            await bind(api)
+        assert not server.seen
+        leads.append(True)
+        await bind(api)
+        assert server.connections == 1

@@ -388,6 +388,19 @@ async def test_two_minutes_of_health_forget_the_waits():
     assert result.slept == pytest.approx([0.8, 1.6, 0.8])
 
 
+@pytest.mark.parametrize(
+    "worked", [pytest.param([added("a", 11), CUT], id="with an event"), pytest.param([31.0], id="for long")]
+)
+async def test_a_watch_that_worked_forgets_the_waits(worked):
+    result = await told(listings=[page()], streams=[[CUT], [CUT], [CUT], worked, [CUT], [CUT]])
+    assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
+
+
+async def test_a_quiet_watch_that_was_cut_forgets_the_waits():
+    result = await told(listings=[page()], streams=[[CUT], [CUT], [CUT], [31.0, CUT], [CUT]])
+    assert result.slept == pytest.approx([0.8, 1.6, 3.2, 0.8, 1.6])
+
+
 async def test_others_are_unaffected():
     time = VirtualTime()
     refused = ScriptedApi(time, deque([FORBIDDEN] * 3))

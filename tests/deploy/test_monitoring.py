@@ -55,7 +55,7 @@ def known():
 
 def selectors(expression):
     """Each metric of an expression with the labels that it is selected by."""
-    plain = re.sub(r"\b(by|without) \([^)]*\)", "", expression)
+    plain = re.sub(r"\b(by|without|on) \([^)]*\)", "", expression)
     plain = re.sub(r"\[[^\]]*\]", "", plain)
     found = []
     for name, _, matchers in re.findall(r"([a-zA-Z_:][\w:]*)\s*(\{([^}]*)\})?", _without_values(plain)):
@@ -111,6 +111,13 @@ def test_quantiles_are_of_buckets_and_rates_of_counters(expression, shows):
         assert name.endswith(("_total", "_bucket", "_sum", "_count")) or name == "authentication_attempts"
     assert expression.count("(") == expression.count(")")
     assert expression.count("{") == expression.count("}")
+
+
+@pytest.mark.parametrize(("expression", "shows"), QUERIES)
+def test_pods_that_wait_are_those_of_the_leader(expression, shows):
+    """All that waits is in the active queue of a standby, as nobody takes it from there."""
+    counts_active = "scheduler_pending_pods" in expression and 'queue="unschedulable"' not in expression
+    assert counts_active == ("unless on (job, instance) leader_election_master_status" in expression)
 
 
 def test_a_metric_that_is_not_there_would_be_found(known):

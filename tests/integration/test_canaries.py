@@ -187,15 +187,10 @@ def node(api_server):
     """One that takes pods."""
     made = manifests.node("canary-node")
     api_server.kubectl("create", "-f", "-", stdin=[made])
-    api_server.kubectl(
-        "patch",
-        "node",
-        "canary-node",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        json.dumps({"status": made["status"]}),
-    )
+    status = json.dumps({"status": made["status"]})
+    api_server.kubectl("patch", "node", "canary-node", "--subresource=status", "--type=merge", "-p", status)
+    # Nobody is there who would find that it is ready.
+    api_server.kubectl("patch", "node", "canary-node", "--type=merge", "-p", '{"spec": {"taints": null}}')
     yield "canary-node"
     api_server.kubectl("delete", "node", "canary-node")
 
@@ -222,6 +217,7 @@ def test_no_secret_gets_out(nest, api_server, log_format, node, namespace):
         scheduler.until("Dump of scheduling queue")
         assert scheduler.end() == 0
         told["log"] = scheduler.log.read_text()
+    assert nest.found_in(f"... {nest.token} ...") == [nest.token]
     assert {name: found for name, text in told.items() if (found := nest.found_in(text))} == {}
     check_what_the_plugin_was_given(nest)
     api_server.kubectl("-n", namespace, "delete", "pod", "--all", "--force", "--grace-period=0")

@@ -132,6 +132,20 @@ def test_metrics_of_health_are_counted(scheduler):
     assert scheduler.ask("/metrics/slis", who=ADMIN, method="DELETE")[2] == "metrics reset\n"
 
 
+def test_metrics_of_pods_can_be_compressed_and_have_nothing_to_reset(scheduler):
+    status, headers, _ = scheduler.ask("/metrics/resources", who=ADMIN)
+    assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
+    assert headers["Process-Start-Time-Unix"].isdigit()
+    assert scheduler.ask("/metrics/resources", who=ADMIN, method="DELETE")[2] == "metrics reset\n"
+
+
+def test_requests_about_callers_are_counted(scheduler):
+    scheduler.ask("/metrics", who=NOBODY)
+    families = text_string_to_metric_families(scheduler.ask("/metrics", who=ADMIN)[2])
+    (requests,) = (family for family in families if family.name == "rest_client_requests")
+    assert {sample.labels["code"] for sample in requests.samples if sample.labels["method"] == "POST"} >= {"201"}
+
+
 def test_the_configuration_is_the_one_in_effect(scheduler, api_server):
     config = json.loads(scheduler.ask("/configz", who=ADMIN)[2])["componentconfig"]
     assert config["leaderElection"]["resourceName"] == f"port-{api_server.kind}"

@@ -65,15 +65,6 @@ def test_exponential_buckets_multiply_step_by_step():
 
 
 class TestReadAtTheScrape:
-    def test_a_function_says_the_series(self):
-        lengths = {"active": 1, "backoff": 0}
-        registry = MetricsRegistry()
-        registry.gauge_func("length", "Length.", lambda: (((k,), v) for k, v in lengths.items()), ("queue",))
-        assert values(registry) == {("length", "active"): 1, ("length", "backoff"): 0}
-        lengths["active"] = 5
-        del lengths["backoff"]
-        assert values(registry) == {("length", "active"): 5}
-
     def test_a_refresher_sets_its_metrics_before_they_are_shown(self):
         registry = MetricsRegistry()
         gauge = registry.gauge("level", "Level.")

@@ -12,15 +12,16 @@ from stowplan.plugins import BindPlugin, EnqueueExtensions, NodeFilterPlugin, Pe
 from stowplan.testing import a_node, a_pod
 
 #: Of these modules, as others are nobody's business here.
-MODULES = ("event_handlers", "live", "failure_handler", "scheduling_cycle", "binding_cycle")
+MODULES = ("event_handlers", "live", "failure_handler", "scheduling_cycle", "binding_cycle", "default_binder")
 
 
 class Lines:
     def __init__(self):
         self.lines = []
+        self.modules = MODULES
 
     def write(self, entry):
-        if entry.module.rpartition(".")[2] in MODULES:
+        if entry.module.rpartition(".")[2] in self.modules:
             keys = {key: getattr(value, "key", None) or named(value) for key, value in entry.keys.items()}
             self.lines.append((entry.level, entry.message, keys))
 
@@ -58,6 +59,7 @@ async def test_a_pod_comes_is_bound_and_goes(log):
             (3, "Add event for unscheduled pod", POD),
             moved("Active", "UnschedulablePodAdd"),
             (3, "Attempting to schedule pod", POD),
+            (3, "Attempting to bind pod to node", POD | {"node": "n"}),
             (2, "Successfully bound pod to node", POD | {"node": "n", "evaluatedNodes": 1, "feasibleNodes": 1}),
             (3, "Add event for scheduled pod", POD),
         ]
@@ -91,6 +93,25 @@ async def test_a_pod_that_fits_nowhere(log):
             (4, "Update event for unscheduled pod", POD),
             (3, "Delete event for unscheduled pod", POD),
         ]
+
+
+async def test_a_pod_that_makes_room_for_itself(log):
+    log.modules = ("preemptor",)
+    important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
+    async with live(a_node("n").allocatable(cpu=1, pods=10).obj(), important) as cluster:
+        await cluster.create(a_pod("low").requests(cpu=1).obj())
+        await cluster.create(a_pod("high").requests(cpu=1).spec(priorityClassName="c").obj())
+        expected = {"preemptor": "default/high", "victim": "default/low", "node": "n"}
+        assert (2, "Preemptor Pod preempted victim Pod", expected) in log.take()
+
+
+async def test_kinds_that_are_known(log):
+    log.modules = ("informers",)
+    async with live():
+        told = log.take()
+    assert (2, "Caches populated", {"type": "pods"}) in told
+    assert {line[:2] for line in told} == {(2, "Caches populated")}
+    assert len(told) == len({line[2]["type"] for line in told})
 
 
 async def test_a_pod_that_is_being_deleted(log):

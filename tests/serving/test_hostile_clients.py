@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from certificates import make_ca, make_client_certificate
 from serving import Door, connected, secure_server, trusting, with_settings
 from stowplan.client.times import REAL_TIMES
+from stowplan.klog import logger
 from stowplan.serving.health import HealthChecks
 from stowplan.serving.http import Response
 
@@ -62,7 +63,9 @@ def quiet(caplog):
     """Nobody outside makes us log an error, let alone a traceback."""
     caplog.set_level(logging.INFO)
     yield
-    told = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    # Those of the test: by now the log is that of the clearing up.
+    records = [*caplog.get_records("call"), *caplog.records]
+    told = [record for record in records if record.levelno >= logging.WARNING]
     assert [record.getMessage() for record in told] == []
 
 
@@ -141,6 +144,26 @@ async def test_no_handshake(sent, received):
         assert received is None or rest == received
         assert received is not None or not rest.startswith(b"HTTP")
         await unharmed(server)
+
+
+@on_both_loops
+async def test_the_log_says_in_words_what_was_wrong_with_a_handshake(caplog):
+    logger.set_verbosity(5)
+    try:
+        async with secure_server(PAGES) as server:
+            for sent in (b"SSH-2.0-OpenSSH\r\n", b"\x16"):
+                async with await connected(server, plain=True) as client:
+                    host, port = client.writer.get_extra_info("sockname")
+                    await client.send(sent)
+                    client.writer.write_eof()
+                    await client.rest()
+            await unharmed(server)
+    finally:
+        logger.set_verbosity(0)
+    told = [text.partition(f"http: TLS handshake error from {host}:")[2] for text in caplog.messages]
+    reasons = [text.partition(": ")[2] for text in told if text]
+    assert reasons == ["wrong version number", "EOF"]
+    assert f"{port}: EOF" in told
 
 
 @on_both_loops
@@ -264,6 +287,22 @@ async def test_no_http(sent, status):
 
 
 @on_both_loops
+async def test_a_head_that_grows_too_long_is_refused_before_its_end():
+    settings = with_settings(max_head_bytes=4096)
+    async with secure_server(PAGES, settings=settings) as server:
+        async with await connected(server) as client:
+            for _ in range(5):
+                # The second request's head begins at nothing.
+                assert (await client.ask("/healthz", A="x" * 1000))[0] == 200
+            await client.send(b"GET /healthz HTTP/1.1\r\n" + (b"A: " + b"x" * 995 + b"\r\n") * 3)
+            await answers(server)
+            assert not client.reader.at_eof()
+            await client.send((b"A: " + b"x" * 995 + b"\r\n") * 2)
+            assert (await client.rest()).endswith(b"431 Request Header Fields Too Large")
+        await unharmed(server)
+
+
+@on_both_loops
 async def test_a_malformed_body_is_told_of():
     async with secure_server(PAGES) as server:
         async with await connected(server) as client:
@@ -321,14 +360,106 @@ async def test_who_says_goodbye_first_is_still_answered():
         await unharmed(server)
 
 
+WAITING = {
+    "nothing": (True, b""),
+    "half a handshake": (True, b"\x16\x03\x01\x02\x00\x01"),
+    "no request": (False, b""),
+    "half a head": (False, b"GET /healthz HTTP/1.1\r\nA: "),
+    "half a body": (False, b"PUT /body HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"),
+    "an answer that nobody reads": (False, b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", WAITING)
 @on_both_loops
-async def test_connections_beyond_the_limit_are_closed():
-    async with secure_server(PAGES, settings=with_settings(max_connections=2)) as server:
-        async with await connected(server) as one, await connected(server) as two:
+async def test_who_waits_keeps_nobody_out(what):
+    """With as many connections as there may be, each more closes the oldest of those that wait for their client."""
+    plain, sent = WAITING[what]
+    async with secure_server(PAGES, settings=with_settings(max_connections=3)) as server:
+        clients = []
+        for _ in range(12):
+            clients.append(await connected(server, plain=plain))
+            clients[-1].writer.write(sent)
+            await answers(server)
+            assert len(server._connections) <= 3
+        for client in clients:
+            client.writer.transport.abort()
+        await unharmed(server)
+
+
+@on_both_loops
+async def test_who_is_being_answered_stays():
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(request):
+        asked.set()
+        await answer.wait()
+        return Response(b"at last")
+
+    async with secure_server({**PAGES, "/slow": slow}, settings=with_settings(max_connections=1)) as server:
+        async with await connected(server) as one:
+            asking = asyncio.create_task(one.ask("/slow"))
+            await asked.wait()
             with pytest.raises((ConnectionError, ssl.SSLError)):
                 await connected(server)
-            assert (await one.ask("/healthz"))[0] == (await two.ask("/healthz"))[0] == 200
+            answer.set()
+            assert (await asking)[2] == b"at last"
         await unharmed(server)
+
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"A: " + b"x" * 30_000
+
+
+@on_both_loops
+async def test_heads_of_all_together_are_bounded():
+    """Each is short enough; who would be too much is cut off, and the others are answered."""
+    async with secure_server(PAGES, settings=with_settings(max_heads_bytes=100_000)) as server:
+        clients = [await connected(server) for _ in range(12)]
+        for client in clients:
+            with suppress(OSError):
+                await client.send(HEAD)
+            await answers(server)
+            assert server._http.heads_bytes <= 100_000
+        codes = []
+        for client in clients:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                await client.send(b"\r\n\r\n")
+                codes.append((await client.answer())[0])
+        assert codes == [200] * 3
+        for client in clients:
+            client.writer.transport.abort()
+        await unharmed(server)
+        assert server._http.heads_bytes == 0
+
+
+@on_both_loops
+async def test_heads_that_wait_for_their_turn_count():
+    """A client need not wait for an answer to ask again, but not for ever."""
+    answer = asyncio.Event()
+
+    async def slow(request):
+        await answer.wait()
+        return Response(b"at last")
+
+    async with secure_server({**PAGES, "/slow": slow}, settings=with_settings(max_heads_bytes=100_000)) as server:
+        async with await connected(server) as one:
+            with suppress(OSError):
+                await one.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n" + (HEAD + b"\r\n\r\n") * 20)
+            assert await one.rest() == b""
+        answer.set()
+        await unharmed(server)
+        assert server._http.heads_bytes == 0
+
+
+@on_both_loops
+async def test_who_asks_often_holds_nothing():
+    async with secure_server(PAGES, settings=with_settings(max_heads_bytes=100_000)) as server:
+        async with await connected(server) as one:
+            for _ in range(20):
+                await one.send(HEAD + b"\r\n\r\n")
+                assert (await one.answer())[0] == 200
+        await unharmed(server)
+        assert server._http.heads_bytes == 0
 
 
 @on_both_loops

@@ -1,5 +1,6 @@
 """Pages about the process itself, compared with what kube-scheduler 1.36.2 answers."""
 
+import gzip
 import json
 from dataclasses import replace
 
@@ -171,6 +172,14 @@ async def test_resources_are_shown_by_leaders_only():
     assert shown.headers == (("Process-Start-Time-Unix", "1795201063"),)
     # It has nothing to reset.
     assert (await page(asked(method="DELETE"))).body == b"x 1\n"
+
+
+async def test_a_page_may_take_its_time():
+    async def slowly(accept):
+        return "text/x", b"x 1\n"
+
+    answer = await metrics_page(slowly)(asked(headers={"Accept-Encoding": "gzip"}))
+    assert (gzip.decompress(answer.body), answer.content_type) == (b"x 1\n", "text/x")
 
 
 async def test_what_is_accepted_is_handed_on():

@@ -21,6 +21,7 @@ from stowplan.serving.listener import Listener
 from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.server import SecureServer
+from stowplan.serving.user import AuthorizationFailed
 
 
 def _echo(request):
@@ -118,6 +119,17 @@ async def test_a_refusal_is_a_status(headers, content_type, body):
         status, answered, got = await client.ask("/healthz", Authorization="Bearer wrong", **headers)
     assert (status, answered["Content-Type"]) == (401, content_type)
     assert got.startswith(body)
+
+
+async def test_whoever_nobody_can_judge_is_told_so_in_plain_text():
+    class Undecided(Door):
+        async def authorize(self, user, *, verb, path):
+            raise AuthorizationFailed("nobody knows")
+
+    async with secure_server(PAGES, door=Undecided()) as server, await connected(server) as client:
+        status, answered, got = await client.ask("/healthz?a=<b>")
+    assert (status, answered["Content-Type"]) == (500, "text/plain; charset=utf-8")
+    assert got == b'Internal Server Error: "/healthz?a=&lt;b&gt;": nobody knows\n'
 
 
 async def test_a_page_with_a_bug_is_logged_and_the_connection_lives(caplog):
@@ -274,6 +286,16 @@ async def test_a_port_is_shared_if_both_want_to():
         settings = with_settings(reuse_port=True, port=first.port)
         async with secure_server(PAGES, settings=settings) as second:
             assert second.port == first.port
+
+
+async def test_a_port_that_was_opened_and_never_served_is_closed():
+    settings = with_settings()
+    listener = Listener(settings, wall_clock=REAL_TIMES.wall_clock)
+    listener.open()
+    door = Door()
+    await SecureServer(settings, pages=PAGES, authenticator=door, authorizer=door, listener=listener).stop()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", listener.port)
 
 
 async def test_a_client_may_wait_at_a_port_that_is_open_but_not_yet_served():

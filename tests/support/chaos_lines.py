@@ -6,7 +6,8 @@
         line.cut()
 
 A line ends TLS on both sides and reads HTTP/1.1 requests; answers go through as they come. Who sent what, and when it
-was passed on to the server, is in `lines.sent`. Clients have to prove themselves by something that is in a request.
+was passed on to the server, is in `lines.sent`. Clients have the rights of the kubeconfig's user; who they have to
+be is what `admits` says.
 """
 
 import asyncio
@@ -23,6 +24,11 @@ import yaml
 from certificates import make_ca, make_server_certificate
 
 _CHUNK = 1 << 16
+_STATUS = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Unauthorized","code":401}'
+_UNAUTHORIZED = b"HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+    len(_STATUS),
+    _STATUS,
+)
 _ENDED = (OSError, ssl.SSLError, asyncio.IncompleteReadError, RuntimeError)
 
 
@@ -62,6 +68,7 @@ class Lines:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._lines = []
         self.sent = []
+        self.token = self._config["users"][0]["user"]["token"]
 
     def __enter__(self):
         self._thread.start()
@@ -77,9 +84,10 @@ class Lines:
     def call(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-    def new(self, name):
-        line = Line(self, name, *self._server.removeprefix("https://").split(":"))
-        self.call(line.listen(self._context(name)))
+    def new(self, name, *, clients=None):
+        """`clients`: the authority of client certificates, where they are asked for."""
+        line = Line(self, name, self._ca, *self._server.removeprefix("https://").split(":"))
+        self.call(line.listen(self._folder / f"line-{name}.pem", clients))
         line.kubeconfig = self._folder / f"{name}.kubeconfig"
         line.kubeconfig.write_text(yaml.safe_dump(self._towards(line.port)))
         self._lines.append(line)
@@ -87,14 +95,6 @@ class Lines:
 
     def binds(self, line=None):
         return [sent for sent in tuple(self.sent) if sent.binds and line in (None, sent.line)]
-
-    def _context(self, name):
-        pair = make_server_certificate(self._ca, ["127.0.0.1"])
-        path = self._folder / f"line-{name}.pem"
-        path.write_bytes(pair.certificate + pair.key)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
 
     def _towards(self, port):
         data = base64.b64encode(self._ca.certificate).decode()
@@ -104,21 +104,33 @@ class Lines:
 
 
 class Line:
-    def __init__(self, lines, name, host, port):
+    def __init__(self, lines, name, authority, host, port):
         self.name = name
+        #: Whose certificates the kubeconfig trusts.
+        self.authority = authority
         #: (request) -> seconds to hold it up; or None: it is swallowed.
         self.holds = lambda sent: 0.0
         #: (request) -> whether the server gets it, but nobody its answer.
         self.loses_answer = lambda sent: False
+        #: (headers, certificate) -> whether the client is let in; names of headers in lower case.
+        self.admits = lambda headers, certificate: True
         self._lines = lines
         self._target = host, int(port)
         self._upstream = ssl._create_unverified_context()
         self._is_cut = self._is_silent = False
+        #: Requests of clients that were not let in.
+        self.refused = 0
         self._open = set()
         self._tasks = set()
 
-    async def listen(self, context):
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=context)
+    async def listen(self, file, clients):
+        self._file = file
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.show(make_server_certificate(self.authority, ["127.0.0.1"]))
+        if clients is not None:
+            self._context.load_verify_locations(cadata=clients.certificate.decode())
+            self._context.verify_mode = ssl.CERT_OPTIONAL
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._context)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self):
@@ -127,6 +139,11 @@ class Line:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def show(self, pair):
+        """From the next handshake on, the server is known by this certificate."""
+        self._file.write_bytes(pair.certificate + pair.key)
+        self._context.load_cert_chain(self._file)
 
     # -- faults, from the test's thread
 
@@ -140,6 +157,13 @@ class Line:
     def mend(self):
         """New connections work; those of before are gone."""
         self._set()
+
+    def drop(self):
+        """End what is open; new connections work as before."""
+        self._lines.call(self._drop())
+
+    async def _drop(self):
+        self._abort()
 
     def _set(self, *, cut=False, silent=False):
         async def change():
@@ -170,17 +194,22 @@ class Line:
             self._open |= ends
             try:
                 silenced = asyncio.Event()
-                pumps = [self._requests(reader, back, silenced), self._answers(there, writer, silenced)]
+                pumps = [self._requests(reader, writer, back, silenced), self._answers(there, writer, silenced)]
                 await asyncio.wait([asyncio.ensure_future(pump) for pump in pumps], return_when="FIRST_COMPLETED")
             finally:
                 self._open -= ends
                 for end in ends:
                     end.transport.abort()
 
-    async def _requests(self, reader, server, silenced):
+    async def _requests(self, reader, writer, server, silenced):
+        certificate = writer.get_extra_info("peercert")
         with suppress(*_ENDED):
             while True:
-                data, sent = await self._request(reader)
+                data, headers, sent = await self._request(reader)
+                if not self.admits(headers, certificate):
+                    self.refused += 1
+                    writer.write(_UNAUTHORIZED)
+                    continue
                 wait = self.holds(sent)
                 if wait is None or self._is_silent:
                     await reader.read()
@@ -194,11 +223,14 @@ class Line:
 
     async def _request(self, reader):
         head = await reader.readuntil(b"\r\n\r\n")
-        first, *fields = head.decode("latin-1").split("\r\n")
+        first, *fields = head.decode("latin-1").rstrip("\r\n").split("\r\n")
         method, target, _ = first.split(" ")
-        lengths = [int(field.split(":")[1]) for field in fields if field.lower().startswith("content-length:")]
-        body = await reader.readexactly(lengths[0]) if lengths else b""
-        return head + body, Sent(time.monotonic(), self.name, method, target.split("?")[0], body)
+        headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        passed_on = headers | {"authorization": f"Bearer {self._lines.token}"}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in passed_on.items())
+        sent = Sent(time.monotonic(), self.name, method, target.split("?")[0], body)
+        return f"{first}\r\n{lines}\r\n".encode("latin-1") + body, headers, sent
 
     async def _answers(self, server, writer, silenced):
         with suppress(*_ENDED):

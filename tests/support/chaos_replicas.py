@@ -30,8 +30,11 @@ class Replicas:
         self._stack = stack
         self.line_of = {}
 
-    def start(self, name, *arguments):
-        line = self.line_of[name] = self.lines.new(name)
+    def start(self, name, *arguments, clients=None, kubeconfig=None):
+        """`kubeconfig`: what to make of the one that leads to the line."""
+        line = self.line_of[name] = self.lines.new(name, clients=clients)
+        if kubeconfig is not None:
+            kubeconfig(line)
         return self._stack.enter_context(
             kube_scheduler(
                 self._folder,

@@ -61,14 +61,14 @@ class SchedulerProcess:
 
 
 @contextmanager
-def kube_scheduler(folder, kubeconfig, *arguments, name="scheduler", port=None, **options):
+def kube_scheduler(folder, kubeconfig, *arguments, name="scheduler", port=None, program=COMMAND, **options):
     """Started, with a log in JSON, and ended with the block if it has not by itself."""
     log = folder / f"{name}.log"
     authorities = folder / "clients.crt"
     authorities.write_bytes(CLIENTS.certificate)
     number = free_port() if port is None else port
     command = [
-        *COMMAND,
+        *program,
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",

@@ -21,6 +21,7 @@ from stowplan.api.field_errors import aggregate, go_quote
 from stowplan.api.label_selectors import SelectorError, compile_label_selector
 from stowplan.apiserver import default_roles, rbac
 from stowplan.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
+from stowplan.serving.user import MASTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ class Authorizer:
             subscribe(self._forget)
 
     def authorize(self, attributes: Attributes) -> Decision:
-        if default_roles.MASTERS in attributes.user.groups:
+        if MASTERS in attributes.user.groups:
             return Decision(allowed=True)
         errors: list[str] = []
         for binding, subject, rules in self._current().bound(attributes.user, attributes.namespace, errors):

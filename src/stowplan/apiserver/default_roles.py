@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from stowplan.api.meta import ObjectMeta
 from stowplan.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
+from stowplan.serving.user import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
-MASTERS = "system:masters"
-AUTHENTICATED = "system:authenticated"
-UNAUTHENTICATED = "system:unauthenticated"
 MONITORING = "system:monitoring"
 
 _HEALTH = ("/livez", "/readyz", "/healthz")

@@ -11,10 +11,14 @@ import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from stowplan.klog import get_logger
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Coroutine
 
 T = TypeVar("T")
+
+_log = get_logger(__name__)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -37,6 +41,19 @@ async def running(main: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def beside(main: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """The same for a task that nobody waits for: what makes it fail is a bug, and is told at once."""
+    async with running(main) as task:
+        task.add_done_callback(_tell_of_failure)
+        yield
+
+
+def _tell_of_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error(error, "what ran beside everything else has failed", trace=True)
 
 
 async def first_of(*awaited: Awaitable[object]) -> None:

@@ -49,6 +49,7 @@ _POINTS = {
 }
 _ASYNCHRONOUS = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}
 _REGISTERING = "events_to_register"
+_EVENTS = "EventsToRegister"
 _HINT = "QueueingHint"
 
 #: What the framework itself defines calls no plugin's code, but for the loops over nodes.
@@ -89,6 +90,7 @@ def _is_own(plugin: type[Plugin], name: str) -> bool:
 
 def _guarded(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
     call = guard.call
+    guard.guarded.add((plugin, point))
 
     @wraps(method)
     def calling(*args: Any, **keys: Any) -> Any:
@@ -98,6 +100,8 @@ def _guarded(guard: HangGuard, plugin: str, point: str, method: Callable[..., An
 
 
 def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    guard.guarded.add((plugin, point))
+
     @wraps(method)
     async def waiting(*args: Any, **keys: Any) -> Any:
         return await guard.wait(plugin, point, method, args, keys)
@@ -107,10 +111,11 @@ def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[...,
 
 def _registering(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """Hints are plugins' code, too."""
+    guard.guarded.add((plugin, _EVENTS))
 
     @wraps(method)
     def registering(*args: Any, **keys: Any) -> Any:
-        return tuple(map(hinting, guard.call(plugin, "EventsToRegister", method, args, keys)))
+        return tuple(map(hinting, guard.call(plugin, _EVENTS, method, args, keys)))
 
     def hinting(registered: Any) -> Any:
         if not isinstance(registered, ClusterEventWithHint) or registered.hint is None:

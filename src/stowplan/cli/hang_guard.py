@@ -103,6 +103,8 @@ class HangGuard:
         self.binding_seconds = binding_seconds
         #: (plugin, point) -> calls that were broken off.
         self.broken_off: Counter[_Where] = Counter()
+        #: What is called through it, be it broken off or not.
+        self.guarded: set[_Where] = set()
         #: Set by whoever wraps plugins: without any there is nothing to watch.
         self.in_use = False
         self._clock = clock

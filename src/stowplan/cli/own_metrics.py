@@ -47,8 +47,9 @@ def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None
             for lane, number in lanes.waiting.items():
                 own.client_requests_waiting.with_label_values(lane).set(float(number))
         own.events_dropped_total.value = float(dropped)
-        for (plugin, point), calls in guard.broken_off.items():
-            own.plugin_hangs_total.with_label_values(plugin, point).value = float(calls)
+        # From the beginning: whoever looks for an increase does not see it in a series that begins with it.
+        for plugin, point in guard.guarded:
+            own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.broken_off[plugin, point])
 
     metrics.registry.at_scrape(refresh)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan import __version__
 from stowplan.cli.endings import CommandError, LeaseLost
-from stowplan.cli.event_loop import first_of, running
+from stowplan.cli.event_loop import beside, first_of
 from stowplan.cli.flags.kinds import NO_VERSION
 from stowplan.cli.life_cycle import flushing, until_stopped, while_leading
 from stowplan.cli.own_metrics import gather, sample_lag
@@ -134,7 +134,7 @@ async def _live(
     async with AsyncExitStack() as stack:
         if logs.buffered:
             seconds = process.line["log-flush-frequency"].seconds
-            await stack.enter_async_context(running(flushing(logs.flush, seconds)))
+            await stack.enter_async_context(beside(flushing(logs.flush, seconds)))
         await _watch_over(stack, process, cluster, scheduler)
         await stack.enter_async_context(served(port, shown))
         if cluster.election is None:
@@ -154,9 +154,9 @@ async def _watch_over(stack: AsyncExitStack, process: Process, cluster: Reached,
     """Begin what lets others look into the scheduler while it works."""
     metrics = process.metrics
     gather(metrics, scheduler, lanes=cluster.lanes, guard=process.job.guard)
-    await stack.enter_async_context(running(sample_lag(metrics.stowplan.event_loop_lag_seconds, REAL_TIMES)))
+    await stack.enter_async_context(beside(sample_lag(metrics.stowplan.event_loop_lag_seconds, REAL_TIMES)))
     debugger = CacheDebugger(informers=scheduler.informers, state=scheduler.state, queue=scheduler.queue)
-    await stack.enter_async_context(running(debugger.run()))
+    await stack.enter_async_context(beside(debugger.run()))
     stack.enter_context(on_signal(debugger))
 
 

@@ -91,8 +91,12 @@ class AtWork(Protocol):
 
 
 class SchedulerPages:
-    def __init__(self, scheduler: AtWork, *, times: Times = REAL_TIMES) -> None:
+    def __init__(
+        self, scheduler: AtWork, *, other_leader: Callable[[], str | None] = lambda: None, times: Times = REAL_TIMES
+    ) -> None:
         self._scheduler = scheduler
+        #: Who leads while this process stands by, "" for nobody; None if it does not stand by.
+        self._other_leader = other_leader
         self._times = times
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
@@ -121,8 +125,11 @@ class SchedulerPages:
         left_out = sum(counts.values()) - len(waiting)
         pods = [{"pod": queued.key} | Standing(queued.place.value, queued).to_dict() for queued in waiting]
         found: dict[str, Any] = {"counts": counts, "pods": pods, "leftOut": left_out}
-        drawn = _drawn(request, lambda: waiting_page(waiting, left_out=left_out, summary=queue.summary()))
-        return _json(found | drawn)
+        drawn = _drawn(
+            request,
+            lambda: [*self._caveat(), *waiting_page(waiting, left_out=left_out, summary=queue.summary())],
+        )
+        return _json(found | self._standing_by() | drawn)
 
     def _story(self, request: Request) -> Response:
         key = _key(request, "stories/")
@@ -150,6 +157,20 @@ class SchedulerPages:
         finally:
             self._waiting -= 1
 
+    # -- one that stands by -------------------------------------------------------------------------------------------
+
+    def _standing_by(self) -> dict[str, str]:
+        leader = self._other_leader()
+        return {} if leader is None else {"leader": leader}
+
+    def _caveat(self) -> list[Block]:
+        """Without it, all that waits would seem to be tried any moment."""
+        leader = self._other_leader()
+        if leader is None:
+            return []
+        who = f"{leader} leads, ask there" if leader else "nobody leads"
+        return [Line(((f"this replica stands by and tries no pod: {who}", "pending"),)), Line()]
+
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def _explained(self, key: str, request: Request) -> Response:
@@ -161,7 +182,7 @@ class SchedulerPages:
             if standing.story is None:
                 raise NotFound(self._unknown(key))
             page = _drawn(request, lambda: _page_of_one_gone(key, standing, wide=_is_wide(request)))
-            return _json({"pod": key, "scheduler": standing.to_dict()} | page)
+            return _json({"pod": key, "scheduler": standing.to_dict()} | self._standing_by() | page)
         framework = self._scheduler.scheduler.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
@@ -177,6 +198,7 @@ class SchedulerPages:
             drawn = _drawn(
                 request,
                 lambda: [
+                    *self._caveat(),
                     *explanation(framework, verdict, wide=wide and not too_wide),
                     *note,
                     *standing.blocks(wide=wide),
@@ -184,7 +206,7 @@ class SchedulerPages:
             )
             # Whoever wants a page has no use for a megabyte of scores.
             told = {"pod": verdict.key} if drawn else verdict.to_dict()
-        return told | {"scheduler": standing.to_dict()} | drawn
+        return told | {"scheduler": standing.to_dict()} | self._standing_by() | drawn
 
     def _find(self, key: str) -> PodInfo | None:
         """The pod as it is decided about: pending, on its way, or on a node."""

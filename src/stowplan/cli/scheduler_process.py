@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stowplan import __version__
-from stowplan.cli.event_loop import running
+from stowplan.cli.event_loop import beside
 from stowplan.cli.hang_guard import HangGuard
 from stowplan.klog import get_logger
 
@@ -156,7 +156,7 @@ async def _election(job: Job) -> AsyncIterator[Election]:
         # Upstream's events of elections are of the old form on every cluster.
         events = EventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning, form=CoreV1())
         stack.push_async_callback(events.flush, _LAST_EVENTS)
-        await stack.enter_async_context(running(events.run()))
+        await stack.enter_async_context(beside(events.run()))
         elector = LeaderElector(
             api,
             settings,
@@ -175,5 +175,5 @@ async def _election(job: Job) -> AsyncIterator[Election]:
                 emulation_version=job.emulated_version,
                 times=REAL_TIMES,
             )
-            await stack.enter_async_context(running(candidates.run()))
+            await stack.enter_async_context(beside(candidates.run()))
         yield Election(elector, None if candidates is None else candidates.synced)

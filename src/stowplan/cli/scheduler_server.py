@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan import __version__
 from stowplan.api.types import Pod
-from stowplan.cli.event_loop import running
+from stowplan.cli.event_loop import beside
 from stowplan.cli.flags.flag_set import options_of
 from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.cli.flags.validation import read_allow_list
@@ -143,7 +143,7 @@ async def opened_port(line: CommandLine, gates: Gates, metrics: ComponentMetrics
             metrics=metrics.serving,
         )
         stack.push_async_callback(delegation.close)
-        await stack.enter_async_context(running(delegation.run()))
+        await stack.enter_async_context(beside(delegation.run()))
         yield Port(listener, delegation, settings)
 
 
@@ -154,7 +154,6 @@ def serving_settings(line: CommandLine) -> ServingSettings:
     return ServingSettings(
         bind_address=str(line["bind-address"]),
         port=line["secure-port"],
-        reuse_address=line["permit-address-sharing"],
         reuse_port=line["permit-port-sharing"],
         certificate=certificate,
         certificate_directory=line["cert-dir"],
@@ -218,7 +217,14 @@ def pages_of(shown: Running) -> Mapping[str, Page]:
         pages["/flagz"] = flagz_page(lambda: _flags(shown.line), chance=REAL_TIMES.random)
     if shown.gates.features.enabled("ComponentStatusz"):
         pages["/statusz"] = statusz_page(_status(shown, tuple(pages)), times=REAL_TIMES)
-    return pages | SchedulerPages(shown.scheduler).pages()
+    return pages | SchedulerPages(shown.scheduler, other_leader=_other_leader(shown)).pages()
+
+
+def _other_leader(shown: Running) -> Callable[[], str | None]:
+    if shown.election is None:
+        return lambda: None
+    elector = shown.election.elector
+    return lambda: None if shown.lead.is_set() else elector.leader
 
 
 def _health_pages(shown: Running) -> dict[str, Page]:
@@ -256,17 +262,16 @@ def _metrics_pages(shown: Running) -> dict[str, Page]:
         "/metrics/slis": metrics_page(metrics.slis_page, reset=metrics.reset_slis, process_start=shown.started),
         # Nothing is kept that could be set back, but the reference says that it was.
         "/metrics/resources": metrics_page(
-            lambda _: _resources(shown), reset=lambda: None, process_start=shown.started
+            lambda _: _resources(shown), shown=shown.lead.is_set, reset=lambda: None, process_start=shown.started
         ),
     }
 
 
 async def _resources(shown: Running) -> tuple[str, bytes]:
     pieces = []
-    if shown.lead.is_set():
-        for piece in resource_page(shown.scheduler.informers.known(Pod)):
-            pieces.append(piece)
-            await asyncio.sleep(0)
+    for piece in resource_page(shown.scheduler.informers.known(Pod)):
+        pieces.append(piece)
+        await asyncio.sleep(0)
     return TEXT, b"".join(pieces)
 
 

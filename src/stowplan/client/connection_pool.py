@@ -26,6 +26,7 @@ from stowplan.client.http_connection import HttpConnection
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from yarl import URL
 
@@ -46,6 +47,10 @@ _CLOSED = "this client has been closed"
 
 def _closed() -> NotAnswered:
     return NotAnswered(Failure(_CLOSED, sent=False, lasting=True))
+
+
+def _nothing() -> None:
+    pass
 
 
 class ConnectionPool:
@@ -70,8 +75,14 @@ class ConnectionPool:
         #: Set when the pool is closed; done when nothing is left.
         self._closing: asyncio.Future[None] | None = None
 
-    async def exchange(self, request: bytes, *, to_head: bool = False) -> Answer:
-        """Send a request on a connection that is free, or made for it; raise NotAnswered."""
+    async def exchange(
+        self, request: bytes, *, to_head: bool = False, before_sending: Callable[[], None] = _nothing
+    ) -> Answer:
+        """Send a request on a connection that is free, or made for it; raise NotAnswered.
+
+        `before_sending` is called at the moment of sending, however long there was no connection; what it raises keeps
+        the request from being sent.
+        """
         if self._closing is not None:
             raise RuntimeError(f"{_CLOSED}, it sends no more requests")
         now = self._loop.time()
@@ -81,6 +92,11 @@ class ConnectionPool:
         while connection is None or not connection.usable:
             connection = await self._wait()
             now = self._loop.time()
+        try:
+            before_sending()
+        except BaseException:
+            self.free(connection)
+            raise
         self._check_at(min(answer_due, now + self._limits.silence))
         return await connection.exchange(request, answer_due=answer_due, to_head=to_head)
 

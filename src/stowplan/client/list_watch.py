@@ -43,6 +43,8 @@ PAGE = 1000
 WATCH_TIMEOUTS = (300.0, 600.0)
 #: A watch that ends sooner without an event did not work.
 _TOO_SHORT = 1.0
+#: One that lasts as long did, whatever it ended by: what failed before it says nothing of what comes.
+_LONG = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +232,17 @@ class ListWatch(Generic[T]):
         )
         try:
             async for event in stream:
-                progress.events = True
+                if not progress.events:
+                    progress.events = True
+                    # Parity: upstream's waits go on growing until there were two minutes without a failure, and leave a
+                    # scheduler blind for a minute that had trouble twice.
+                    self._backoff.reset()
                 self._take(event)
                 if self._trouble is not None:
                     self._works()
         finally:
+            if self._times.clock() - progress.since >= _LONG:
+                self._backoff.reset()
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
 

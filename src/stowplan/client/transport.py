@@ -225,10 +225,8 @@ class Transport:
             return error.failure, credentials
 
     async def _exchange(self, request: Request, credentials: MultiMapping[str]) -> Answer:
-        if request.changes and self.may_change is not None and not self.may_change():
-            # By the clock, not by a task that may have slept as long as this process did.
-            raise Unreachable(f"{self.server}: not sent, as this process does not lead any more")
         if self._connection.proxy_url is not None:
+            self._check_lead(request)
             return await self._session.exchange(request, credentials)
         written = self._writer.request(
             request.method,
@@ -238,7 +236,12 @@ class Transport:
             body=request.body,
             content_type=request.content_type,
         )
-        return await self._pool.exchange(written)
+        return await self._pool.exchange(written, before_sending=lambda: self._check_lead(request))
+
+    def _check_lead(self, request: Request) -> None:
+        if request.changes and self.may_change is not None and not self.may_change():
+            # By the clock, not by a task that may have slept as long as this process did.
+            raise Unreachable(f"{self.server}: not sent, as this process does not lead any more")
 
     async def _credentials(self) -> MultiMapping[str]:
         try:

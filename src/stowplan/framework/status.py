@@ -51,7 +51,7 @@ class Status:
     code: Code
     reasons: tuple[str, ...] = ()
     plugin: str = ""
-    error: BaseException | None = None
+    error: Exception | None = None
     #: The reasons as records, where they came from constants.
     records: tuple[Reason, ...] = field(default=(), compare=False)
 

@@ -2,8 +2,8 @@
 
 Families enter when they are made and stay. None is deprecated in this release, so none is hidden for that reason, and
 --show-hidden-metrics-for-version has nothing to show. A disabled one is made like any other, so that who moves it need
-not know, but never shown. Numbers that only exist elsewhere (queue lengths, /proc) are read when the page is, by
-`gauge_func` or by a function given to `at_scrape`.
+not know, but never shown. Numbers that only exist elsewhere (queue lengths, /proc) are read when the page is, by a
+function given to `at_scrape`.
 
 Upstream: staging/src/k8s.io/component-base/metrics/{registry,metric,options}.go.
 """
@@ -74,25 +74,6 @@ class MetricsRegistry:
         vector = self._vector(name, labels, Gauge)
         self._enter(name, help, "gauge", vector, stability)
         return vector
-
-    def gauge_func(
-        self,
-        name: str,
-        help: str,
-        read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
-        labels: Labels = (),
-        *,
-        stability: Stability = "ALPHA",
-    ) -> None:
-        """A gauge whose series, label values and number, are asked for when the page is."""
-        vector = self.gauge_vec(name, help, labels, stability=stability)
-
-        def refresh() -> None:
-            vector.reset()
-            for values, number in read():
-                vector.with_label_values(*values).set(number)
-
-        self.at_scrape(refresh)
 
     def histogram(
         self, name: str, help: str, buckets: tuple[float, ...], *, stability: Stability = "ALPHA"

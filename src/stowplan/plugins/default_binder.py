@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from stowplan.framework.interface import BindPlugin
 from stowplan.framework.status import Status, error
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
 
 NO_API = "this scheduler has no API to bind through"
+
+_log = get_logger(__name__)
 
 
 class DefaultBinder(BindPlugin):
@@ -24,6 +27,9 @@ class DefaultBinder(BindPlugin):
         api = self.handle.api
         if api is None:
             return error(NO_API)
+        verbose = _log.v(3)
+        if verbose.enabled:
+            verbose.info("Attempting to bind pod to node", pod=pod, node=node_name)
         meta = pod.pod.metadata
         # The UID lets the API server refuse it for another pod of the same name.
         await api.bind(namespace=pod.namespace, name=meta.name, uid=meta.uid, node=node_name)

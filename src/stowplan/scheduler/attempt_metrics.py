@@ -26,7 +26,7 @@ class AttemptMetrics:
 
     def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
         self._metrics = metrics
-        self._now = now
+        self.now = now
         #: (result, profile) -> how many, how long; made when they are needed, as series show from then on.
         self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
@@ -37,11 +37,11 @@ class AttemptMetrics:
 
     def decided(self, started: float) -> None:
         """It is known where the pod goes, or that it goes nowhere."""
-        self._metrics.scheduling_algorithm_duration_seconds.observe(self._now() - started)
+        self._metrics.scheduling_algorithm_duration_seconds.observe(self.now() - started)
 
     def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:
         """The pod is bound."""
-        now = self._now()
+        now = self.now()
         self._end("scheduled", profile, now - started)
         self._metrics.pod_scheduling_attempts.observe(queued.attempts)
         if queued.initial_attempt_timestamp is not None:
@@ -52,15 +52,12 @@ class AttemptMetrics:
             self._metrics.pod_scheduled_after_flush_total.inc()
 
     def failed(self, status: Status, *, profile: str, started: float) -> None:
-        self._end("unschedulable" if status.rejected else "error", profile, self._now() - started)
+        self._end("unschedulable" if status.rejected else "error", profile, self.now() - started)
 
     def waited(self, decision: Status, started: float) -> None:
         """A pod's wait on Permit is over."""
         permits = self._metrics.permit_wait_duration_seconds
-        permits.with_label_values(Code(decision.code).name).observe(self._now() - started)
-
-    def now(self) -> float:
-        return self._now()
+        permits.with_label_values(Code(decision.code).name).observe(self.now() - started)
 
     def _end(self, result: str, profile: str, seconds: float) -> None:
         found = self._ended.get((result, profile))

@@ -25,7 +25,7 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
 from stowplan.framework.metrics import preparing
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import NOT_THEIRS, Code, Status
+from stowplan.framework.status import NOT_THEIRS, Code, Status, error
 from stowplan.scheduler.node_sums import NodeSums
 from stowplan.scheduler.promises import PromisedRoom
 
@@ -594,4 +594,4 @@ class Evaluation:
 
 def _told_later(e: BaseException) -> Status:
     """A failure that the full run that follows will find again, and tell properly."""
-    return Status(Code.Error, error=e)
+    return error(e)

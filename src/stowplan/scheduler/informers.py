@@ -20,6 +20,7 @@ from stowplan.api.api_errors import ApiError, Forbidden, NotFound
 from stowplan.client.api import Unreachable
 from stowplan.client.list_watch import Failing, ListWatch
 from stowplan.client.resources import resource_of
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Seconds of waiting for first lists after which is said what is waited for.
 PATIENCE = 5.0
+
+_log = get_logger(__name__)
 
 
 class _NotServedError(Exception):

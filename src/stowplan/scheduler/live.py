@@ -21,6 +21,7 @@ from stowplan.client.event_recorder import EventBroadcaster
 from stowplan.client.times import REAL_TIMES, Times
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES
+from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.framework.handle import Handle
 from stowplan.framework.metrics import FrameworkMetrics
 from stowplan.framework.runtime import Framework

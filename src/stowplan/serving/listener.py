@@ -80,7 +80,6 @@ class Listener:
             default,
             self._named(),
             parameters=parameters,
-            request_certificates=settings.request_client_certificates,
         )
 
     def _named(self) -> list[IdentitySource]:

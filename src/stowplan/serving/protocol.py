@@ -7,7 +7,8 @@ bug: it is logged with its traceback and answered with 500.
 Nor does aiohttp mind a client that does not read what it asked for, one that takes its time to ask, or one whose
 body stops making sense half-way: all would keep their connection. Here the first is cut off once the connection's
 buffer has been full for too long, whatever was being sent; the second after a time; the third learns that its body
-is malformed.
+is malformed. And heads of requests that are each short enough can together be more than there is memory for, without
+anybody having said who they are: of those who sent more than a little, the one that sends more is cut off then.
 
 Upstream: net/http (ReadHeaderTimeout, MaxHeaderBytes); staging/src/k8s.io/apiserver/pkg/server/filters/wrap.go.
 """
@@ -33,6 +34,8 @@ Sleep = Callable[[float], Awaitable[Any]]
 log = logging.getLogger(__name__)
 
 _TOO_LARGE = 431
+#: Bytes of heads that every connection may send.
+_LITTLE = 16 * 1024
 
 
 class Timer:
@@ -75,22 +78,35 @@ class HttpServer(web.Server):
         write_timeout: float,
         head_timeout: float | None = None,
         max_head_bytes: int | None = None,
+        max_heads_bytes: int | None = None,
         **kwargs: Any,
     ) -> None:
         """`refuse` answers with a status where the handler cannot: for what is no HTTP, and for its own failures."""
-        super().__init__(handler, **kwargs)
+        super().__init__(self._handle, **kwargs)
+        self._handler = handler
         self.refuse = refuse
         self.sleep = sleep
         self.write_timeout = write_timeout
         self.head_timeout = head_timeout
         self.max_head_bytes = max_head_bytes
+        self.max_heads_bytes = max_heads_bytes
+        #: Of all connections: bytes of heads that came and are not answered.
+        self.heads_bytes = 0
 
     def __call__(self) -> HttpConnection:
         return HttpConnection(self, loop=asyncio.get_running_loop(), **self._kwargs)
 
+    async def _handle(self, request: BaseRequest) -> StreamResponse:
+        try:
+            return await self._handler(request)
+        finally:
+            connection = request.protocol
+            assert isinstance(connection, HttpConnection)
+            connection.answered()
+
 
 class HttpConnection(RequestHandler):
-    __slots__ = ("_body", "_head_bytes", "_head_timer", "_patience", "_server", "cut_off")
+    __slots__ = ("_body", "_head_bytes", "_head_timer", "_held", "_patience", "_server", "_since_head", "cut_off")
 
     def __init__(self, server: HttpServer, **kwargs: Any) -> None:
         super().__init__(server, **kwargs)
@@ -100,6 +116,10 @@ class HttpConnection(RequestHandler):
         #: Runs while the head of a request is awaited.
         self._head_timer = Timer(server.sleep)
         self._head_bytes = 0
+        #: Its share of the server's `heads_bytes`.
+        self._held = 0
+        #: Bytes that came since the last head was complete, its end included.
+        self._since_head = 0
         #: Of the request that came last.
         self._body = EMPTY_PAYLOAD
         #: Whether the client left an answer unread for too long.
@@ -112,6 +132,11 @@ class HttpConnection(RequestHandler):
             return bool(self._messages)
         return self._waiter is None or self._waiter.done()
 
+    @property
+    def awaits_client(self) -> bool:
+        """Whether nothing happens until the client sends or reads something."""
+        return not self.busy or not self._body.is_eof() or self._patience.runs
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._await_head()
@@ -119,6 +144,7 @@ class HttpConnection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._patience.stop()
         self._head_timer.stop()
+        self._hold(-self._held)
         super().connection_lost(exc)
 
     # The client does not read
@@ -143,7 +169,9 @@ class HttpConnection(RequestHandler):
             self._head_timer.start(self._server.head_timeout, self.force_close)
 
     def data_received(self, data: bytes) -> None:
+        heads = self._request_count
         super().data_received(data)
+        self._since_head = len(data) + (self._since_head if self._request_count == heads else 0)
         if self._messages:
             last, self._body = self._messages[-1]
             if isinstance(last, _ErrInfo):
@@ -153,6 +181,8 @@ class HttpConnection(RequestHandler):
             self._head_bytes = 0
         elif data:
             self._head_grows(len(data))
+        if self._body.is_eof():
+            self._hold(len(data))
 
     def _head_grows(self, size: int) -> None:
         limit = self._server.max_head_bytes
@@ -169,6 +199,22 @@ class HttpConnection(RequestHandler):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
         self._head_timer.stop()
+
+    # All clients together ask for too much
+
+    def _hold(self, size: int) -> None:
+        server = self._server
+        self._held += size
+        server.heads_bytes += size
+        limit = server.max_heads_bytes
+        if limit is not None and server.heads_bytes > limit and self._held > _LITTLE and self.transport is not None:
+            log.debug("too much is asked at once: a connection was cut off that had sent %d bytes", self._held)
+            self.transport.abort()
+
+    def answered(self) -> None:
+        """What was held of requests is free again, but for the beginning of the next one."""
+        if not self._messages:
+            self._hold(min(self._since_head - self._held, 0))
 
     def ended_by_client(self) -> bool:
         """Whether something is still to be answered to a client that sends no more."""

@@ -74,6 +74,7 @@ class SecureServer:
             write_timeout=settings.write_timeout,
             head_timeout=settings.head_timeout,
             max_head_bytes=settings.max_head_bytes,
+            max_heads_bytes=settings.max_heads_bytes,
             handler_cancellation=True,
             access_log=None,
             auto_decompress=False,

@@ -19,7 +19,6 @@ class ServingSettings:
     bind_address: str = "0.0.0.0"
     #: 0: one that is free.
     port: int = 10259
-    reuse_address: bool = False
     reuse_port: bool = False
 
     #: None: one that is made.
@@ -28,13 +27,14 @@ class ServingSettings:
     certificate_directory: str = ""
     named_certificates: Sequence[CertificateFiles] = ()
     tls: TlsOptions = field(default_factory=TlsOptions)
-    #: Whether clients may show certificates.
-    request_client_certificates: bool = True
 
     #: Seconds: for a handshake, and for the head of a request; between requests; for an answer to be read.
     head_timeout: float = 32
     idle_timeout: float = 90
     write_timeout: float = 60
     max_head_bytes: int = 1024 * 1024
-    #: More than these are closed as they come: a scheduler that has no file left for its API server is worse.
+    #: Of all connections together; who has sent but a little is not asked.
+    max_heads_bytes: int = 16 * 1024 * 1024
+    #: For each more, one that waits for its client is closed: a scheduler that has no file left for its API server
+    #: is worse.
     max_connections: int = 1000

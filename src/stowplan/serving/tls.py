@@ -42,11 +42,16 @@ PEER_CERTIFICATES = "peer_certificates"
 
 
 class OpenConnections:
-    """Those of one server, which bears only so many."""
+    """Those of one server, which bears only so many.
+
+    For a new one, one is closed that waits for its client, the oldest first: whoever opens connections and does nothing
+    with them keeps nobody else out, such as the one who asks whether this process lives.
+    """
 
     def __init__(self, *, most: int) -> None:
         self._most = most
-        self._all: set[TlsConnection] = set()
+        #: In the order in which they came.
+        self._all: dict[TlsConnection, None] = {}
         self._none = asyncio.Event()
         self._none.set()
 
@@ -58,14 +63,22 @@ class OpenConnections:
 
     def add(self, connection: TlsConnection) -> bool:
         """Whether there is room for it."""
-        if len(self._all) >= self._most:
+        if len(self._all) >= self._most and not self._make_room():
             return False
-        self._all.add(connection)
+        self._all[connection] = None
         self._none.clear()
         return True
 
+    def _make_room(self) -> bool:
+        waiting = next((one for one in self._all if one.awaits_client), None)
+        if waiting is None:
+            return False
+        del self._all[waiting]
+        waiting.make_room()
+        return True
+
     def discard(self, connection: TlsConnection) -> None:
-        self._all.discard(connection)
+        self._all.pop(connection, None)
         if not self._all:
             self._none.set()
 
@@ -236,6 +249,14 @@ class TlsConnection(asyncio.Protocol):
     def abort(self) -> None:
         self._closing = True
         self._tcp.abort()
+
+    @property
+    def awaits_client(self) -> bool:
+        return self._http is None or self._http.awaits_client
+
+    def make_room(self) -> None:
+        log.v(2).info("Too many connections: one that waited for its client was closed", srcIP=_address_of(self._tcp))
+        self.abort()
 
     def end_if_idle(self) -> None:
         """Close it unless a request is under way."""

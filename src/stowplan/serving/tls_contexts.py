@@ -61,11 +61,9 @@ class TlsContexts:
         named: Sequence[IdentitySource] = (),
         *,
         parameters: TlsParameters,
-        request_certificates: bool = True,
     ) -> None:
         self._sources = (default, *named)
         self._parameters = parameters
-        self._request_certificates = request_certificates
         self._generations = self._now()
         self._contexts = self._build()
 
@@ -112,8 +110,7 @@ class TlsContexts:
             context.add_extra_chain_cert(other)
         context.use_privatekey(identity.key)
         context.set_alpn_select_callback(_select_protocol)
-        if self._request_certificates:
-            context.set_verify(SSL.VERIFY_PEER, _take_any)
+        context.set_verify(SSL.VERIFY_PEER, _take_any)
         return context
 
 

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from cryptography import x509
 
-from stowplan.apiserver.front.certificates import Certificates, certificates_for, write_private
+from stowplan.apiserver.front.certificates import Certificates, certificates_for
 from stowplan.apiserver.front.kubeconfig_file import is_ours, kubeconfig, write_kubeconfig
+from stowplan.serving.certificates import write_private
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

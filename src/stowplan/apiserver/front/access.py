@@ -17,6 +17,7 @@ from stowplan.api.api_errors import BadRequest, Forbidden, Unauthorized, forbidd
 from stowplan.api.field_errors import go_quote
 from stowplan.api.status import StatusDetails
 from stowplan.apiserver.authorization import Attributes, User
+from stowplan.serving.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,17 +29,10 @@ if TYPE_CHECKING:
 
     Headers = CIMultiDictProxy[str]
 
-ANONYMOUS = "system:anonymous"
-AUTHENTICATED = "system:authenticated"
-UNAUTHENTICATED = "system:unauthenticated"
-MASTERS = "system:masters"
-
 #: Pages anybody may read.
 _PUBLIC = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 _EXTRA = "impersonate-extra-"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
-#: Names of users come from requests and go into messages that a browser may show.
-_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _ANONYMOUS_USER = User(name=ANONYMOUS, groups=(UNAUTHENTICATED,))
 
@@ -101,7 +95,7 @@ class Access:
         decision = self.authorizer.authorize(Attributes(user=user, verb=verb, path=route.path))
         if not decision.allowed:
             message = f"forbidden: User {go_quote(user.name)} cannot {verb} path {go_quote(route.path)}"
-            raise Forbidden(_with_reason(message.translate(_HTML), decision.reason), details=StatusDetails())
+            raise Forbidden(_with_reason(escaped(message), decision.reason), details=StatusDetails())
 
     def _demand(self, attributes: Attributes) -> None:
         decision = self.authorizer.authorize(attributes)
@@ -165,7 +159,7 @@ def _why(attributes: Attributes) -> str:
         f"User {go_quote(attributes.user.name)} cannot {attributes.verb} resource {go_quote(resource)} "
         f"in API group {go_quote(attributes.group)} {where}"
     )
-    return text.translate(_HTML)
+    return escaped(text)
 
 
 def _with_reason(message: str, reason: str) -> str:

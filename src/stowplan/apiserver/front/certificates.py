@@ -32,8 +32,6 @@ from stowplan.serving.certificates import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ("Certificates", "certificates_for", "make_certificates", "write_private")
-
 #: What is left of its life when a certificate is replaced.
 _RENEWAL = datetime.timedelta(days=30)
 _ALWAYS = ("localhost", "127.0.0.1")

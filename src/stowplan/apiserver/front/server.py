@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from stowplan.apiserver.authorization import Authorizer, User
-from stowplan.apiserver.front.access import AUTHENTICATED, MASTERS, Access, Tokens
+from stowplan.apiserver.front.access import Access, Tokens
 from stowplan.apiserver.front.certificates import certificates_for
 from stowplan.apiserver.front.handler import Handler
 from stowplan.apiserver.front.kubeconfig_file import kubeconfig, write_kubeconfig
@@ -25,6 +25,7 @@ from stowplan.apiserver.front.metrics import Metrics
 from stowplan.apiserver.front.pages import Pages
 from stowplan.apiserver.front.protocol import FrontServer
 from stowplan.apiserver.front.settings import FrontSettings
+from stowplan.serving.user import AUTHENTICATED, MASTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

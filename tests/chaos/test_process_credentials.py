@@ -1,0 +1,180 @@
+"""Credentials end and are replaced while pods arrive: the leader stays the leader, and no pod is lost."""
+
+import json
+import sys
+from contextlib import ExitStack
+
+import pytest
+import yaml
+
+from certificates import make_ca, make_client_certificate, make_server_certificate
+from chaos_replicas import Replicas, pods_arriving
+from servers import embedded_server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with embedded_server(tmp_path_factory.mktemp("credentials"), "--nodes=20", "--controllers=") as server:
+        yield server
+
+
+@pytest.fixture
+def replicas(server, tmp_path):
+    with ExitStack() as stack:
+        made = Replicas(server, tmp_path, stack)
+        yield made
+        made.cluster.delete_all_pods()
+
+
+def by_token(line, tokens):
+    line.admits = lambda headers, _: headers.get("authorization", "").removeprefix("Bearer ") in tokens
+
+
+class TokenFile:
+    def __init__(self, folder):
+        self._path = folder / "token"
+        self._path.write_text("first")
+        self._tokens = {"first"}
+
+    def prepare(self, line):
+        by_token(line, self._tokens)
+        change_user(line, {"tokenFile": str(self._path)})
+
+    def rotate(self, line, cluster):
+        """As a kubelet does it: there is a new one before the old one ends."""
+        self._path.write_text("second")
+        self._tokens.add("second")
+        self._tokens.discard("first")
+
+
+class LateTokenFile(TokenFile):
+    def rotate(self, line, cluster):
+        """The old one ends, and the new one comes when somebody was refused."""
+        self._tokens.clear()
+        refused = line.refused
+        cluster.until(lambda: line.refused > refused)
+        self._path.write_text("second")
+        self._tokens.add("second")
+
+
+class ExecPlugin:
+    def __init__(self, folder):
+        self._file, self._plugin = folder / "token", folder / "plugin.py"
+        self._file.write_text("first")
+        self._tokens = {"first"}
+        self._plugin.write_text(
+            "import json, pathlib, sys\n"
+            "token = pathlib.Path(sys.argv[1]).read_text()\n"
+            "kind = {'kind': 'ExecCredential', 'apiVersion': 'client.authentication.k8s.io/v1'}\n"
+            "print(json.dumps(kind | {'status': {'token': token}}))\n"
+        )
+
+    def prepare(self, line):
+        by_token(line, self._tokens)
+        plugin = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(self._plugin), str(self._file)],
+            "interactiveMode": "Never",
+        }
+        change_user(line, {"exec": plugin})
+
+    def rotate(self, line, cluster):
+        self._file.write_text("second")
+        self._tokens.add("second")
+        self._tokens.discard("first")
+
+
+class ClientCertificate:
+    clients = make_ca("clients of the API")
+
+    def __init__(self, folder):
+        self._certificate, self._key = folder / "tls.crt", folder / "tls.key"
+        self._admitted = set()
+        self._write("first")
+
+    def prepare(self, line):
+        line.admits = lambda _, certificate: _common_name(certificate) in self._admitted
+        change_user(line, {"client-certificate": str(self._certificate), "client-key": str(self._key)})
+
+    def rotate(self, line, cluster):
+        self._write("second")
+        self._admitted.discard("first")
+        # A server that does not know the old one any more has no use for connections that were made with it.
+        line.drop()
+
+    def _write(self, user):
+        pair = make_client_certificate(self.clients, user)
+        self._certificate.write_bytes(pair.certificate)
+        self._key.write_bytes(pair.key)
+        self._admitted.add(user)
+
+
+class ServingCertificate:
+    def __init__(self, folder):
+        pass
+
+    def prepare(self, line):
+        pass
+
+    def rotate(self, line, cluster):
+        line.show(make_server_certificate(line.authority, ["127.0.0.1"]))
+        line.drop()
+
+
+class Authority:
+    """Both are trusted for a while, then the new one alone."""
+
+    def __init__(self, folder):
+        self._file = folder / "ca.crt"
+        self._new = make_ca("new")
+
+    def prepare(self, line):
+        self._old = line.authority
+        self._file.write_bytes(self._old.certificate)
+        change(line, lambda config: config["clusters"][0]["cluster"].update(self._trusted(config)))
+
+    def _trusted(self, config):
+        del config["clusters"][0]["cluster"]["certificate-authority-data"]
+        return {"certificate-authority": str(self._file)}
+
+    def rotate(self, line, cluster):
+        self._file.write_bytes(self._old.certificate + self._new.certificate)
+        line.show(make_server_certificate(self._new, ["127.0.0.1"]))
+        line.drop()
+        self._file.write_bytes(self._new.certificate)
+
+
+def _common_name(certificate):
+    return dict(pair for (pair,) in (certificate or {}).get("subject", ())).get("commonName")
+
+
+def change(line, changes):
+    config = yaml.safe_load(line.kubeconfig.read_text())
+    changes(config)
+    line.kubeconfig.write_text(json.dumps(config))
+
+
+def change_user(line, user):
+    change(line, lambda config: config["users"][0].update(user=user))
+
+
+@pytest.mark.parametrize(
+    "kind", [TokenFile, LateTokenFile, ExecPlugin, ClientCertificate, ServingCertificate, Authority]
+)
+def test_they_are_replaced(replicas, tmp_path, kind):
+    credentials = kind(tmp_path)
+    process = replicas.start("a", clients=getattr(kind, "clients", None), kubeconfig=credentials.prepare)
+    line = replicas.line_of["a"]
+    with pods_arriving(replicas.cluster) as made:
+        replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds())
+        credentials.rotate(line, replicas.cluster)
+        # Watches of before may go on; new ones have to work as well.
+        line.drop()
+        before = len(replicas.lines.binds())
+        replicas.cluster.until(lambda: len(replicas.lines.binds()) > before + 20)
+        assert process.process.poll() is None
+    assert len(replicas.check()) == 1
+    assert process.end() == 0
+    secrets = ("first", "second")
+    assert not [secret for secret in secrets if f"Bearer {secret}" in process.log.read_text()]

@@ -1,0 +1,119 @@
+"""The process is asked to end, or ends without being asked, amid binds; whatever the API does, it takes not long.
+
+A pod stop gives a process thirty seconds. How long it took is printed.
+"""
+
+import signal
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from chaos_replicas import LONG, Replicas, pods_arriving
+from servers import embedded_server
+
+GRACE = 30.0
+NUMBER = 300
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with embedded_server(tmp_path_factory.mktemp("ends"), "--nodes=20", "--controllers=") as server:
+        yield server
+
+
+@pytest.fixture
+def replicas(server, tmp_path):
+    with ExitStack() as stack:
+        made = Replicas(server, tmp_path, stack)
+        yield made
+        made.cluster.delete_all_pods()
+
+
+def ended(process, what):
+    began = time.monotonic()
+    code = process.end()
+    seconds = time.monotonic() - began
+    print(f"\n{what}: {seconds:.2f} s from SIGTERM to the end")
+    assert seconds < GRACE
+    return code
+
+
+def holder(replicas):
+    names = [record[0] for record in replicas.cluster.records if record[2] == replicas.lease]
+    return names[-1]
+
+
+def events_of(replicas, reason):
+    path = "/apis/events.k8s.io/v1/namespaces/default/events"
+    started = {pod["metadata"]["uid"] for pod in replicas.cluster.pods()}
+    events = replicas.cluster.get(path)["items"]
+    return [event for event in events if event["reason"] == reason and event["regarding"]["uid"] in started]
+
+
+def a_successor_binds_the_rest(replicas):
+    replicas.start("successor", "--kube-api-qps=-1")
+    replicas.check()
+
+
+def test_binds_behind_a_rate_limit(replicas):
+    replicas.cluster.create_pods(*(f"p{i}" for i in range(NUMBER)))
+    process = replicas.start("a", "--kube-api-qps=50", "--kube-api-burst=10")
+    replicas.line_of["a"].holds = lambda sent: 0.3 if sent.binds else 0.0
+    replicas.cluster.until(lambda: len(replicas.cluster.bound) > 5)
+    assert ended(process, "binds at 50 a second") == 0
+    assert process.messages()[-1] == "Requested to terminate, exiting"
+    bound = {name for name, node in replicas.cluster.nodes_of_pods().items() if node}
+    assert bound == {sent.binds.split("/")[1] for sent in replicas.lines.binds()}
+    assert 0 < len(bound) < NUMBER
+    # What was done has been told, what was not has not.
+    assert {event["regarding"]["name"] for event in events_of(replicas, "Scheduled")} == bound
+    assert events_of(replicas, "FailedScheduling") == []
+    assert holder(replicas) == ""
+    a_successor_binds_the_rest(replicas)
+
+
+@pytest.mark.parametrize("fault", [pytest.param("cut", marks=LONG), "go_silent"])
+def test_the_api_is_away(replicas, fault):
+    process = replicas.start("a")
+    with pods_arriving(replicas.cluster) as made:
+        replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
+        getattr(replicas.line_of["a"], fault)()
+        assert ended(process, fault) == 0
+    assert process.messages()[-1] == "Requested to terminate, exiting"
+    a_successor_binds_the_rest(replicas)
+
+
+def test_a_second_signal_ends_it_at_once(replicas):
+    process = replicas.start("a", "--leader-elect=false")
+    with pods_arriving(replicas.cluster) as made:
+        replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds("a"))
+        replicas.line_of["a"].go_silent()
+        replicas.cluster.until(lambda: len(made) > len(replicas.cluster.bound) + 5)
+    process.process.send_signal(signal.SIGTERM)
+    replicas.cluster.until(lambda: process.said("stopped listening"))
+    assert process.process.poll() is None
+    assert ended(process, "the second time") == 1
+    replicas.line_of["a"].mend()
+    replicas.start("successor", "--leader-elect=false")
+    replicas.cluster.until_bound()
+    replicas.cluster.check()
+
+
+@pytest.mark.parametrize("lost", ["answers", "requests"])
+def test_killed_amid_binds_and_started_again(replicas, lost):
+    """Of some binds it never heard what became of them."""
+    process = replicas.start("a")
+    line = replicas.line_of["a"]
+    if lost == "answers":
+        line.loses_answer = lambda sent: bool(sent.binds) and len(replicas.lines.binds()) > 10
+    else:
+        line.holds = lambda sent: None if sent.binds and len(replicas.lines.binds()) > 10 else 0.0
+    replicas.cluster.create_pods(*(f"p{i}" for i in range(60)))
+    replicas.cluster.until(lambda: len(replicas.lines.binds()) > 10)
+    process.process.kill()
+    process.process.wait()
+    before = len(replicas.cluster.bound)
+    a_successor_binds_the_rest(replicas)
+    sent_again = {sent.binds for sent in replicas.lines.binds("successor")}
+    assert len(sent_again) == 60 - before
