@@ -164,7 +164,9 @@ def change_user(line, user):
 )
 def test_they_are_replaced(replicas, tmp_path, kind):
     credentials = kind(tmp_path)
-    process = replicas.start("a", clients=getattr(kind, "clients", None), kubeconfig=credentials.prepare)
+    # To run a plugin takes its time where others are at work.
+    times = ["--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s"]
+    process = replicas.start("a", *times, clients=getattr(kind, "clients", None), kubeconfig=credentials.prepare)
     line = replicas.line_of["a"]
     with pods_arriving(replicas.cluster) as made:
         replicas.cluster.until(lambda: len(made) > 20 and replicas.lines.binds())
@@ -174,7 +176,7 @@ def test_they_are_replaced(replicas, tmp_path, kind):
         before = len(replicas.lines.binds())
         replicas.cluster.until(lambda: len(replicas.lines.binds()) > before + 20)
         assert process.process.poll() is None
-    assert len(replicas.check()) == 1
+    assert len(replicas.check(patience=15.0)) == 1
     assert process.end() == 0
     secrets = ("first", "second")
     assert not [secret for secret in secrets if f"Bearer {secret}" in process.log.read_text()]

@@ -374,7 +374,10 @@ def test_split_streams_with_a_buffer(command, kubeconfig):
         "Starting Kubernetes Scheduler",
         "Requested to terminate, exiting",
     ]
-    assert messages(err) == ["--http2-max-streams-per-connection is accepted and has no effect"]
+    assert messages(err) == [
+        "component has alpha features enabled in emulated version, this is unsupported: features=[LoggingAlphaOptions]",
+        "--http2-max-streams-per-connection is accepted and has no effect",
+    ]
 
 
 # --- --write-config-to

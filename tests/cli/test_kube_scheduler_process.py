@@ -47,6 +47,21 @@ def test_the_second_signal_ends_it_at_once(tmp_path):
         assert process.wait(20) == 1
 
 
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM])
+def test_signals_without_a_meaning_end_nothing(tmp_path, number):
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
+    with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path))}) as process:
+        until(lambda: "Handlers synced" in log.read_text(), process, log)
+        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
+        until(lambda: "asked to stop" in log.read_text(), process, log)
+        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 1
+
+
 #: Sends itself a signal in the middle of the imports.
 EARLY = """
 import os, sys

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from scheduler_doubles import FakeElector, FakeScheduler
-from stowplan.cli.life_cycle import until_stopped, while_leading
+from stowplan.cli.event_loop import running
+from stowplan.cli.life_cycle import flushing, until_stopped, while_leading
 
 
 class Life:
@@ -168,3 +169,17 @@ async def test_without_an_election_it_schedules_at_once():
     stopped.set()
     await living
     assert scheduler.told == ["run", "lead", "stop"]
+
+
+async def test_the_log_is_flushed_now_and_then_whatever_becomes_of_it():
+    flushed = []
+
+    def flush():
+        flushed.append(len(flushed))
+        raise OSError("no space left on device")
+
+    async with running(flushing(flush, 0)) as task:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not task.done()
+    assert len(flushed) > 2

@@ -42,6 +42,20 @@ def small(name="n1", cpu="2"):
     return a_node(name).allocatable(cpu=cpu, memory="8Gi", pods="10").obj()
 
 
+@pytest.mark.parametrize(("leader", "who"), [("other_1", "other_1 leads, ask there"), ("", "nobody leads")])
+@pytest.mark.parametrize("path", ["explain/default/big", "pending"])
+async def test_a_replica_that_stands_by_says_so(path, leader, who):
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("big").requests(cpu="64").obj())
+        pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time.times())
+        found = await told_by(pages, path, page="text")
+        assert found["leader"] == leader
+        assert text(found).startswith(f"this replica stands by and tries no pod: {who}\n\n")
+        ours = await told(cluster, path, page="text")
+        assert "leader" not in ours
+        assert "stands by" not in text(ours)
+
+
 async def test_a_pending_pod_has_its_verdict_its_place_and_its_story():
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())

@@ -7,7 +7,7 @@ import pytest
 
 from clients import SHORT, VirtualTime, a_pod, a_pod_list, an_api
 from misbehaving import Misbehaving, answers, closes, does, hangs, resets, status, streams
-from stowplan.api.api_errors import ApiError, Conflict, Forbidden, InternalError, NotFound, Timeout
+from stowplan.api.api_errors import ApiError, Conflict, InternalError, NotFound, Timeout
 from stowplan.api.decode import KINDS, DecodeError, struct_for, to_dict
 from stowplan.api.types import (
     Event,
@@ -438,6 +438,7 @@ def claim_list():
         pytest.param(ABSENT, resources("resourceclaims"), V1BETA2, id="older"),
         pytest.param(resources("deviceclasses"), resources("resourceclaims"), V1BETA2, id="group without it"),
         pytest.param(ABSENT, ABSENT, V1, id="neither"),
+        pytest.param(answers(403, {}), None, V1, id="no right to know"),
     ],
 )
 async def test_the_version_that_the_cluster_serves_is_asked(v1, v1beta2, asked):
@@ -496,7 +497,6 @@ async def test_what_is_served_is_remembered_and_what_is_not_for_a_while():
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        pytest.param(answers(403, status(403, "Forbidden")), Forbidden, id="forbidden"),
         pytest.param(answers(200, b"<html>"), Unreachable, id="garbage"),
         pytest.param(answers(410, b""), ApiError, id="any other refusal"),
     ],
@@ -506,6 +506,12 @@ async def test_not_knowing_is_not_taken_for_absence(answer, error):
         with pytest.raises(error):
             await api.serves(ResourceSlice)
         assert not await api.serves(ResourceSlice)
+
+
+async def test_who_may_not_ask_what_there_is_takes_it_to_be_there():
+    """The right to read a kind does not come with that one."""
+    async with Misbehaving(answers(403, status(403, "Forbidden"))) as server, an_api(server) as api:
+        assert await api.serves(ResourceSlice)
 
 
 # --- for the leader alone

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leases import MOST_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, elections
-from stowplan.api.api_errors import Conflict, Forbidden, InternalError
+from stowplan.api.api_errors import Conflict, Forbidden, InternalError, NotFound
 from stowplan.client.api import Unreachable
 from stowplan.client.event_forms import CoreV1
 from stowplan.client.event_recorder import EventBroadcaster
@@ -709,16 +709,27 @@ async def test_a_term_goes_on_when_the_preference_is_taken_back():
         assert elector.is_leader
 
 
-async def test_a_lease_that_cannot_be_read_in_a_coordinated_election_is_asked_for_once_a_retry_period():
+@pytest.mark.parametrize("error", [InternalError("no"), NotFound("gone")], ids=["500", "404"])
+async def test_a_lease_that_cannot_be_read_in_a_coordinated_election_is_asked_for_once_a_retry_period(error):
     async with elections(chance=0.0) as world:
         world.put(**named("me"))
         api = ScriptedApi(world.api, world.time)
         elector = world.elector(api=api, coordinated=True)
         await world.lead(elector)
         api.asked.clear()
-        api.fates["get"] += [InternalError("no")] * 9
+        api.fates["get"] += [error] * 9
         await world.time.advance(2 * RETRY + 0.1)
         assert [verb for _, verb in api.asked] == ["get", "get"]
+
+
+async def test_whoever_sees_that_the_server_has_named_another_stops_at_once():
+    async with elections(chance=0.0) as world:
+        world.put(**named("me"))
+        elector = world.elector(coordinated=True)
+        task = await world.lead(elector)
+        world.put(**named("you"))
+        await world.time.advance(RETRY + 0.1)
+        assert str(task.exception()) == "the lease is held by you"
 
 
 async def test_a_renewal_that_fails_in_a_coordinated_election_is_logged(caplog):

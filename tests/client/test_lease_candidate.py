@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from leases import NAMESPACE, elections
-from stowplan.api.api_errors import Conflict, InternalError
+from stowplan.api.api_errors import Conflict, Forbidden, InternalError
 from stowplan.client.lease_candidate import LeaseCandidates
 from stowplan.client.manual_time import settle
 
@@ -151,6 +151,19 @@ async def test_what_fails_is_logged_and_tried_again(caplog, error):
         await world.time.advance(1)
         assert one.spec["renewTime"]
         assert [text.split(" err=")[0] for text in caplog.messages] == ["Ensuring lease failed"] * 2
+
+
+async def test_a_watch_that_fails_is_logged(caplog):
+    caplog.set_level(logging.INFO)
+
+    class Forbidding(Failing):
+        async def list(self, *args, **options):
+            raise Forbidden("no")
+
+    async with elections() as world, standing(world, api=Forbidding(world.api)):
+        (told,) = caplog.messages
+    assert told.startswith('Failed to watch err="no"')
+    assert 'resource="leasecandidates' in told
 
 
 async def test_it_is_left_behind_at_the_end():

@@ -157,6 +157,26 @@ def test_whatever_stands_for_an_object_it_is_only_bad(obj):
     assert event.bad.name == ""
 
 
+NOBODY = {"kind": "Pod", "metadata": {"resourceVersion": "8"}, "spec": {}}
+ANOTHER = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "8"}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "bad"),
+    [
+        pytest.param(NOBODY, BadObject("", "", "metadata.name: missing"), id="nobody"),
+        pytest.param({}, BadObject("", "", "metadata.name: missing"), id="empty"),
+        pytest.param(ANOTHER, BadObject("", "n", 'kind: expected Pod, got "Node"'), id="another kind"),
+    ],
+)
+def test_what_is_no_such_object_is_bad(obj, bad):
+    event = parsed("ADDED", obj)
+    assert (event.type, event.bad) == ("BAD", bad)
+    page = page_of(a_pod("a"), obj)
+    assert [pod.metadata.name for pod in page.items] == ["a"]
+    assert page.bad == [bad]
+
+
 @pytest.mark.parametrize(
     "garbage",
     [

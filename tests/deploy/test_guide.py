@@ -12,7 +12,7 @@ GUIDE = ROOT / "docs" / "operations.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
 PROSE = re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL)
 #: Flags of other programs: kubectl, kubeadm, podman; and of `stowplan explain`.
-OTHERS = {"previous", "patches", "ignorefile", "from-scheduler"}
+OTHERS = {"previous", "patches", "ignorefile", "from-scheduler", "insecure-skip-tls-verify"}
 
 
 def anchor(heading):

@@ -14,7 +14,7 @@ from stowplan.framework.status import SKIP, Code, Status, unschedulable
 
 class Clock:
     def __init__(self):
-        self.now = 0.0
+        self.now = 100.0
 
     def __call__(self):
         return self.now

@@ -309,6 +309,7 @@ ASKED = [
         (path, ADMIN, "GET", None, None)
         for path in ("/nowhere", "/", "/version", "/metrics/", "/configz/", "/debug", "/debug/pprof/cmdline")
     ),
+    *(("/a&b<c>", who, "GET", None, None) for who in (ADMIN, None)),
     *(("/debug/pprof/nope", ADMIN, "GET", None, None), ("//healthz", ADMIN, "GET", None, None)),
     *(("/debug/flags/v", ADMIN, "PUT", body, None) for body in ("5", "x", "-1", "", "3.5", "99999999999", "3")),
     *(("/debug/flags/v", ADMIN, method, None, None) for method in ("GET", "POST", "DELETE")),

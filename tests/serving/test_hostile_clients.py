@@ -148,6 +148,7 @@ async def test_no_handshake(sent, received):
 
 @on_both_loops
 async def test_the_log_says_in_words_what_was_wrong_with_a_handshake(caplog):
+    caplog.set_level(logging.DEBUG)
     logger.set_verbosity(5)
     try:
         async with secure_server(PAGES) as server:

@@ -174,6 +174,11 @@ async def test_resources_are_shown_by_leaders_only():
     assert (await page(asked(method="DELETE"))).body == b"x 1\n"
 
 
+async def test_nothing_in_the_configuration_is_taken_for_a_tag():
+    answer = configz_page(lambda: {"name": "<a&b>"})(asked())
+    assert answer.body == rb'{"componentconfig":{"name":"\u003ca\u0026b\u003e"}}'
+
+
 async def test_a_page_may_take_its_time():
     async def slowly(accept):
         return "text/x", b"x 1\n"
@@ -205,6 +210,15 @@ async def test_what_is_accepted_is_handed_on():
             400,
             'failed set klog.logging.verbosity 3000000000: strconv.ParseInt: parsing "3000000000": value out of range',
         ),
+        ("PUT", b"2147483647", 200, "successfully set klog.logging.verbosity to 2147483647"),
+        (
+            "PUT",
+            b"4294967295",
+            400,
+            'failed set klog.logging.verbosity 4294967295: strconv.ParseInt: parsing "4294967295": value out of range',
+        ),
+        ("PUT", b"4294967296", 400, 'strconv.ParseUint: parsing "4294967296": value out of range'),
+        ("PUT", b"1" * 20, 400, f'strconv.ParseUint: parsing "{"1" * 20}": value out of range'),
         ("PUT", b"30000000000", 400, 'strconv.ParseUint: parsing "30000000000": value out of range'),
         ("PUT", b"9" * 5000, 400, None),
         ("GET", b"", 406, "unsupported http method"),

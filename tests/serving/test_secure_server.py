@@ -21,6 +21,7 @@ from stowplan.serving.listener import Listener
 from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.server import SecureServer
+from stowplan.serving.tls import address_text
 from stowplan.serving.user import AuthorizationFailed
 
 
@@ -268,16 +269,34 @@ async def test_addresses(bind_address, shown, hosts):
             await writer.wait_closed()
 
 
-async def test_a_port_in_use_is_told_as_upstream_does():
-    async with secure_server(PAGES) as first:
-        second = SecureServer(with_settings(port=first.port), pages=PAGES, authenticator=Door(), authorizer=Door())
+@pytest.mark.parametrize(("address", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])
+async def test_a_port_in_use_is_told_as_upstream_does(address, shown):
+    if shown != address and not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    settings = with_settings(bind_address=address)
+    async with secure_server(PAGES, settings=settings) as first:
+        in_use = replace(settings, port=first.port)
+        second = SecureServer(in_use, pages=PAGES, authenticator=Door(), authorizer=Door())
         with pytest.raises(ServingError) as caught:
             await second.start()
         await second.stop()
-    where = f"127.0.0.1:{first.port}"
+    where = f"{shown}:{first.port}"
     assert str(caught.value) == (
         f"failed to create listener: failed to listen on {where}: listen tcp {where}: bind: address already in use"
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        pytest.param(("127.0.0.1", 80), "127.0.0.1:80", id="IPv4"),
+        pytest.param(("::1", 80, 0, 0), "[::1]:80", id="IPv6"),
+        pytest.param(("::ffff:10.0.0.7", 80, 0, 0), "10.0.0.7:80", id="IPv4 on a socket of both"),
+        pytest.param(None, "", id="a connection that is gone"),
+    ],
+)
+def test_addresses_are_written_as_go_does(address, expected):
+    assert address_text(address) == expected
 
 
 async def test_a_port_is_shared_if_both_want_to():

@@ -15,12 +15,16 @@ from serving import connected, secure_server, with_settings
 from stowplan.serving.certificates import KeyPair
 from stowplan.serving.errors import ServingError
 from stowplan.serving.health import HealthChecks
-from stowplan.serving.key_pairs import CertificateFiles, generated_identity
+from stowplan.serving.key_pairs import CertificateFiles, generated_identity, read_identity
 from stowplan.serving.listener import Listener
 
 PAGES = HealthChecks("healthz", {}).pages
 CA = make_ca()
 NOW = 1_800_000_000.0
+USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign"),
+)
 
 
 def write(folder, *names, common_name=None):
@@ -61,6 +65,35 @@ def test_a_certificate_that_is_made(caplog):
     assert leaf.not_valid_before_utc == now - datetime.timedelta(hours=1)
     assert leaf.not_valid_after_utc == now + datetime.timedelta(days=365, hours=-1)
     assert [record.getMessage() for record in caplog.records] == ["Generated self-signed cert in-memory"]
+
+
+def test_what_a_made_certificate_may_be_used_for():
+    leaf, authority = generated_identity("", bind_address="10.0.0.7", wall_clock=lambda: NOW).identity.certificates
+    assert _uses(leaf) == {
+        "BasicConstraints": (True, (False, None)),
+        "KeyUsage": (True, ["digital_signature", "key_encipherment"]),
+        "ExtendedKeyUsage": (False, ["serverAuth"]),
+    }
+    assert _uses(authority) == {
+        "BasicConstraints": (True, (True, None)),
+        "KeyUsage": (True, ["digital_signature", "key_cert_sign", "crl_sign"]),
+    }
+    for kind, is_critical in ((x509.SubjectAlternativeName, False), (x509.AuthorityKeyIdentifier, False)):
+        assert leaf.extensions.get_extension_for_class(kind).critical is is_critical
+
+
+def _uses(certificate):
+    """By kind: whether it is critical, and what it says."""
+    words = {
+        x509.BasicConstraints: lambda value: (value.ca, value.path_length),
+        x509.KeyUsage: lambda value: [name for name in USAGES if getattr(value, name)],
+        x509.ExtendedKeyUsage: lambda value: [oid._name for oid in value],
+    }
+    return {
+        type(each.value).__name__: (each.critical, words[type(each.value)](each.value))
+        for each in certificate.extensions
+        if type(each.value) in words
+    }
 
 
 def test_all_addresses_add_none():
@@ -174,6 +207,15 @@ async def test_an_expired_certificate_is_served_and_warned_of(tmp_path, caplog):
     assert f"The serving certificate {files.certificate} expired at 2120-01-01T00:00:00Z" in caplog.text
 
 
+async def test_a_certificate_that_is_not_yet_valid_is_served_and_warned_of(tmp_path, caplog):
+    files = write(tmp_path, "a.test")
+    listener = Listener(with_settings(certificate=files), wall_clock=lambda: 0)
+    async with secure_server(PAGES, listener=listener) as server:
+        assert await shown(server) == "a.test"
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told.startswith(f"The serving certificate {files.certificate} is valid from ")
+
+
 # Replaced
 
 
@@ -274,6 +316,21 @@ async def test_names(asked, expected, tmp_path):
     )
     async with secure_server(PAGES, settings=settings) as server:
         assert await shown(server, asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("common_name", "names"),
+    [
+        ("a.test", ["a.test", "alternative.test"]),
+        ("*.test", ["*.test", "alternative.test"]),
+        ("*", ["*", "alternative.test"]),
+        ("10.0.0.7", ["alternative.test"]),
+        ("Somebody's certificate", ["alternative.test"]),
+    ],
+)
+def test_a_common_name_is_a_host_name_if_it_looks_like_one(common_name, names):
+    made = make_server_certificate(CA, ["alternative.test"], common_name=common_name)
+    assert read_identity(KeyPair(made.certificate, made.key)).own_names == names
 
 
 async def test_a_named_pair_is_replaced_too(tmp_path):

@@ -50,6 +50,22 @@ def test_the_order_of_curves_is_ours():
     assert tls_parameters(TlsOptions(curves=[23, 29, 4588, 24])).curves == b"X25519MLKEM768:X25519:P-256:P-384"
 
 
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (23, b"P-256"),
+        (24, b"P-384"),
+        (25, b"P-521"),
+        (29, b"X25519"),
+        (4587, b"SecP256r1MLKEM768"),
+        (4588, b"X25519MLKEM768"),
+        (4589, b"SecP384r1MLKEM1024"),
+    ],
+)
+def test_curves_have_the_numbers_that_go_gives_them(number, name):
+    assert tls_parameters(TlsOptions(curves=[number])).curves == name
+
+
 def _every_suite():
     preferred = [
         f"TLS_ECDHE_{key}_WITH_{cipher}"

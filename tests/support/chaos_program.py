@@ -95,6 +95,9 @@ class Witness(Cluster):
     def pending(self):
         return {name for name, node in self.nodes_of_pods().items() if not node}
 
+    def pending_as_last_heard(self):
+        return set(self._created) - {name for _, name, _ in tuple(self.bound)}
+
     def condition(self, name):
         conditions = self.get(f"{PODS}/{name}").get("status", {}).get("conditions", [])
         return next((one for one in conditions if one["type"] == "PodScheduled"), None)
@@ -111,6 +114,18 @@ class Witness(Cluster):
         assert len(names) == len(set(names))
         assert set(names) == set(self._created) - set(waiting)
         assert self.pending() == set(waiting)
+
+
+def make_nodes(server, number):
+    """On a server that has none, and where nobody takes a new node's taint away."""
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
+    names = [f"n{i}" for i in range(number)]
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
+    server.kubectl("create", "-f", "-", stdin=nodes)
+    status = json.dumps({"status": {"allocatable": amounts, "capacity": amounts}})
+    for name in names:
+        server.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
+        server.kubectl("patch", "node", name, "--type=merge", "-p", '{"spec":{"taints":null}}')
 
 
 def entries(scheduler):

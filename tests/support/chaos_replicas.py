@@ -12,7 +12,7 @@ from examples import SCALE
 from scheduler_process import kube_scheduler
 
 #: Seconds. The shortest that a busy machine keeps up with.
-DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.5
+DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.5
 _NUMBERS = count(1)
 
 #: What is too slow for every day.
@@ -56,10 +56,10 @@ class Replicas:
         standby.until("Attempting to acquire leader lease")
         return leader, standby
 
-    def check(self):
+    def check(self, *, patience=DURATION):
         self.cluster.until_bound()
         self.cluster.check()
-        return self.cluster.check_leaders(self.lines, lease=self.lease, patience=DURATION)
+        return self.cluster.check_leaders(self.lines, lease=self.lease, patience=patience)
 
     def longest_gap(self):
         """Seconds in which no pod was bound, at most."""

@@ -42,7 +42,9 @@ def read_profile(body):
     for part in map(message, whole[5]):
         functions[part[1][0]] = (strings[part[2][0]], strings[part[4][0]])
     locations = {}
+    mappings = {message(part)[1][0] for part in whole[3]}
     for part in map(message, whole[4]):
+        assert part[2][0] in mappings
         line = message(part[4][0])
         locations[part[1][0]] = (*functions[line[1][0]], line[2][0])
     parts = [message(part) for part in whole[2]]

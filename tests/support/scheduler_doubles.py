@@ -64,6 +64,7 @@ class FakeElector:
         self.wins, self.lost = asyncio.Event(), asyncio.Event()
         self.wins.set()
         self.is_leader = False
+        self.leader = ""
         self.renewals_ended = False
         self._told = told
 

@@ -113,7 +113,7 @@ def embedded_server(folder, *args):
 
 
 @contextmanager
-def real_server(folder, binaries):
+def real_server(folder, binaries, *flags):
     etcd, api = f"http://127.0.0.1:{free_port()}", free_port()
     key, tokens, kubeconfig = folder / "sa.key", folder / "tokens.csv", folder / "kubeconfig"
     ca = make_ca()
@@ -144,6 +144,7 @@ def real_server(folder, binaries):
             f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}",
             "--runtime-config=api/all=true",
+            *flags,
         ]
         process = stack.enter_context(running(command, log))
         server = Server("real", kubeconfig, folder, process)

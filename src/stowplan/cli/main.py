@@ -22,9 +22,10 @@ def cli() -> None:
 
     \b
     Where would my pods go, and why?
+      stowplan explain pending                              why pods of a live cluster are pending, what would help
+      stowplan explain pod shop/web-0                       where one pod goes, and why there
       kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json > cluster.json
-      stowplan explain -f cluster.json                      why pods are pending, what would help
-      stowplan explain -f cluster.json --pod shop/web-0     where one pod goes, and why there
+      stowplan explain -f cluster.json pending              the same from files
     \b
     In a cluster:
       stowplan run --scheduler-name mine                    schedule the pods that ask for it

@@ -140,6 +140,10 @@ def _tell_of_gates(gates: Gates) -> None:
     for what, name, value in gates.retiring():
         message = f"Warning: setting {what} feature gate. It will be removed in a future release."
         _log.info(message, featureGate=name, value=value)
+    if alpha := " ".join(gates.alpha()):
+        _log.warning(
+            f"component has alpha features enabled in emulated version, this is unsupported: features=[{alpha}]"
+        )
     for name in gates.without_effect():
         _log.warning(f"feature gate {name} is off, which has no effect: Stowplan always works with it")
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the first asks for an orderly end, the second ends the process.
+"""SIGINT and SIGTERM: the first asks for an orderly end, the second ends the process; some others end nothing.
 
 They are taken before anything else is imported that takes time, and long before there is an event loop: whoever is the
 first process in a container dies of no signal that it does not handle, and nobody wants to see where in an import a
@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: A process in Go catches these and does nothing, where the kernel would end it; some get a meaning later.
+_WITHOUT_EFFECT = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
 
 def _nothing() -> None:
+    pass
+
+
+def _unheard(number: int, frame: FrameType | None) -> None:
     pass
 
 
@@ -44,6 +50,8 @@ class StopSignals:
         self._event: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._previous = {number: signal.signal(number, self._received) for number in _SIGNALS}
+        # Not SIG_IGN, which programs that are started from here would inherit.
+        self._previous |= {number: signal.signal(number, _unheard) for number in _WITHOUT_EFFECT}
 
     def restore(self) -> None:
         for number, handler in self._previous.items():

@@ -14,7 +14,9 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from stowplan.api.api_errors import error_of
+from stowplan.api.custom_objects import CustomObject
 from stowplan.api.decode import DecodeError, decode_custom, decode_json, expected
+from stowplan.api.field_errors import go_quote
 from stowplan.api.meta import ApiStruct, ListMeta
 from stowplan.api.status import Status
 from stowplan.client.api import BadObject, Listing, Unreachable, WatchEvent
@@ -79,7 +81,10 @@ def decode_page(data: bytes, kind: type[T]) -> Listing[T]:
     """Decode a list; raise Unreachable if it is none."""
     try:
         page = _page_decoder(kind).decode(data)
-        listing: Listing[T] = Listing(page.items or (), page.metadata.resource_version, page.metadata.continue_)
+        items = page.items or ()
+        listing: Listing[T] = Listing(items, page.metadata.resource_version, page.metadata.continue_)
+        if not all(_is_one(obj, kind) for obj in items):
+            page, listing = _decode_page_by_item(data, kind)
     except msgspec.ValidationError:
         page, listing = _decode_page_by_item(data, kind)
     except _NO_JSON as error:
@@ -108,10 +113,33 @@ def _taken_apart(data: bytes, kind: type[T]) -> tuple[_RawPage, Listing[T]]:
     bad: list[BadObject] = []
     for raw in page.items or ():
         try:
-            items.append(decode_json(bytes(raw), kind))
+            items.append(_decode_object(raw, kind))
         except DecodeError as error:
             bad.append(_bad_object(_loosely(raw), error))
     return page, Listing(items, page.metadata.resource_version, page.metadata.continue_, bad)
+
+
+def _is_one(obj: ApiStruct, kind: type[ApiStruct]) -> bool:
+    """Whether it is of this kind, and somebody: fields that are not there have their defaults."""
+    found = cast("Any", obj)
+    wanted = _kind_named(kind)
+    return bool(found.metadata.name) and (not wanted or found.kind == wanted)
+
+
+@lru_cache(maxsize=256)
+def _kind_named(kind: type[ApiStruct]) -> str:
+    """ "" if only its objects say it."""
+    return "" if issubclass(kind, CustomObject) else cast("str", cast("Any", kind()).kind)
+
+
+def _decode_object(raw: msgspec.Raw, kind: type[T]) -> T:
+    obj = decode_json(bytes(raw), kind)
+    if _is_one(obj, kind):
+        return obj
+    found = cast("Any", obj)
+    if found.metadata.name:
+        raise DecodeError(field="kind", message=f"expected {_kind_named(kind)}, got {go_quote(found.kind)}")
+    raise DecodeError(field="metadata.name", message="missing")
 
 
 def decode_one(data: bytes, kind: type[T]) -> T:
@@ -151,8 +179,8 @@ class WatchDecoder(Generic[T]):
             return self._by_parts(line)
         except _NO_JSON as error:
             raise _no_event(str(error)) from None
-        if event.type in _CHANGES:
-            obj = event.object
+        obj = event.object
+        if event.type in _CHANGES and _is_one(obj, self._kind):
             return WatchEvent(event.type, obj.metadata.resource_version, obj)
         return self._by_parts(line)
 
@@ -173,7 +201,7 @@ class WatchDecoder(Generic[T]):
         if event.type not in _CHANGES:
             raise _no_event(f"its type is {event.type!r}")
         try:
-            return WatchEvent(cast("Any", event.type), version, decode_json(bytes(event.object), self._kind))
+            return WatchEvent(cast("Any", event.type), version, _decode_object(event.object, self._kind))
         except DecodeError as error:
             # Who is gone matters more than what it was.
             type_ = "DELETED" if event.type == "DELETED" else "BAD"

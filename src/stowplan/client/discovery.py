@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.api.api_errors import NotFound
+from stowplan.api.api_errors import Forbidden, NotFound
 from stowplan.client.answers import Subject
 from stowplan.client.decoding import decode_resource_names
 from stowplan.client.transport import Request
@@ -45,11 +45,21 @@ class Discovery:
         since = self._absent.get(resource)
         if since is not None and self._clock() - since < ABSENCE_KEPT:
             return None
-        for version in resource.versions:
-            if resource.plural in await self._names(resource, version):
-                self._served[resource] = version
-                return version
-        self._absent[resource] = self._clock()
+        found = await self._look_up(resource)
+        if found is None:
+            self._absent[resource] = self._clock()
+        else:
+            self._served[resource] = found
+        return found
+
+    async def _look_up(self, resource: ApiResource) -> str | None:
+        try:
+            for version in resource.versions:
+                if resource.plural in await self._names(resource, version):
+                    return version
+        except Forbidden:
+            # Whoever may read a kind need not be allowed to ask what there is.
+            return resource.versions[0]
         return None
 
     async def _names(self, resource: ApiResource, version: str) -> frozenset[str]:

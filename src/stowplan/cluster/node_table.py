@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+#: Values kept for one state of the nodes.
+_MOST_MEMOS = 1024
 
 
 class Interner:
@@ -114,6 +116,8 @@ class NodeTable:
         self.order = NodeOrder()
         self._labels = LabelColumns()
         self._memos: dict[Hashable, tuple[int, Any]] = {}
+        #: The generation when the memos were looked through last.
+        self._memos_of = -1
 
     _PER_ROW = (
         "allocatable",
@@ -225,9 +229,11 @@ class NodeTable:
         found = self._memos.get(key)
         if found is not None and found[0] == self.generation:
             return found[1]
-        if len(self._memos) > 4096:
+        if self._memos_of != self.generation or len(self._memos) >= _MOST_MEMOS:
+            # They are arrays of the table's size: what is out of date must not wait for the rest to pile up.
+            self._memos_of = self.generation
             self._memos = {k: v for k, v in self._memos.items() if v[0] == self.generation}
-            if len(self._memos) > 4096:
+            if len(self._memos) >= _MOST_MEMOS:
                 self._memos.clear()
         result = compute()
         self._memos[key] = (self.generation, result)

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 UNEXPECTED = "unexpected"
 
 
-class Counter:
-    """Only goes up; `value` may be added to directly where a call is too much."""
-
+class _Number:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
@@ -51,29 +49,22 @@ class Counter:
         return self.value == 0
 
 
-class Gauge:
+class Counter(_Number):
+    """Only goes up; `value` may be added to directly where a call is too much."""
+
+    __slots__ = ()
+
+
+class Gauge(_Number):
     """What is true now."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0.0
+    __slots__ = ()
 
     def set(self, value: float) -> None:
         self.value = value
 
-    def inc(self, amount: float = 1.0) -> None:
-        self.value += amount
-
     def dec(self, amount: float = 1.0) -> None:
         self.value -= amount
-
-    def clear(self) -> None:
-        self.value = 0.0
-
-    @property
-    def is_clear(self) -> bool:
-        return self.value == 0
 
 
 class Histogram:

@@ -241,14 +241,10 @@ class PodTopologySpread(
     def _domains(
         self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
     ) -> list[_Domains]:
-        """Eligible nodes and their domains, a constraint; kept on the shape while no node changes."""
-        key = ("spread domains", constraints, all_keys)
-        found: list[_Domains] | None = pod.shape.memo(key, nodes.table.generation)
-        if found is None:
-            # Pods of a template share the arrays: counters are summed up once for all of them.
-            shared = (pod.shape.template, key)
-            found = nodes.table.memo(shared, lambda: self._find_domains(nodes, pod, constraints, all_keys))
-            pod.shape.remember(key, nodes.table.generation, found)
+        """Eligible nodes and their domains, a constraint; kept while no node changes."""
+        # Pods of a template share the arrays: counters are summed up once for all of them.
+        key = ("spread domains", pod.shape.template, constraints, all_keys)
+        found: list[_Domains] = nodes.table.memo(key, lambda: self._find_domains(nodes, pod, constraints, all_keys))
         return found
 
     def _find_domains(

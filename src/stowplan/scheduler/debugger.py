@@ -194,11 +194,14 @@ class CacheDebugger:
 def on_signal(debugger: CacheDebugger) -> Iterator[None]:
     """SIGUSR2 asks the debugger while this lasts; to be entered in the event loop of the main thread."""
     loop = asyncio.get_running_loop()
+    before = signal.getsignal(signal.SIGUSR2)
     loop.add_signal_handler(signal.SIGUSR2, debugger.request)
     try:
         yield
     finally:
+        # The loop would leave it to the kernel, which ends the process.
         loop.remove_signal_handler(signal.SIGUSR2)
+        signal.signal(signal.SIGUSR2, before)
 
 
 def _mismatch(actual: set[str], cached: set[str]) -> Mismatch:

@@ -95,6 +95,14 @@ def test_turning_off_what_others_need_names_each_of_them():
         )
 
 
+def test_alpha_gates_that_are_on_are_named():
+    assert gates("").alpha() == []
+    assert gates("KMSv1=true,TaintTolerationComparisonOperators=true,HPAScaleToZero=true").alpha() == [
+        "HPAScaleToZero",
+        "TaintTolerationComparisonOperators",
+    ]
+
+
 def test_gates_that_will_go_are_told():
     found = gates("SidecarContainers=true,KMSv1=true,SchedulerAsyncPreemption=true")
     assert list(found.retiring()) == [("GA", "SidecarContainers", True), ("deprecated", "KMSv1", True)]

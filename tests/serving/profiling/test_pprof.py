@@ -1,9 +1,11 @@
 """The encoding, against an independent reading of it."""
 
+import gzip
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pprof_reading import read_profile
+from pprof_reading import message, read_profile
 from stowplan.serving.profiling.pprof import Frame, Profile, stack_of
 
 frames = st.builds(Frame, st.text(max_size=8), st.text(max_size=8), st.integers(0, 500), st.integers(0, 2**31))
@@ -36,6 +38,14 @@ def test_labels_keep_equal_stacks_apart():
     for label in ("a", "b", "a"):
         profile.add((Frame("f"),), 1, labels=(("who", label),))
     assert [values for _, values in read_profile(profile.encode()).samples] == [[2], [1]]
+
+
+def test_a_function_is_written_once_however_many_of_its_lines_are_there():
+    profile = Profile(("n", "count"))
+    for line in (3, 4, 3):
+        profile.add((Frame("f", "f.py", 1, line), Frame("g", "f.py", 9, line)), 1)
+    whole = message(gzip.decompress(profile.encode()))
+    assert [len(whole[part]) for part in (2, 4, 5)] == [2, 4, 2]
 
 
 def test_a_stack_has_its_innermost_frame_first_and_an_end():

@@ -10,6 +10,7 @@ import pytest
 
 from pprof_reading import read_profile
 from stowplan.serving.http import Request
+from stowplan.serving.profiling import heap
 from stowplan.serving.profiling.cpu import CpuSampler
 from stowplan.serving.profiling.pages import Profiling
 from stowplan.serving.user import UserInfo
@@ -214,7 +215,23 @@ async def test_what_is_allocated_meanwhile_is_told_by_line(profiling, sleep):
     here = [values for stack, values in profile.samples if stack[0][1] == __file__ and values[1] > 500 * 1000]
     assert len(here) == 1
     assert len(kept) == 500
+    assert profile.duration == 3 * 10**9
     assert not tracemalloc.is_tracing()
+
+
+async def test_allocations_are_summed_up_beside_the_event_loop_and_untraced(profiling, sleep, monkeypatch):
+    where, summed = [], heap._summed
+
+    def watched(snapshot):
+        where.append((threading.current_thread() is threading.main_thread(), tracemalloc.is_tracing()))
+        return summed(snapshot)
+
+    monkeypatch.setattr(heap, "_summed", watched)
+    asking = asyncio.create_task(named(profiling, "heap", seconds="3"))
+    await until(lambda: sleep.asked)
+    sleep.end.set()
+    assert (await asking).status == 200
+    assert where == [(False, False)]
 
 
 async def test_tracing_that_is_on_anyway_counts_and_stays_on(profiling, sleep):

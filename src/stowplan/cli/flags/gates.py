@@ -79,6 +79,12 @@ class Gates:
             if stage in ("GA", "DEPRECATED"):
                 yield ("GA" if stage == "GA" else "deprecated"), name, value
 
+    def alpha(self) -> list[str]:
+        """Gates that are on and that nobody promises to keep."""
+        return [
+            name for name, gate in sorted(self.known.items()) if gate.stage == "ALPHA" and self.features.enabled(name)
+        ]
+
     def without_effect(self) -> Iterator[str]:
         """Gates that are off in vain, be it that they were switched off or that the emulated version has them off."""
         return (name for name in sorted(ALWAYS_ON) if not self.features.enabled(name))

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from stowplan.serving.forms import as_json
 from stowplan.serving.http import JSON, NO_SNIFF, Page, Request, Response
 
 if TYPE_CHECKING:
@@ -19,6 +18,6 @@ def configz_page(configuration: Callable[[], dict[str, Any]]) -> Page:
     """`configuration` gives a KubeSchedulerConfiguration with its kind and apiVersion."""
 
     def page(request: Request) -> Response:
-        return Response(msgspec.json.encode({"componentconfig": configuration()}), content_type=JSON, headers=NO_SNIFF)
+        return Response(as_json({"componentconfig": configuration()}), content_type=JSON, headers=NO_SNIFF)
 
     return page

@@ -4,12 +4,15 @@ Python remembers of no object where it was made, unless it traces allocations, w
 are two answers. At once: objects by type, those that the garbage collector knows, with their own sizes. Over some
 seconds (`?seconds=N`): allocations are traced for that long, and what was made meanwhile and is still there is told
 by the lines that made it, as `heap` of a Go program does. If tracing is on anyway (PYTHONTRACEMALLOC), that counts.
+Hundreds of thousands of allocations take seconds to be summed up, in which a lease is to be renewed: a thread does it,
+when tracing has ended.
 
 Upstream: runtime/pprof's profiles `heap` and `allocs`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import tracemalloc
@@ -58,17 +61,22 @@ async def traced_for(seconds: float, *, sleep: Callable[[float], Awaitable[objec
     tracemalloc.start(_FRAMES)
     try:
         await sleep(seconds)
-        profile = traced()
+        snapshot = tracemalloc.take_snapshot()
     finally:
         tracemalloc.stop()
+    profile = await asyncio.to_thread(_summed, snapshot)
     profile.lasted = seconds
     return profile
 
 
-def traced() -> Profile:
+async def traced() -> Profile:
     """What was allocated since tracing began, and is still there."""
+    return await asyncio.to_thread(_summed, tracemalloc.take_snapshot())
+
+
+def _summed(snapshot: tracemalloc.Snapshot) -> Profile:
     profile = Profile(*_TYPES, period=("space", "bytes", 1))
-    for statistic in tracemalloc.take_snapshot().statistics("traceback"):
+    for statistic in snapshot.statistics("traceback"):
         # Oldest frame first there, innermost first here; functions are not remembered, lines are.
         frames = tuple(
             Frame(_name(one.filename, one.lineno), one.filename, 0, one.lineno) for one in reversed(statistic.traceback)

@@ -99,7 +99,7 @@ class Profiling:
         name = request.path.removeprefix(PREFIX)
         seconds = _seconds(request)
         if heap.tracing() and not self._measuring:
-            return _gzipped(heap.traced(), name)
+            return _gzipped(await heap.traced(), name)
         if not seconds:
             return _gzipped(await heap.objects_by_type(pause=partial(self._sleep, 0)), name)
         if self._measuring:

@@ -1,0 +1,56 @@
+"""An API server that is killed and started again, with what it had stored, while kube-scheduler is at work."""
+
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from chaos_program import Witness, make_nodes, says_why_it_waits, views_agree
+from examples import SCALE
+from scheduler_process import kube_scheduler
+from servers import assets, embedded_server, free_port, real_server, running, until
+
+KINDS = ["embedded"] + ["real"] * (assets() is not None)
+#: So slow that killing comes in the middle of it.
+SLOWLY = ("--kube-api-qps=20", "--kube-api-burst=4")
+#: A real server takes longer to come back than a leader has patience by default.
+PATIENT = ("--leader-elect-lease-duration=120s", "--leader-elect-renew-deadline=90s")
+
+
+@contextmanager
+def api_server(kind, folder):
+    if kind == "embedded":
+        kept = f"--state={folder / 'state'}", f"--port={free_port()}"
+        with embedded_server(folder, "--nodes=4", "--controllers=", *kept) as server:
+            yield server
+    else:
+        with real_server(folder, assets()) as server:
+            make_nodes(server, 4)
+            yield server
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_killed_and_started_again(kind, tmp_path):
+    with ExitStack() as stack:
+        server = stack.enter_context(api_server(kind, tmp_path))
+        witness = stack.enter_context(Witness(server.kubeconfig))
+        scheduler = stack.enter_context(kube_scheduler(tmp_path, server.kubeconfig, *SLOWLY, *PATIENT))
+        scheduler.until("Successfully acquired lease")
+        witness.create_pods("large", cpu="1000")
+        for time in range(SCALE):
+            names = [f"p{time}-{i}" for i in range(40)]
+            witness.create_pods(*names)
+            before = len(witness.bound)
+            witness.until(lambda n=before: len(witness.bound) > n + 5)
+            server.process.kill()
+            server.process.wait()
+            half_done = len(witness.pending_as_last_heard())
+            log = tmp_path / f"again-{time}.log"
+            server.process = stack.enter_context(running(server.process.args, log))
+            until(witness.answers, server.process, log)
+            witness.create_pods(*(f"{name}-more" for name in names[:10]))
+            witness.until(lambda: witness.pending() == {"large"})
+            assert half_done > 5, "it was killed in the middle"
+        views_agree(witness, scheduler)
+        witness.all_are_bound_but("large")
+        says_why_it_waits(witness, scheduler, "large", "Insufficient cpu")
+        assert scheduler.end() == 0

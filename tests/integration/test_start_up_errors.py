@@ -1,0 +1,307 @@
+"""What keeps the program from starting is one line that says what is wrong and where, and exit code 1.
+
+Never a traceback, whatever the flags and files hold. What may pass by itself does not keep it from starting: an API
+server that cannot be reached, or does not take its token, is asked again. Where there is a kube-scheduler beside the
+other binaries, it ends with the same code.
+"""
+
+import base64
+import os
+import re
+import socket
+import subprocess
+
+import pytest
+
+from certificates import make_ca, make_client_certificate, make_server_certificate
+from kubeconfigs import a_kubeconfig, write_kubeconfig
+from scheduler_process import COMMAND, kube_scheduler
+from servers import assets, free_port
+from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
+
+CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+CA = make_ca()
+PAIR, OTHER = make_server_certificate(CA, ["localhost"]), make_server_certificate(CA, ["localhost"])
+FILES = {
+    "pair.crt": PAIR.certificate,
+    "pair.key": PAIR.key,
+    "other.key": OTHER.key,
+    "garbage": b"\x00\x01\xff garbage",
+    "empty": b"",
+    "half.yaml": b"a: [b\n",
+    "pod.yaml": b"apiVersion: v1\nkind: Pod\n",
+    "list.yaml": b"- 1\n",
+    "unknown-field.yaml": f"{CONFIG}foo: 1\n".encode(),
+    "bad-type.yaml": f"{CONFIG}parallelism: many\n".encode(),
+    "bad-value.yaml": f"{CONFIG}parallelism: 0\n".encode(),
+    "old.yaml": CONFIG.replace("/v1", "/v1beta3").encode(),
+    "unknown-plugin.yaml": f"{CONFIG}profiles: [{{plugins: {{filter: {{enabled: [{{name: Zz}}]}}}}}}]\n".encode(),
+    "no-kubeconfig.yaml": f"{CONFIG}clientConnection: {{kubeconfig: /nope}}\n".encode(),
+}
+CLUSTER = {"server": "https://127.0.0.1:1"}
+USERS = {
+    "ok": {"token": "t"},
+    "no-token": {"tokenFile": "/nope"},
+    "two-ways": {"token": "t", "username": "u", "password": "p"},
+    "no-key": {"client-certificate-data": base64.b64encode(PAIR.certificate).decode()},
+    "wrong-key": {
+        "client-certificate-data": base64.b64encode(PAIR.certificate).decode(),
+        "client-key-data": base64.b64encode(OTHER.key).decode(),
+    },
+    "no-base64": {"client-certificate-data": "!", "client-key-data": "!"},
+}
+NEVER = "--authentication-tolerate-lookup-failure=false"
+#: By name: flags, where {name} is a file of that name, {port} one that is free and {busy} one that is not; what is said.
+WRONG = {
+    "no cluster": (["--kubeconfig="], "no configuration has been provided"),
+    "no kubeconfig": (["--kubeconfig=/nope"], "stat /nope: no such file or directory"),
+    "a folder for a kubeconfig": (["--kubeconfig={folder}"], "{folder}: is a directory"),
+    "garbage for a kubeconfig": (["--kubeconfig={garbage}"], "{garbage}"),
+    "an empty kubeconfig": (["--kubeconfig={empty}"], "invalid configuration: "),
+    "half a kubeconfig": (["--kubeconfig={half.yaml}"], "{half.yaml}"),
+    "a pod for a kubeconfig": (["--kubeconfig={pod.yaml}"], "{pod.yaml}"),
+    "a token file that is not there": (["--kubeconfig={no-token}"], "open /nope: no such file or directory"),
+    "two ways to be somebody": (["--kubeconfig={two-ways}"], "more than one authentication method found"),
+    "a client certificate without a key": (
+        ["--kubeconfig={no-key}"],
+        "client-key-data or client-key must be specified",
+    ),
+    "a client certificate that is no base64": (["--kubeconfig={no-base64}"], "base64"),
+    "a master that is none": (["--master=::::"], "--master: host must be a URL or a host:port pair"),
+    "no configuration": (["--config=/nope"], "open /nope: no such file or directory"),
+    "garbage for a configuration": (["--config={garbage}"], "yaml: control characters are not allowed"),
+    "a folder for a configuration": (["--config={folder}"], "{folder}: is a directory"),
+    "half a configuration": (["--config={half.yaml}"], "yaml: line "),
+    "a list for a configuration": (["--config={list.yaml}"], "json: cannot unmarshal"),
+    "a pod for a configuration": (["--config={pod.yaml}"], "Pod"),
+    "a configuration with a field too many": (["--config={unknown-field.yaml}"], "foo"),
+    "a configuration with a text for a number": (["--config={bad-type.yaml}"], "parallelism"),
+    "a configuration with a wrong number": (["--config={bad-value.yaml}"], "parallelism"),
+    "a configuration of an old version": (["--config={old.yaml}"], "v1beta3"),
+    "a configuration without its kubeconfig": (["--config={no-kubeconfig.yaml}"], "stat /nope: no such file"),
+    "a port that is taken": (["--secure-port={busy}"], "{busy}: bind: address already in use"),
+    "an address of somebody else": (["--bind-address=192.0.2.1", "--secure-port={port}"], "cannot assign requested"),
+    "a port below all": (["--secure-port=-1"], "--secure-port -1 must be between 0 and 65535"),
+    "a port above all": (["--secure-port=70000"], "--secure-port 70000 must be between 1 and 65535"),
+    "certificates that are not there": (
+        ["--tls-cert-file=/nope.crt", "--tls-private-key-file=/nope.key", "--secure-port={port}"],
+        "open /nope.crt: no such file or directory",
+    ),
+    "a certificate without a key": (
+        ["--tls-cert-file={pair.crt}", "--secure-port={port}"],
+        "missing filename for serving cert",
+    ),
+    "a key without a certificate": (
+        ["--tls-private-key-file={pair.key}", "--secure-port={port}"],
+        "missing filename for serving cert",
+    ),
+    "a certificate with the key of another": (
+        ["--tls-cert-file={pair.crt}", "--tls-private-key-file={other.key}", "--secure-port={port}"],
+        "private key does not match public key",
+    ),
+    "garbage for a certificate": (
+        ["--tls-cert-file={garbage}", "--tls-private-key-file={pair.key}", "--secure-port={port}"],
+        "failed to find any PEM data in certificate input",
+    ),
+    "a further certificate that is not there": (
+        ["--tls-sni-cert-key=/nope,/nope", "--secure-port={port}"],
+        "failed to load SNI cert and key: open /nope: no such file or directory",
+    ),
+    "a file for a folder of certificates": (["--cert-dir={empty}", "--secure-port={port}"], "{empty}"),
+    "a folder of certificates that cannot be": (["--cert-dir=/proc/nope", "--secure-port={port}"], "/proc/nope"),
+    "an unknown version of TLS": (["--tls-min-version=VersionTLS14", "--secure-port={port}"], "unknown tls version"),
+    "an unknown cipher": (["--tls-cipher-suites=FOO", "--secure-port={port}"], "Cipher suite FOO not supported"),
+    "no authorities of clients": (
+        ["--client-ca-file=/nope", "--secure-port={port}"],
+        "unable to load client CA provider: open /nope: no such file or directory",
+    ),
+    "garbage for authorities of clients": (
+        ["--client-ca-file={garbage}", "--secure-port={port}"],
+        "unable to load client CA provider: ",
+    ),
+    "no authorities of proxies": (["--requestheader-client-ca-file=/nope", "--secure-port={port}"], "open /nope: "),
+    "nobody to ask who somebody is": (
+        ["--authentication-kubeconfig=/nope", "--secure-port={port}"],
+        "failed to get delegated authentication kubeconfig: stat /nope: no such file or directory",
+    ),
+    "nobody to ask what somebody may": (
+        ["--authorization-kubeconfig=/nope", "--secure-port={port}"],
+        "failed to get delegated authorization kubeconfig: stat /nope: no such file or directory",
+    ),
+    "an API server that is not there to look up authorities": (
+        ["--authentication-kubeconfig={ok}", NEVER, "--secure-port={port}"],
+        "unable to load configmap based request-header-client-ca-file: ",
+    ),
+    "paths with a star within": (
+        ["--authorization-always-allow-paths=/a*b", "--secure-port={port}"],
+        r"only trailing * allowed in \"a*b\"",
+    ),
+    "a lock of old": (["--leader-elect-resource-lock=endpoints"], "endpoints lock is removed, migrate to leases"),
+    "a burst below zero": (["--kube-api-burst=-1"], "burst is required to be greater than 0"),
+    "a full disk for the configuration": (["--write-config-to=/dev/full"], "write /dev/full: no space left on device"),
+    "a folder for the configuration's copy": (["--write-config-to={folder}"], "open {folder}: is a directory"),
+    "no folder for the configuration's copy": (
+        ["--write-config-to=/nope/x"],
+        "open /nope/x: no such file or directory",
+    ),
+    "no list of labels": (["--allow-metric-labels-manifest=/nope"], "open /nope: no such file or directory"),
+    "garbage for a list of labels": (["--allow-metric-labels-manifest={garbage}"], "{garbage}"),
+    "a gate that nobody knows": (["--feature-gates=Nope=true"], "unrecognized feature gate: Nope"),
+    "names of metrics that are none": (["--disabled-metrics=a-b,c-d"], r"got \"a-b\""),
+}
+#: As the program alone has it: the reference goes on, and tries what will never do.
+STRICTER = {
+    "a client certificate with the key of another": (["--kubeconfig={wrong-key}"], "does not belong to"),
+    "a plugin that nobody knows": (["--config={unknown-plugin.yaml}"], "Zz"),
+}
+REFERENCE = None if assets() is None else assets() / "kube-scheduler"
+PROGRAMS = [pytest.param(COMMAND, id="stowplan")]
+if REFERENCE is not None and REFERENCE.exists():
+    PROGRAMS.append(pytest.param([str(REFERENCE)], id="the reference"))
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Names in braces to files and ports."""
+    folder = tmp_path_factory.mktemp("files")
+    found = {"folder": str(folder)}
+    for name, content in FILES.items():
+        (folder / name).write_bytes(content)
+        found[name] = str(folder / name)
+    for name, user in USERS.items():
+        found[name] = write_kubeconfig(folder / name, a_kubeconfig(user=user, cluster=CLUSTER))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield {**found, "busy": str(taken.getsockname()[1])}
+
+
+def filled(text, places):
+    for name, place in places.items():
+        text = text.replace(f"{{{name}}}", place)
+    return text.replace("{port}", str(free_port())) if "{port}" in text else text
+
+
+def ended(program, flags, **options):
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("KUBE")}
+    return subprocess.run(
+        [*program, *flags], capture_output=True, text=True, timeout=60, check=False, env=environ, **options
+    )
+
+
+def started_with(program, flags, places):
+    base = ["--bind-address=127.0.0.1", "--secure-port=0", f"--kubeconfig={places['ok']}"]
+    return ended(program, [*base, *(filled(flag, places) for flag in flags)])
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("name", WRONG)
+def test_one_line_says_what_and_where(places, program, name):
+    flags, said = WRONG[name]
+    finished = started_with(program, flags, places)
+    assert finished.returncode == 1
+    assert finished.stdout == ""
+    if program == COMMAND:
+        check_last_line(finished.stderr, filled(said, places))
+
+
+@pytest.mark.parametrize("name", STRICTER)
+def test_what_will_never_do_is_told_at_once(places, name):
+    flags, said = STRICTER[name]
+    finished = started_with(COMMAND, flags, places)
+    assert (finished.returncode, finished.stdout) == (1, "")
+    check_last_line(finished.stderr, said)
+
+
+def check_last_line(stderr, said):
+    """The error is the last line; before it, there may be warnings."""
+    *before, last = stderr.splitlines()
+    assert re.match(r'E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] "command failed" err="', last), stderr
+    assert said in last
+    assert [line for line in before if not re.match(r"[IW]\d{4} ", line)] == []
+
+
+NONSENSE = ["", "nonsensé,=:{}[]*", "-1", "\u2028", "x" * 5000, "a\nb", "0", "%s%n{}"]
+
+
+@pytest.mark.parametrize("flag", [flag.name for flag in KUBE_SCHEDULER_FLAGS if flag.name != "help"])
+def test_no_nonsense_makes_a_traceback(places, flag):
+    """Flags that take anything leave the configuration to be written: that is not possible either."""
+    base = [f"--kubeconfig={places['ok']}", "--bind-address=127.0.0.1", "--secure-port=0", "--write-config-to=/nope/x"]
+    for text in NONSENSE:
+        port = [] if flag in ("secure-port", "bind-address") else [f"--secure-port={free_port()}"]
+        finished = ended(COMMAND, [*base, *port, f"--{flag}={text}"])
+        assert finished.returncode in ((0, 1) if flag in ("version", "write-config-to") else (1,)), (flag, text)
+        assert "Traceback" not in finished.stderr, (flag, text)
+        assert re.search(
+            r"^(E.*\"command failed\" err=|Error: |\S.*: (Invalid value|Forbidden): )", finished.stderr, re.M
+        ) or (finished.returncode == 0), (flag, text, finished.stderr)
+
+
+# --- what may pass
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "said"),
+    [
+        pytest.param({}, {}, "connection refused", id="nobody listens"),
+        pytest.param({}, {"server": "https://nowhere.invalid:6443"}, "does not resolve", id="a name that nobody has"),
+    ],
+)
+def test_an_api_server_that_is_not_there_is_waited_for(tmp_path, user, cluster, said):
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(user=user, cluster={**CLUSTER, **cluster}))
+    waits_and_ends(tmp_path, kubeconfig, said)
+
+
+@pytest.mark.parametrize(
+    ("user", "authority", "said"),
+    [
+        pytest.param({"token": "wrong"}, None, "nauthorized", id="a wrong token"),
+        pytest.param({"token": "wrong"}, CA, "not trusted", id="another authority"),
+        pytest.param("stale", None, "nauthorized", id="a certificate of another authority"),
+    ],
+)
+def test_what_the_api_server_refuses_is_tried_again(embedded, tmp_path, user, authority, said):
+    import yaml
+
+    document = yaml.safe_load(embedded.kubeconfig.read_text())
+    if user == "stale":
+        issued = make_client_certificate(CA, "system:kube-scheduler")
+        user = {
+            "client-certificate-data": base64.b64encode(issued.certificate).decode(),
+            "client-key-data": base64.b64encode(issued.key).decode(),
+        }
+    document["users"][0]["user"] = user
+    if authority is not None:
+        data = base64.b64encode(authority.certificate).decode()
+        document["clusters"][0]["cluster"]["certificate-authority-data"] = data
+    waits_and_ends(tmp_path, write_kubeconfig(tmp_path / "kubeconfig", document), said)
+
+
+def waits_and_ends(folder, kubeconfig, said):
+    with kube_scheduler(folder, kubeconfig, "--logging-format=text") as scheduler:
+        scheduler.until(said)
+        scheduler.until("Serving securely on")
+        assert scheduler.ask("/healthz")[0] == 200
+        assert scheduler.ask("/readyz")[0] == 500
+        assert scheduler.process.poll() is None
+        assert scheduler.end() == 0
+        assert "Traceback" not in scheduler.log.read_text()
+
+
+def test_a_log_on_a_full_disk_stops_nothing(embedded, tmp_path):
+    """Lines are lost; pods are not."""
+    port = free_port()
+    command = [*COMMAND, f"--kubeconfig={embedded.kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
+    command += ["-v=10", "--leader-elect-resource-name=full-disk"]
+    with open("/dev/full", "wb", buffering=0) as full, subprocess.Popen(command, stdout=full, stderr=full) as process:
+        try:
+            lease = ("-n", "kube-system", "get", "lease", "full-disk", "-o", "jsonpath={.spec.holderIdentity}")
+            for _ in range(600):
+                if process.poll() is not None or embedded.kubectl(*lease, check=False).stdout:
+                    break
+            assert process.poll() is None
+            assert embedded.kubectl(*lease).stdout
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0

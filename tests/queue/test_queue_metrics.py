@@ -1,0 +1,27 @@
+"""What the queue counts of pods that come, and of hints."""
+
+from measuring import numbers, scheduler_metrics
+from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP, QueueMetrics
+
+
+def test_hints_take_from_when_they_are_asked():
+    metrics = scheduler_metrics()
+    counted = QueueMetrics(metrics, now=lambda: 12.5)
+    for hint, asked in ((QUEUE, 10.0), (QUEUE_SKIP, 12.0), (ERROR, 12.5), (QUEUE, 11.5)):
+        counted.hinted("NodeAffinity", "NodeAdd", hint, asked)
+    family = metrics.queueing_hint_execution_duration_seconds
+    assert {values: (child.count, child.sum) for values, child in family.series()} == {
+        ("NodeAffinity", "NodeAdd", "Queue"): (2, 3.5),
+        ("NodeAffinity", "NodeAdd", "QueueSkip"): (1, 0.5),
+        ("NodeAffinity", "NodeAdd", "Error"): (1, 0.0),
+    }
+
+
+def test_pods_that_come_are_counted_by_queue_and_cause():
+    metrics = scheduler_metrics()
+    counted = QueueMetrics(metrics, now=lambda: 0.0)
+    for queue, cause in (("active", "PodAdd"), ("backoff", "ScheduleAttemptFailure"), ("active", "PodAdd")):
+        counted.came(queue, cause)
+    expected = {("active", "PodAdd"): 2, ("backoff", "ScheduleAttemptFailure"): 1}
+    assert numbers(metrics.queue_incoming_pods_total) == expected
+    assert counted.incoming == expected
