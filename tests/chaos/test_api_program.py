@@ -7,6 +7,7 @@ the program says it knows must be what the API has. One program lives through al
 import json
 import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -20,6 +21,7 @@ from chaos_proxy import (
     binds,
     ends_in_a_chunk,
     first_time,
+    in_turn,
     is_slow,
     lists,
     loses_answers,
@@ -33,7 +35,7 @@ from scheduler_process import kube_scheduler
 from servers import assets, embedded_server, real_server
 
 KINDS = ["embedded"] + ["real"] * (assets() is not None)
-PODS = 12 * SCALE
+PODS = 18 * SCALE
 _ROUNDS = count(1)
 
 
@@ -102,55 +104,64 @@ def fair_weather(request):
         request.getfixturevalue("world").calm_down()
 
 
-CONFLICT, MISSING = {"reason": "Conflict"}, {"reason": "NotFound"}
 WAIT = {"headers": [("Retry-After", "1")]}
+#: What a bind may meet with; the last three happen after it took effect, or may have.
+WAYS = {
+    "409": partial(refuses, 409, reason="Conflict"),
+    "404": partial(refuses, 404, reason="NotFound"),
+    "500": partial(refuses, 500),
+    "503": partial(refuses, 503),
+    "429": partial(refuses, 429),
+    "429 with Retry-After": partial(refuses, 429, **WAIT),
+    "carried out, answer lost": loses_answers,
+    "carried out, answer cut short": truncates,
+    "reset": resets,
+}
+#: What any request may meet with.
+TROUBLES = {
+    "429": partial(refuses, 429),
+    "429 with Retry-After": partial(refuses, 429, **WAIT),
+    "500": partial(refuses, 500),
+    "reset": resets,
+}
 
 
-@pytest.mark.parametrize(
-    ("fault", "fate"),
-    [
-        pytest.param(lambda: refuses(409, of=first_time(binds), **CONFLICT), "409", id="409"),
-        pytest.param(lambda: refuses(404, of=first_time(binds), **MISSING), "404", id="404"),
-        pytest.param(lambda: refuses(500, of=first_time(binds)), "500", id="500"),
-        pytest.param(lambda: refuses(503, of=first_time(binds)), "503", id="503"),
-        pytest.param(lambda: refuses(429, of=first_time(binds)), "429", id="429"),
-        pytest.param(lambda: refuses(429, of=first_time(binds), **WAIT), "429", id="429 with Retry-After"),
-        pytest.param(lambda: loses_answers(of=first_time(binds)), "answer lost", id="carried out, answer lost"),
-        pytest.param(lambda: truncates(of=first_time(binds)), "truncated", id="carried out, answer cut short"),
-        pytest.param(lambda: resets(of=first_time(binds)), "reset", id="reset"),
-    ],
-)
-def test_every_bind_goes_wrong_once(world, fault, fate):
+def each_and_all(ways):
+    """Each in its turn; where there is time, each of them alone as well."""
+    alone = ways.items() if SCALE > 1 else ()
+    return [pytest.param(list(ways.values()), id="all"), *(pytest.param([way], id=name) for name, way in alone)]
+
+
+@pytest.mark.parametrize("ways", each_and_all(WAYS))
+def test_every_bind_goes_wrong_once(world, ways):
     world.proxy.fates.clear()
-    world.proxy.fault = fault()
+    world.proxy.fault = in_turn(ways, of=first_time(binds))
     waiting = world.create()
-    world.until_met(fate, PODS)
+    world.witness.until(lambda: sum(world.proxy.troubled().values()) >= PODS)
+    world.ends_well(waiting)
+
+
+@pytest.mark.parametrize("ways", each_and_all(TROUBLES))
+def test_anything_may_go_wrong(world, ways):
+    world.proxy.fates.clear()
+    world.proxy.fault = in_turn(ways, of=at_random(all_but_leases, 0.5, Random(5)))
+    world.proxy.cut()
+    waiting = world.create()
+    world.witness.until(lambda: sum(world.proxy.troubled().values()) >= PODS // 2)
+    world.ends_well(waiting)
+
+
+def test_answers_are_lost(world):
+    """Of whatever is no stream."""
+    world.proxy.fates.clear()
+    world.proxy.fault = loses_answers(of=at_random(all_but_streams, 0.3, Random(5)))
+    waiting = world.create()
+    world.witness.until(lambda: sum(world.proxy.troubled().values()) >= PODS // 2)
     world.ends_well(waiting)
 
 
 def all_but_streams(exchange):
     return not exchange.is_watch and not exchange.is_lease
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(lambda r: refuses(429, of=at_random(all_but_leases, 0.5, r)), id="429"),
-        pytest.param(lambda r: refuses(429, of=at_random(all_but_leases, 0.5, r), **WAIT), id="429 with Retry-After"),
-        pytest.param(lambda r: refuses(500, of=at_random(all_but_leases, 0.3, r)), id="500"),
-        pytest.param(lambda r: resets(of=at_random(all_but_leases, 0.3, r)), id="reset"),
-        pytest.param(
-            lambda r: loses_answers(of=at_random(lambda e: not e.is_watch and not e.is_lease, 0.3, r)), id="lost"
-        ),
-    ],
-)
-def test_anything_may_go_wrong(world, fault):
-    world.proxy.fates.clear()
-    world.proxy.fault = fault(Random(5))
-    world.proxy.cut()
-    waiting = world.create()
-    world.witness.until(lambda: sum(world.proxy.fates.values()) >= PODS // 2)
-    world.ends_well(waiting)
 
 
 def test_connections_are_reset(world):
@@ -201,7 +212,7 @@ def test_lists_fail_half_way(world, fault):
     world.proxy.fault = both
     world.proxy.cut(watches_only=True)
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
-    world.witness.until(lambda: len(set(world.proxy.fates) - {"cut", "410"}) and world.proxy.fates["410"] > 4)
+    world.witness.until(lambda: set(world.proxy.troubled()) - {"410"} and world.proxy.fates["410"] > 4)
     world.ends_well(waiting)
 
 

@@ -5,6 +5,7 @@ many seeds of each trouble.
 """
 
 from contextlib import asynccontextmanager
+from datetime import datetime
 from random import Random
 
 import pytest
@@ -17,7 +18,7 @@ from live_scheduler import live
 from soak_checks import Watcher
 from soaking import CONFIG, Changes, first_objects, hesitates
 from stowplan.client.manual_time import ManualTime
-from stowplan.testing import a_pod
+from stowplan.testing import a_node, a_pod
 from worlds import HOST, ZONE
 
 #: Seconds of each: fair, foul, fair, foul.
@@ -196,3 +197,23 @@ async def test_trouble_with_the_api_leaves_nothing_behind(trouble, seed, caplog)
         await it.cluster.advance(UNTIL_ALL_ARE_TRIED_AGAIN)
         everything_fits_together(api, scheduler, it.watcher)
         assert conditions_and_stories_say_why(api, scheduler) > 0
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+async def test_a_clock_that_is_set_moves_what_is_written_and_nothing_that_waits(jump):
+    time = JumpingTime()
+    async with live(a_node("small").allocatable(cpu="1", pods="10").obj(), time=time) as cluster:
+        await cluster.create(a_pod("before").requests(cpu="2").obj())
+        time.jump(jump)
+        await cluster.create(a_pod("after").requests(cpu="2").obj())
+        for name, then in (("before", time.wall_clock() - jump), ("after", time.wall_clock())):
+            (event,) = cluster.events(name)
+            assert _seconds(event["eventTime"]) == pytest.approx(then, abs=1)
+            assert _seconds(cluster.condition(name)["lastTransitionTime"]) == pytest.approx(then, abs=1)
+        await cluster.create(a_node("large").allocatable(cpu="4", pods="10").obj())
+        await cluster.advance(2)
+        assert [cluster.node_of(name) for name in ("before", "after")] == ["large", "large"]
+
+
+def _seconds(text):
+    return datetime.fromisoformat(text).timestamp()

@@ -111,7 +111,9 @@ async def test_who_orders_the_queue(way):
         await everybody_is_bound(cluster, plugin)
 
 
-@pytest.mark.parametrize("nonsense", [1, "yes", object(), (), Status], ids=repr)
+@pytest.mark.parametrize(
+    "nonsense", [1, "yes", object(), (), Status], ids=["number", "text", "object", "tuple", "class"]
+)
 @pytest.mark.parametrize("point", ["preFilter", "filter", "reserve", "permit", "preBind", "bind", "score"])
 async def test_what_it_answers_is_nonsense(point, nonsense):
     left = [1]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from certificates import make_ca, make_client_certificate, make_server_certificate
-from chaos_replicas import Replicas, pods_arriving
+from chaos_replicas import LONG, Replicas, pods_arriving
 from servers import embedded_server
 
 
@@ -159,9 +159,11 @@ def change_user(line, user):
     change(line, lambda config: config["users"][0].update(user=user))
 
 
-@pytest.mark.parametrize(
-    "kind", [TokenFile, LateTokenFile, ExecPlugin, ClientCertificate, ServingCertificate, Authority]
-)
+KINDS = [LateTokenFile, ExecPlugin, ClientCertificate, Authority]
+RARELY = [pytest.param(kind, marks=LONG) for kind in (TokenFile, ServingCertificate)]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *RARELY])
 def test_they_are_replaced(replicas, tmp_path, kind):
     credentials = kind(tmp_path)
     # To run a plugin takes its time where others are at work.

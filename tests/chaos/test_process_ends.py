@@ -100,7 +100,7 @@ def test_a_second_signal_ends_it_at_once(replicas):
     replicas.cluster.check()
 
 
-@pytest.mark.parametrize("lost", ["answers", "requests"])
+@pytest.mark.parametrize("lost", ["answers", pytest.param("requests", marks=LONG)])
 def test_killed_amid_binds_and_started_again(replicas, lost):
     """Of some binds it never heard what became of them."""
     process = replicas.start("a")

@@ -21,7 +21,7 @@ from stowplan.client.connection_pool import ConnectionPool
 from stowplan.client.failures import NotAnswered
 from stowplan.client.transport import Limits
 from stowplan.cluster import state
-from stowplan.testing import a_node, a_pod
+from stowplan.testing import a_node, a_pod, selector
 
 ROUND = 150
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
@@ -229,3 +229,21 @@ def test_nothing_stays_of_connections_that_broke_off(tmp_path, loop):
     factory = pytest.importorskip(loop).new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(_breaks_off(tmp_path, 1))
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_worked_out_of_nodes_does_not_outlive_their_change():
+    """Each is an array with an entry a node: at 15,000 nodes a thousand of them are a hundred megabytes."""
+    async with live(*(a_node(f"n{i}").allocatable(cpu="8").obj() for i in range(3))) as cluster:
+        table = cluster.scheduler.state.table
+        for i in range(20):
+            app = {"app": f"a{i}"}
+            constraint = a_pod(f"p{i}").labels(app).image(f"image-{i}").node_selector(zone=f"z{i}")
+            await cluster.create(constraint.spreads("kubernetes.io/hostname", selector(labels=app)).obj())
+        assert len(table._memos) > 20
+        await cluster.patch("nodes", "n0", {"metadata": {"labels": {"zone": "z0"}}}, namespace="")
+        await cluster.advance(2.0)
+        await cluster.create(a_pod("another").node_selector(zone="z0").obj())
+        assert {generation for generation, _ in table._memos.values()} == {table.generation}

@@ -85,7 +85,7 @@ def test_changes_carry_their_object(type_):
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
 def test_every_kind_is_watched(kind):
-    obj = {"apiVersion": "x/v1", "kind": kind.__name__, "metadata": {"name": "n", "resourceVersion": "3"}}
+    obj = {"apiVersion": "x/v1", "kind": kind().kind, "metadata": {"name": "n", "resourceVersion": "3"}}
     assert parsed("ADDED", obj, kind).object.metadata.name == "n"
     assert parsed("BOOKMARK", obj, kind) == WatchEvent("BOOKMARK", "3")
     with pytest.raises(Expired):

@@ -66,6 +66,7 @@ async def following(world):
     task = asyncio.create_task(world.found.follow())
     await settle()
     yield task
+    assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

@@ -50,9 +50,16 @@ ODD = RequestHeaders(usernames=("x-a", "X-B"), groups=("x-g", "x-h"), uids=("x-u
             id="extra, prefix by prefix",
         ),
         pytest.param(
-            headers(("x-a", "a"), ("x-e-%zz", "1"), ("x-e-%ff", "2"), ("x-e-50%", "3")),
+            headers(
+                ("x-a", "a"),
+                ("x-e-%zz", "1"),
+                ("x-e-%ff", "2"),
+                ("x-e-50%", "3"),
+                ("x-e-%zz%41", "4"),
+                ("x-e-%4%41", "5"),
+            ),
             ODD,
-            UserInfo("a", extra={"%zz": ("1",), "\ufffd": ("2",), "50%": ("3",)}),
+            UserInfo("a", extra={"%zz": ("1",), "\ufffd": ("2",), "50%": ("3",), "%zz%41": ("4",), "%4%41": ("5",)}),
             id="extra keys that are badly encoded",
         ),
         pytest.param(

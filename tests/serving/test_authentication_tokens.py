@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import logging
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -300,6 +301,14 @@ async def test_a_token_is_kept_nowhere_and_told_to_nobody(world, caplog):
     assert CANARY not in caplog.text + repr(reviews) + repr(vars(world.tokens)) + repr(vars(world.tokens._answers))
 
 
+@pytest.mark.parametrize(("token", "told"), [("1234567", "what is 1234567?"), ("12345678", "what is <token>?")])
+async def test_what_is_too_short_for_a_secret_may_be_any_word(world, token, told):
+    world.api.tokens[token] = TokenReviewStatus(error=f"what is {token}?")
+    with pytest.raises(Rejected) as caught:
+        await world.owner(token)
+    assert str(caught.value) == told
+
+
 async def test_a_huge_token_is_kept_no_larger_than_a_small_one(world):
     with pytest.raises(Rejected):
         await world.owner("x" * 1_000_000)
@@ -316,6 +325,24 @@ async def test_answers_lie_under_another_key_in_another_process(world):
 
 
 # --- what is counted
+
+
+@pytest.mark.parametrize(
+    ("status", "counted"),
+    [
+        pytest.param(owned_by("alice"), "ok", id="a yes"),
+        pytest.param(TokenReviewStatus(), "ok", id="a no"),
+        pytest.param(TokenReviewStatus(error="no"), "error", id="a no with a text"),
+    ],
+)
+async def test_what_counts_as_an_error_of_the_cache(status, counted):
+    metrics = ServingMetrics(MetricsRegistry())
+    world = World(metrics=metrics)
+    world.api.tokens["t"] = status
+    with suppress(Rejected):
+        await world.owner()
+    fetched = {values: child.value for values, child in metrics.authentication_token_cache_fetch_total.series()}
+    assert fetched == {(counted,): 1}
 
 
 async def test_counts_reviews_and_looks_into_the_cache():

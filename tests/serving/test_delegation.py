@@ -17,7 +17,7 @@ from stowplan.api.reviews import SubjectAccessReviewStatus
 from stowplan.cli.flags.table import AUTHENTICATION, AUTHORIZATION
 from stowplan.client.api import Unreachable
 from stowplan.client.connection import Surroundings
-from stowplan.client.manual_time import ManualTime
+from stowplan.client.manual_time import ManualTime, settle
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.delegation import (
@@ -29,6 +29,7 @@ from stowplan.serving.delegation import (
     delegated_connection,
 )
 from stowplan.serving.lookup import NAME, NAMESPACE
+from stowplan.serving.user import UserInfo
 
 CLIENTS, PROXIES = authority("clients"), authority("proxies")
 
@@ -416,3 +417,16 @@ def test_a_pod_without_an_account_asks_nobody(tmp_path, caplog):
         "failed to read in-cluster kubeconfig for delegated authentication: "
         f"open {tmp_path / 'account' / 'token'}: no such file or directory"
     ]
+
+
+async def test_closing_gives_up_what_is_still_asked(world):
+    made = await world.delegated()
+    world.cluster.hold()
+    asking = [
+        asyncio.ensure_future(made.authenticator.authenticate(bearer("bob's"), NOBODY)),
+        asyncio.ensure_future(made.authorizer.authorize(UserInfo("bob"), verb="get", path="/metrics")),
+    ]
+    await settle()
+    await made.close()
+    await settle()
+    assert [task.cancelled() for task in asking] == [True, True]

@@ -21,7 +21,7 @@ from stowplan.serving.listener import Listener
 from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.server import SecureServer
-from stowplan.serving.tls import address_text
+from stowplan.serving.tls import TlsTransport, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed
 
 
@@ -236,6 +236,24 @@ async def test_clients_as_people_use_them():
             assert await with_curl(server.port) == expected
 
 
+async def test_the_server_says_goodbye():
+    """So that a client can tell the end of an answer from one that somebody cut off."""
+
+    def asked(port):
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            tls = trusting().wrap_socket(plain, server_hostname="localhost", suppress_ragged_eofs=False)
+            with tls:
+                tls.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                answer = b""
+                while piece := tls.recv(1000):
+                    answer += piece
+                return answer
+
+    async with secure_server(PAGES) as server:
+        answer = await asyncio.to_thread(asked, server.port)
+    assert answer.endswith(b"\r\n\r\nok")
+
+
 async def test_a_hundred_clients_at_once():
     async def one(server):
         async with await connected(server) as client:
@@ -297,6 +315,18 @@ async def test_a_port_in_use_is_told_as_upstream_does(address, shown):
 )
 def test_addresses_are_written_as_go_does(address, expected):
     assert address_text(address) == expected
+    assert host_of(address) == expected.rpartition(":")[0].strip("[]")
+
+
+def test_pieces_are_sent_in_one():
+    class Connection:
+        def __init__(self):
+            self.sent = []
+            self.send = self.sent.append
+
+    connection = Connection()
+    TlsTransport(connection, None, ()).writelines([b"a", bytearray(b"b"), memoryview(b"c")])
+    assert connection.sent == [b"abc"]
 
 
 async def test_a_port_is_shared_if_both_want_to():

@@ -17,6 +17,7 @@ import ssl
 import threading
 from collections import Counter
 from contextlib import suppress
+from itertools import cycle
 from urllib.parse import parse_qs
 
 import aiohttp
@@ -73,10 +74,9 @@ class Proxy:
         self.fates["cut"] += 1
         self._call(cut())
 
-    @property
-    def watches(self):
-        """How many are under way."""
-        return len(self._watching)
+    def troubled(self):
+        """What was done to requests."""
+        return {fate: number for fate, number in self.fates.items() if fate not in ("cut", "watches", "spoilt")}
 
     # -- its life
 
@@ -136,6 +136,7 @@ class Proxy:
     async def lines_of(self, response, writer):
         """Hand on a watch, and what is left of a line that does not end."""
         self._watching.add(writer)
+        self.fates["watches"] += 1
         try:
             async for line in _lines(response.content):
                 while self.silent:
@@ -276,11 +277,25 @@ def first_time(of):
     return meets
 
 
+def any_request(exchange):
+    return True
+
+
 def at_random(of, share, random):
     return lambda exchange: of(exchange) and random.random() < share
 
 
 # -- faults
+
+
+def in_turn(faults, *, of):
+    """One request meets this, the next one that."""
+    ring = cycle([fault(of=any_request) for fault in faults])
+
+    async def fault(exchange):
+        await (next(ring)(exchange) if of(exchange) else exchange.pass_on())
+
+    return fault
 
 
 def refuses(code, *, of, reason="", headers=()):

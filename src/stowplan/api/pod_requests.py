@@ -112,7 +112,6 @@ def _together(pod: Pod, amounts_of: Callable[[Container], Mapping[str, int]]) ->
             amounts = amounts_of(container)
             _add(total, amounts)
             _add(sidecars, amounts)
-            _raise_to(peak, sidecars)
         else:
             stage = dict(amounts_of(container))
             _add(stage, sidecars)

@@ -10,7 +10,7 @@ import pytest
 
 from pprof_reading import read_profile
 from stowplan.serving.http import Request
-from stowplan.serving.profiling import heap
+from stowplan.serving.profiling import heap, stacks
 from stowplan.serving.profiling.cpu import CpuSampler
 from stowplan.serving.profiling.pages import Profiling
 from stowplan.serving.user import UserInfo
@@ -118,10 +118,19 @@ async def test_how_long_the_cpu_is_watched(profiling, sleep, query, seconds):
     assert sleep.asked == [seconds]
 
 
-async def test_cpu_time_is_charged_to_where_threads_are(profiling, sleep):
-    interval = sys.getswitchinterval()
+@pytest.fixture
+def interval():
+    """Of the interpreter: one that nobody else sets."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.003)
+    yield sys.getswitchinterval()
+    sys.setswitchinterval(before)
+
+
+async def test_cpu_time_is_charged_to_where_threads_are(profiling, sleep, interval):
     asking = asyncio.create_task(named(profiling, "profile"))
     await until(lambda: sleep.asked)
+    assert sys.getswitchinterval() < interval
     Sampler.made.look()
     Sampler.made.look()
     sleep.end.set()
@@ -177,6 +186,8 @@ async def test_tasks_are_shown_to_their_innermost_coroutine_and_without_values(p
             "test_profiling_pages.innermost",
             "test_profiling_pages.middle",
         ]
+        lines = [function.__code__.co_firstlineno + 1 for function in (innermost, middle)]
+        assert [frame[2] for frame in chain[1:]] == lines
         counted = (await named(profiling, "goroutine", debug="1")).body.decode()
         total = len(asyncio.all_tasks()) + len(sys._current_frames())
         assert counted.startswith(f"goroutine profile: total {total}\n3 @\n#\tlocks.Event.wait\t")
@@ -184,6 +195,22 @@ async def test_tasks_are_shown_to_their_innermost_coroutine_and_without_values(p
         assert single.count("task looking:\n") == 3
         assert "thread MainThread:\n" in single
         assert CANARY not in counted + single + "".join(profile.strings)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_of_a_very_deep_task_so_much_is_shown():
+    async def deep(below):
+        if below:
+            return await deep(below - 1)
+        return await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(deep(below)) for below in (100, 300)]
+    await asyncio.sleep(0)
+    try:
+        assert [len(stacks.task_stack(task)) for task in tasks] == [102, 128]
     finally:
         for task in tasks:
             task.cancel()

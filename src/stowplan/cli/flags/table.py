@@ -227,7 +227,7 @@ METRICS = (
     _metrics(
         "allow-metric-labels", k.STRING_TO_STRING, {}, "Values that a metric's label may have: metric,label='v1,v2'."
     ),
-    _metrics("allow-metric-labels-manifest", k.STRING, "", "File with such values, under allowListMapping."),
+    _metrics("allow-metric-labels-manifest", k.STRING, "", "File with such values, as a map of metric,label to v1,v2."),
     _metrics("disabled-metrics", k.STRINGS, (), "Metrics not to show, by their full names."),
     _metrics(
         "show-hidden-metrics-for-version",

@@ -1,0 +1,61 @@
+"""Watches over real connections that stand and say nothing: they are given up, and what they kept back is heard."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from chaos_program import PODS, Witness
+from chaos_proxy import Proxy
+from clients import AGENT, UNLIMITED
+from servers import embedded_server
+from soak_checks import nothing_is_under_way
+from stowplan.client.connection import connect_from_flags
+from stowplan.client.http_api import HttpApi
+from stowplan.config import load_config
+from stowplan.plugins.in_tree import in_tree_registry
+from stowplan.scheduler.live import LiveScheduler
+
+#: Seconds; three minutes where nobody waits for it.
+SILENCE = 0.5
+
+
+@pytest.fixture
+def server(tmp_path):
+    with embedded_server(tmp_path, "--nodes=4", "--controllers=") as server:
+        yield server
+
+
+@asynccontextmanager
+async def scheduling(kubeconfig):
+    registry = in_tree_registry()
+    connection = connect_from_flags(kubeconfig=str(kubeconfig))
+    async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT, watch_silence=SILENCE) as api:
+        scheduler = LiveScheduler(api, load_config(None, known_plugins=registry.points()), registry=registry)
+        running = asyncio.create_task(scheduler.run())
+        try:
+            async with asyncio.timeout(60):
+                await scheduler.ready.wait()
+            yield scheduler
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_silent_watches_are_asked_for_again(server, tmp_path):
+    with Witness(server.kubeconfig) as witness, Proxy(server.kubeconfig, tmp_path) as proxy:
+        async with scheduling(proxy.kubeconfig) as scheduler:
+            proxy.silent = True
+            await asyncio.to_thread(witness.create_pods, *(f"p{i}" for i in range(20)))
+            asked = proxy.fates["watches"]
+            # New ones are as silent, until they are given up as well.
+            await asyncio.to_thread(witness.until, lambda: proxy.fates["watches"] >= asked + 10)
+            assert witness.bound == []
+            proxy.silent = False
+            await asyncio.to_thread(witness.until_bound)
+            await asyncio.to_thread(witness.until, lambda: len(scheduler.state.placed_pods()) == 20)
+            await asyncio.to_thread(witness.until, lambda: not scheduler.state._assumed and not scheduler.busy)
+            nothing_is_under_way(scheduler)
+            placed = {info.pod.metadata.name: info.node_name for info in scheduler.state.placed_pods()}
+            assert placed == {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in witness.get(PODS)["items"]}
+            witness.check()

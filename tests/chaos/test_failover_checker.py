@@ -1,0 +1,61 @@
+"""The checks of the failover tests find what they look for."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from chaos_cluster import Cluster
+from chaos_lines import Sent
+
+BINDING = "/api/v1/namespaces/default/pods/{}/binding"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l"
+
+
+def bind(at, line, pod="p"):
+    return Sent(at, line, "POST", BINDING.format(pod), b"{}")
+
+
+def claim(at, line, holder=None):
+    spec = {"holderIdentity": line if holder is None else holder, "renewTime": f"{line} {at}"}
+    return Sent(at, line, "PUT", LEASE, json.dumps({"spec": spec}).encode())
+
+
+def checked(*sent, refused=()):
+    cluster = object.__new__(Cluster)
+    claims = [one for one in sent if one.claims and one not in refused]
+    cluster.records = [(*one.claims, "l") for one in claims]
+    lines = SimpleNamespace(
+        sent=list(sent), binds=lambda line=None: [s for s in sent if s.binds and line in (None, s.line)]
+    )
+    return cluster.check_leaders(lines, lease="l", patience=3.0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "wrong"),
+    [
+        pytest.param([bind(0, "a")], "nobody leads", id="without a claim"),
+        pytest.param([claim(0, "a"), claim(1, "b"), bind(2, "a")], "while b leads", id="another has claimed it"),
+        pytest.param([claim(0, "a"), bind(4, "a")], "too old", id="an old claim"),
+        pytest.param([claim(0, "a"), claim(1, "a", ""), bind(2, "a")], "afterwards", id="given back"),
+    ],
+)
+def test_two_at_once(sent, wrong):
+    with pytest.raises(AssertionError, match=wrong):
+        checked(*sent)
+
+
+def test_one_after_the_other():
+    refused = claim(1, "b")
+    sent = [claim(0, "a"), refused, bind(2, "a"), claim(2.5, "a", ""), claim(3, "b"), bind(4, "b")]
+    assert checked(*sent, refused=[refused]) == [(0, "a"), (3, "b")]
+
+
+def test_a_pod_that_moves():
+    cluster = object.__new__(Cluster)
+    cluster.bound, cluster.wrong, nodes = [], [], {}
+    for node in ("", "n1", "n1", "n2"):
+        pod = {"metadata": {"uid": "u", "name": "p"}, "spec": {"nodeName": node}}
+        cluster._see_pod("MODIFIED", pod, nodes)
+    assert [(name, node) for _, name, node in cluster.bound] == [("p", "n1")]
+    assert cluster.wrong == ["p was on n1, is on n2"]
