@@ -242,20 +242,33 @@ async def pids(plugin):
     return [int(pid) for pid in (plugin.folder / "pid").read_text().split()]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_a_cancelled_caller_leaves_no_process_and_the_next_one_runs_its_own(plugin):
-    plugin.write(f"if runs > 1:\n    answer(token='t')\n    sys.exit()\n{FOREVER}")
+async def test_a_caller_without_patience_leaves_the_run_to_the_next_one(plugin):
+    os.mkfifo(plugin.folder / "fifo")
+    plugin.write("answer(token=open(folder + '/fifo').read())")
     credentials = plugin.credentials()
     first = asyncio.ensure_future(credentials.headers())
-    started_pids = await pids(plugin)
-    second = asyncio.ensure_future(credentials.headers())
-    await asyncio.sleep(0)
+    await until(lambda: plugin.runs == 1)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert (await second)["Authorization"] == "Bearer t"
-    for pid in started_pids:
-        await until(lambda pid=pid: not is_alive(pid))
+    second = asyncio.ensure_future(credentials.headers())
+    await until(lambda: written(plugin.folder / "fifo", b"in-the-end"))
+    assert (await second)["Authorization"] == "Bearer in-the-end"
+    assert plugin.runs == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_process_outlives_the_event_loop(plugin):
+    plugin.write(FOREVER)
+
+    async def give_up():
+        waiting = asyncio.ensure_future(plugin.credentials().headers())
+        started = await pids(plugin)
+        waiting.cancel()
+        return started
+
+    for pid in asyncio.run(give_up()):
+        assert not is_alive(pid)
 
 
 async def test_a_plugin_that_does_not_come_back_is_killed(plugin):

@@ -77,12 +77,11 @@ class ExecCredentials:
         self._wall_clock = wall_clock
         self._is_terminal = is_terminal
         self._timeout = timeout
-        self._lock = asyncio.Lock()
+        #: The run under way, which all share who need one.
+        self._running: asyncio.Task[None] | None = None
         self._answer: ExecAnswer | None = None
         #: Why the last run failed; empty if it did not.
         self._failure = ""
-        #: Runs that ended by themselves, well or not.
-        self._runs = 0
         #: Stays while the plugin runs again: connections of before are still open.
         self._certificate: ClientCertificate | None = None
 
@@ -106,20 +105,26 @@ class ExecCredentials:
         return answer.expires is not None and self._wall_clock() > answer.expires
 
     async def _renewed(self) -> ExecAnswer:
-        """Run the plugin, or share the run that ended while waiting for its turn."""
-        runs = self._runs
-        async with self._lock:
-            if self._runs == runs:
-                self._answer = None
-                await self._run()
-            if self._answer is None:
-                raise CredentialsError(self._failure)
-            return self._answer
+        """Run the plugin, or share the run that is under way.
+
+        Whoever does not wait for its end leaves it running: a slow plugin would never get there for callers with little
+        patience, such as a leader that renews its lease.
+        """
+        if self._running is None:
+            self._answer = None
+            self._running = asyncio.create_task(self._run(), name="exec plugin")
+        await asyncio.shield(self._running)
+        if self._answer is None:
+            raise CredentialsError(self._failure)
+        return self._answer
 
     async def _run(self) -> None:
         self._failure = ""
         try:
             answer = await self._ask()
+        except asyncio.CancelledError:
+            self._failure = f"{self._plugin.where}: exec plugin {self._plugin.command} was stopped"
+            raise
         except (CredentialsError, ClientConfigError) as error:
             self._failure = str(error)
         except ExecAnswerError as error:
@@ -127,7 +132,8 @@ class ExecCredentials:
         else:
             self._answer = answer
             self._certificate = answer.certificate
-        self._runs += 1
+        finally:
+            self._running = None
 
     async def _ask(self) -> ExecAnswer:
         plugin, interactive = self._plugin, self._interactive()

@@ -83,6 +83,9 @@ _QUEUES = {
     Place.UNSCHEDULABLE: "Unschedulable",
 }
 
+#: Nobody but a bug does that: nothing would go on, and nothing be said.
+_CANCELLED_FROM_WITHIN = "a part of the scheduler was cancelled by somebody else, or came to an end"
+
 _log = get_logger(__name__)
 
 
@@ -180,7 +183,7 @@ class LiveScheduler:
         self._give_up_waiting = give_up_waiting
         #: The scheduling loop and the queue's timers, while they run.
         self._loops: list[asyncio.Task[None]] = []
-        self._halted = False
+        self._halted = self._draining = False
         self._binding_now = 0
         self._fewer_binding = asyncio.Event()
 
@@ -332,7 +335,8 @@ class LiveScheduler:
             asyncio.create_task(self._working(lead)),
         ]
         try:
-            await _first_to_fail(tasks)
+            await _first_to_end(tasks)
+            raise RuntimeError(_CANCELLED_FROM_WITHIN)
         finally:
             await self._stop(tasks)
 
@@ -341,6 +345,7 @@ class LiveScheduler:
 
         Pods that are given up stay pending, for whoever schedules next.
         """
+        self._draining = True
         await _cancelled(self._loops)
         if self._give_up_waiting is not None:
             self._give_up_waiting()
@@ -348,7 +353,7 @@ class LiveScheduler:
 
     async def halt(self) -> None:
         """Send nothing more that changes the cluster: somebody else schedules it."""
-        self._halted = True
+        self._halted = self._draining = True
         await _cancelled((*self._loops, *self._tasks))
         await self._statuses.abandon()
         if self._give_up_waiting is not None:
@@ -383,8 +388,10 @@ class LiveScheduler:
         self.ready.set()
         self._loops = [asyncio.create_task(self._flushing()), asyncio.create_task(self._scheduling())]
         try:
-            await _first_to_fail(self._loops)
-            # Drained: what else runs goes on until the end.
+            await _first_to_end(self._loops)
+            if not self._draining:
+                raise RuntimeError(_CANCELLED_FROM_WITHIN)
+            # What else runs goes on until the end.
             await asyncio.Event().wait()
         finally:
             await _cancelled(self._loops)
@@ -495,7 +502,8 @@ async def _cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _first_to_fail(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _first_to_end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Until one of them was cancelled; what fails is raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         if not task.cancelled():
