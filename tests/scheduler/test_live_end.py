@@ -1,12 +1,14 @@
 """When a scheduler begins to schedule, and what becomes of what is under way when it ends: in order, or replaced."""
 
 import asyncio
+from typing import ClassVar
 
 import pytest
 
 from live_scheduler import live
 from stowplan.client.lanes import Lanes, Turns
 from stowplan.config import load_config
+from stowplan.plugins import BindPlugin
 from stowplan.plugins.in_tree import in_tree_registry
 from stowplan.scheduler import live as loop
 from stowplan.testing import a_node, a_pod
@@ -180,3 +182,64 @@ async def test_a_standby_knows_everything_and_does_nothing():
             await turns(50)
             cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
         await asyncio.gather(running, return_exceptions=True)
+
+
+# -- who does not want to end -----------------------------------------------------------------------------------------
+
+
+class Deaf(BindPlugin):
+    """Swallows what is to end it, as often as it comes."""
+
+    name = "Deaf"
+    heard = 0
+    may_end: ClassVar = None
+
+    async def bind(self, state, pod, node_name):
+        while not self.may_end.is_set():
+            try:
+                await self.may_end.wait()
+            except asyncio.CancelledError:
+                Deaf.heard += 1
+
+
+@pytest.fixture
+async def deaf(monkeypatch):
+    monkeypatch.setattr(Deaf, "may_end", asyncio.Event())
+    monkeypatch.setattr(Deaf, "heard", 0)
+    points = {"bind": {"enabled": [{"name": "Deaf"}], "disabled": [{"name": "*"}]}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": points}],
+    }
+    async with live(NODE, config=config, plugins=[Deaf]) as cluster:
+        await under_way(cluster, *pods(2))
+        tasks = set(cluster.scheduler._tasks)
+        assert {task.get_name() for task in tasks} == {"binding default/p0", "binding default/p1"}
+        yield cluster
+        Deaf.may_end.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_whoever_is_replaced_leaves_behind_what_does_not_end(deaf, caplog):
+    halting = asyncio.create_task(deaf.scheduler.halt())
+    await turns()
+    assert Deaf.heard == 2
+    deaf.time.next_alarm(deaf.time.now + loop.PATIENCE - 0.1)
+    await turns()
+    assert not halting.done()
+    deaf.time.next_alarm(deaf.time.now + loop.PATIENCE)
+    await halting
+    (said,) = (record.message for record in caplog.records if "left behind" in record.message)
+    assert 'tasks=["binding default/p0","binding default/p1"]' in said
+
+
+async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
+    draining = asyncio.create_task(deaf.scheduler.drain())
+    for _ in range(2):
+        await turns()
+        assert not draining.done()
+        deaf.time.next_alarm(deaf.time.now + loop.LAST_WORDS)
+    await draining
+    await deaf.scheduler.drain()
+    assert not deaf.scheduler.busy

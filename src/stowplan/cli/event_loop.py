@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Seconds for tasks that were cancelled when everything else has ended.
+PATIENCE = 1.0
+
 _log = get_logger(__name__)
 
 
@@ -28,8 +31,24 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
+        return asyncio.run(_to_the_end(main))
+    return uvloop.run(_to_the_end(main))
+
+
+async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
+    """Leave nothing behind that the loop, which waits for all tasks before it closes, would wait for in vain."""
+    try:
+        return await main
+    finally:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            _, left = await asyncio.wait(left, timeout=PATIENCE)
+        for task in left:
+            _log.error(None, "a task that was cancelled goes on, and is left behind", task=task.get_name())
+            # What asyncio offers to those who bring tasks of their own; to it this one is over.
+            asyncio.tasks._unregister_task(task)
 
 
 @asynccontextmanager

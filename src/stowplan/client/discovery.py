@@ -1,13 +1,16 @@
 """Which version of a kind a cluster serves, for kinds that we read in several.
 
 A kind's versions are looked up at most once while they are found; that a cluster lacks a kind is believed for a few
-minutes, as it may be upgraded.
+minutes, as it may be upgraded. Kinds of one group are asked about with the same request: those who ask while it is
+under way share its answer, and it is given up when the last of them has lost interest.
 
 Upstream: staging/src/k8s.io/client-go/discovery.
 """
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import Forbidden, NotFound
@@ -24,6 +27,14 @@ if TYPE_CHECKING:
 ABSENCE_KEPT = 300.0
 
 
+@dataclass(eq=False, slots=True)
+class _Question:
+    """A request that is under way."""
+
+    asking: asyncio.Task[frozenset[str]]
+    waiting: int = 0
+
+
 class Discovery:
     def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
         self._transport = transport
@@ -31,6 +42,8 @@ class Discovery:
         self._served: dict[ApiResource, str] = {}
         #: When it was last found out that a resource is not served.
         self._absent: dict[ApiResource, float] = {}
+        #: By path.
+        self._under_way: dict[str, _Question] = {}
 
     async def version(self, resource: ApiResource) -> str:
         """The version to use in requests; the preferred one if the cluster has none that we read."""
@@ -63,8 +76,24 @@ class Discovery:
         return None
 
     async def _names(self, resource: ApiResource, version: str) -> frozenset[str]:
-        subject = Subject("GET", name=resource.root(version))
-        answer = await self._transport.send(Request(method="GET", path=resource.root(version), subject=subject))
+        path = resource.root(version)
+        question = self._under_way.get(path)
+        if question is None:
+            question = self._under_way[path] = _Question(asyncio.create_task(self._ask(path)))
+        question.waiting += 1
+        try:
+            # Whoever is cancelled takes the answer from nobody else.
+            return await asyncio.shield(question.asking)
+        finally:
+            question.waiting -= 1
+            if self._under_way.get(path) is question and (question.asking.done() or not question.waiting):
+                del self._under_way[path]
+            if not question.waiting:
+                question.asking.cancel()
+
+    async def _ask(self, path: str) -> frozenset[str]:
+        subject = Subject("GET", name=path)
+        answer = await self._transport.send(Request(method="GET", path=path, subject=subject))
         if not answer.ok:
             error = self._transport.error_of(answer, subject)
             if isinstance(error, NotFound):

@@ -37,6 +37,7 @@ from stowplan.scheduler.attempt import Attempt, Failure
 from stowplan.scheduler.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.binding_cycle import BindingCycle
 from stowplan.scheduler.cycle import Scheduler
+from stowplan.scheduler.endings import cancelled
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.informers import Informers
@@ -48,7 +49,7 @@ from stowplan.scheduler.status_writer import PodStatusWriter
 from stowplan.scheduler.story import Stories
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from stowplan.api.types import Pod
     from stowplan.client.api import Api
@@ -74,6 +75,9 @@ LONG_TURN, BREATHER = 1.0, 0.2
 LAST_WORDS = 5.0
 #: And one that has lost its lease, as there is another one by now.
 LAST_WORDS_OF_THE_REPLACED = 1.0
+
+#: What tasks get that were cancelled, and do not end because they swallow that: a plugin's may.
+PATIENCE = 1.0
 
 #: What queues are called in the log.
 _QUEUES = {
@@ -287,8 +291,8 @@ class LiveScheduler:
     def _activate(self, pods: Sequence[PodInfo]) -> None:
         self.queue.activate(pods)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str | None = None) -> None:
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -346,7 +350,7 @@ class LiveScheduler:
         Pods that are given up stay pending, for whoever schedules next.
         """
         self._draining = True
-        await _cancelled(self._loops)
+        await self._cancelled(self._loops)
         if self._give_up_waiting is not None:
             self._give_up_waiting()
         await self._finish()
@@ -354,14 +358,14 @@ class LiveScheduler:
     async def halt(self) -> None:
         """Send nothing more that changes the cluster: somebody else schedules it."""
         self._halted = self._draining = True
-        await _cancelled((*self._loops, *self._tasks))
+        await self._cancelled((*self._loops, *self._tasks))
         await self._statuses.abandon()
         if self._give_up_waiting is not None:
             self._give_up_waiting()
 
     async def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         broadcasting, *others = tasks
-        await _cancelled(others)
+        await self._cancelled(others)
         if not self._halted:
             await self.drain()
         self.queue.close()
@@ -374,12 +378,20 @@ class LiveScheduler:
             for problem in framework.close():
                 _report(problem)
 
+    async def _cancelled(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        stubborn = await cancelled(tasks, within=PATIENCE, sleep=self._times.sleep)
+        if stubborn:
+            # Nobody waits for them again.
+            self._tasks -= stubborn
+            text = "tasks that were cancelled go on, and are left behind; plugins must not swallow CancelledError"
+            _log.error(None, text, tasks=sorted(task.get_name() for task in stubborn))
+
     async def _finish(self) -> None:
         """Let the pods that are on their way to the API server get there; who waits on Permit would not in time."""
         timer = asyncio.ensure_future(self._times.sleep(LAST_WORDS))
         while len(self._tasks) > self._resting and not timer.done():
             await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
-        await _cancelled((*self._tasks, timer))
+        await self._cancelled((*self._tasks, timer))
 
     async def _working(self, lead: asyncio.Event | None) -> None:
         await self.informers.synced.wait()
@@ -394,7 +406,7 @@ class LiveScheduler:
             # What else runs goes on until the end.
             await asyncio.Event().wait()
         finally:
-            await _cancelled(self._loops)
+            await self._cancelled(self._loops)
 
     async def _scheduling(self) -> None:
         clock = self._times.clock
@@ -446,7 +458,7 @@ class LiveScheduler:
             # Counted at once: the task begins only when the loop has its next turn.
             counted = not outcome.permit_timeouts
             self._binding_now += counted
-            self._spawn(self._bind(outcome, counted=counted))
+            self._spawn(self._bind(outcome, counted=counted), name=f"binding {pod.key}")
 
     def _skipped(self, framework: Framework, pod: PodInfo) -> bool:
         if pod.terminating:
@@ -494,12 +506,6 @@ class LiveScheduler:
 
 def _report(problem: str) -> None:
     _log.warning(problem)
-
-
-async def _cancelled(tasks: Collection[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _first_to_end(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -47,6 +47,8 @@ def _once(read: Callable[[str], Any]) -> Callable[[str, Any], Any]:
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+#: Up to the last @, as passwords may hold anything; the name in front may be missing, and so may the scheme.
+_PASSWORD = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*://)?[^:@/]*):.*@", re.DOTALL)
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]*|[1-9][0-9_]*)")
 
 
@@ -112,7 +114,14 @@ def _show_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
+def _show_url(url: str) -> str:
+    found = _PASSWORD.match(url)
+    return url if found is None else f"{found[1]}:xxxxx@{url[found.end() :]}"
+
+
 STRING = Kind(name="string", read=_once(str), zero=("",), quotes_default=True)
+#: A URL, shown without the password that may be in it.
+URL = Kind(name="string", read=_once(str), show=_show_url, zero=("",), quotes_default=True)
 BOOL = Kind(name="", read=_once(read_bool), show=_show_bool, alone="true", zero=("false",))
 INT = Kind(name="int", read=_once(_read_int(64)), zero=("0",))
 INT32 = Kind(name="int32", read=_once(_read_int(32)), zero=("0",))

@@ -36,7 +36,7 @@ def _section(section: str) -> Callable[..., Flag]:
 _misc = _section("Misc")
 MISC = (
     _misc("config", k.STRING, "", "Configuration file (KubeSchedulerConfiguration), YAML or JSON."),
-    _misc("master", k.STRING, "", "URL of the API server; wins over the one in the kubeconfig."),
+    _misc("master", k.URL, "", "URL of the API server; wins over the one in the kubeconfig."),
     _misc(
         "plugin",
         k.STRINGS,
