@@ -5,7 +5,6 @@ the program says it knows must be what the API has. One program lives through al
 """
 
 import json
-import time
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
@@ -65,10 +64,13 @@ class World:
     def until_met(self, fate, times):
         self.witness.until(lambda: self.proxy.fates[fate] >= times)
 
-    def cut_for(self, cuts, pause, **options):
+    def cut_again_and_again(self, cuts, *, watches_only=False):
+        """Each time when somebody is back."""
+        coming, fates = "watches" if watches_only else "connections", self.proxy.fates
         for _ in range(cuts):
-            self.proxy.cut(**options)
-            time.sleep(pause)
+            before = fates[coming]
+            self.proxy.cut(watches_only=watches_only)
+            self.witness.until(lambda before=before: fates[coming] > before)
 
     def calm_down(self):
         self.proxy.fault = self.proxy.spoil = None
@@ -166,17 +168,17 @@ def all_but_streams(exchange):
 
 def test_connections_are_reset(world):
     waiting = world.create(PODS // 2)
-    world.cut_for(5, 0.2)
+    world.cut_again_and_again(5)
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
-    world.cut_for(5, 0.1)
+    world.cut_again_and_again(5)
     world.ends_well(waiting)
 
 
 def test_watches_are_reset(world):
     waiting = world.create(PODS // 2)
-    world.cut_for(5, 0.2, watches_only=True)
+    world.cut_again_and_again(5, watches_only=True)
     world.witness.create_pods(*(f"{waiting}-{i}" for i in range(PODS // 2)))
-    world.cut_for(5, 0.1, watches_only=True)
+    world.cut_again_and_again(5, watches_only=True)
     world.ends_well(waiting)
 
 
@@ -286,9 +288,10 @@ def test_pods_that_cannot_be_read(world):
 
 def test_watches_stall_and_are_cut(world):
     """Nothing is heard of what happens, until the line breaks."""
+    world.proxy.fates.clear()
     world.proxy.silent = True
     waiting = world.create()
-    time.sleep(0.5)
+    world.until_met("withheld", 1)
     assert world.witness.pending() == set(world.witness.nodes_of_pods())
     world.proxy.silent = False
     world.proxy.cut(watches_only=True)

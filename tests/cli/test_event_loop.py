@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from stowplan.cli import event_loop
 from stowplan.cli.event_loop import beside, end_of_input, first_of, run, running
 
 
@@ -14,6 +15,50 @@ def test_what_was_run_is_answered():
         return 7
 
     assert run(main()) == 7
+
+
+def test_a_task_that_does_not_end_keeps_no_command_from_ending(monkeypatch, caplog):
+    monkeypatch.setattr(event_loop, "PATIENCE", 0.01)
+    heard = []
+
+    async def deaf():
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                heard.append(1)
+
+    async def main():
+        task = asyncio.create_task(deaf(), name="deaf")
+        await asyncio.sleep(0)
+        return task
+
+    task = run(main())
+    assert not task.done()
+    assert heard
+    assert 'a task that was cancelled goes on, and is left behind task="deaf"' in caplog.text
+
+
+def test_tasks_that_are_left_are_ended_with_the_command(caplog):
+    ended = []
+
+    async def other():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(1)
+
+    async def main():
+        main.other = asyncio.create_task(other())
+        await asyncio.sleep(0)
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        run(main())
+    assert ended == [1]
+    assert main.other.cancelled()
+    assert "left behind" not in caplog.text
 
 
 class TestBeside:

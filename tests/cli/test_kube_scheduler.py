@@ -344,6 +344,13 @@ def test_flags_and_configuration_are_shown_when_asked(command, kubeconfig):
     assert '"Handlers synced"' in lines
 
 
+def test_a_password_in_a_url_is_shown_to_nobody(command):
+    code, _, err, _ = command("--master=https://user:PASSWORD@127.0.0.1:1", "-v=10")
+    assert code == 1
+    assert 'FLAG: --master="https://user:xxxxx@127.0.0.1:1"' in messages(err)
+    assert "PASSWORD" not in err
+
+
 def test_patterns_of_files(command, kubeconfig):
     err = command(f"--kubeconfig={kubeconfig}", "--vmodule=scheduler_at*=3")[2]
     assert '"Handlers synced"' in messages(err)

@@ -62,6 +62,22 @@ def test_signals_without_a_meaning_end_nothing(tmp_path, number):
         assert process.wait(20) == 1
 
 
+def test_quit_shows_what_is_under_way_and_ends_it_at_once(tmp_path):
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", STUBBORN, f"--kubeconfig={kubeconfig}", "--secure-port=0", "-v3"]
+    with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path))}) as process:
+        until(lambda: "Handlers synced" in log.read_text(), process, log)
+        process.send_signal(signal.SIGQUIT)
+        assert process.wait(20) == 2
+    said = log.read_text()
+    assert "(most recent call first)" in said
+    assert " in main\n" in said
+    _, _, tasks = said.partition("\ntask ")
+    assert "Stubborn.run\t<string>:" in tasks
+    assert "asked to stop" not in said
+
+
 #: Sends itself a signal in the middle of the imports.
 EARLY = """
 import os, sys
@@ -81,6 +97,15 @@ def opener(job):
 sys.meta_path.insert(0, AtYaml())
 sys.exit(main(opener=opener))
 """
+
+
+def test_quit_during_the_imports(tmp_path):
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+    command = [sys.executable, "-c", EARLY, f"--kubeconfig={kubeconfig}", "--secure-port=0", str(int(signal.SIGQUIT))]
+    env = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
+    assert ended.returncode == 2
+    assert " in find_spec\n" in ended.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

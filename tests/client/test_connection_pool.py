@@ -20,7 +20,7 @@ from stowplan.client.transport import Limits
 
 GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
 FINE = answers(200, b"fine")
-SECONDS = 5
+SECONDS = 30
 
 
 CA = make_ca()
@@ -273,9 +273,12 @@ async def test_a_server_that_does_not_listen_to_the_end():
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
 
     connections = []
-    server = await asyncio.start_server(refuse, "127.0.0.1", 0, limit=1 << 10)
-    async with a_pool(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}") as pool:
-        request = GET[:-2] + b"Content-Length: 100000000\r\n\r\n" + bytes(100_000_000)
+    # Little fits in between, so that not too much has to be sent.
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+    server = await asyncio.start_server(refuse, sock=listening, limit=1 << 10)
+    async with a_pool(f"http://127.0.0.1:{listening.getsockname()[1]}") as pool:
+        request = GET[:-2] + b"Content-Length: 20000000\r\n\r\n" + bytes(20_000_000)
         for _ in range(2):
             assert (await pool.exchange(request)).code == 413
             assert pool._idle == []

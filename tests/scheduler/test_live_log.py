@@ -13,6 +13,7 @@ from stowplan.testing import a_node, a_pod
 
 #: Of these modules, as others are nobody's business here.
 MODULES = ("event_handlers", "live", "failure_handler", "scheduling_cycle", "binding_cycle", "default_binder")
+MODULES += ("scheduling_queue", "default_preemption")
 
 
 class Lines:
@@ -80,10 +81,15 @@ async def test_a_pod_that_fits_nowhere(log):
     async with live(a_node("n").allocatable(cpu=1).obj()) as cluster:
         log.take()
         await cluster.create(a_pod("p").requests(cpu=2).obj())
-        *_, attempting, no_fit, asleep, updating, update = log.take()
+        told = log.take()
+        *_, attempting, hopeless, in_vain, no_fit, asleep, updating, update = told
         assert attempting == (3, "Attempting to schedule pod", POD)
         assert no_fit[:2] == (2, "Unable to schedule pod; no fit; waiting")
-        assert asleep == moved("Unschedulable", "ScheduleAttemptFailure", level=3)
+        assert hopeless == (3, "Preemption will not help schedule pod on any node", POD)
+        assert in_vain == (2, "No preemption candidate is found; preemption is not helpful for scheduling", POD)
+        keys = {"schedulingCycle": 1, "hint": 0, "unschedulable plugins": {"NodeResourcesFit": {}}}
+        level, text, place = moved("Unschedulable", "ScheduleAttemptFailure", level=3)
+        assert asleep == (level, text, place | keys)
         assert updating[:2] == (3, "Updating pod condition and nominated node name")
         assert update == (4, "Update event for unscheduled pod", POD)
         cluster.api.delete("pods", "default", "p")
@@ -96,13 +102,33 @@ async def test_a_pod_that_fits_nowhere(log):
 
 
 async def test_a_pod_that_makes_room_for_itself(log):
-    log.modules = ("preemptor",)
+    log.modules = ("preemptor", "default_preemption")
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
     async with live(a_node("n").allocatable(cpu=1, pods=10).obj(), important) as cluster:
         await cluster.create(a_pod("low").requests(cpu=1).obj())
         await cluster.create(a_pod("high").requests(cpu=1).spec(priorityClassName="c").obj())
         expected = {"preemptor": "default/high", "victim": "default/low", "node": "n"}
-        assert (2, "Preemptor Pod preempted victim Pod", expected) in log.take()
+        told = log.take()
+        assert (2, "Preemptor Pod preempted victim Pod", expected) in told
+        where = {"pod": "default/high", "node": "n"}
+        assert (2, "the target node for the preemption is determined", where) in told
+
+
+async def test_a_pod_that_must_not_make_room(log):
+    log.modules = ("default_preemption",)
+    polite = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
+    polite["preemptionPolicy"] = "Never"
+    async with live(a_node("n").allocatable(cpu=1, pods=10).obj(), polite) as cluster:
+        await cluster.create(a_pod("low").requests(cpu=1).obj())
+        await cluster.create(a_pod("p").requests(cpu=1).spec(priorityClassName="c").obj())
+        reason = "not eligible due to preemptionPolicy=Never."
+        assert log.take() == [(5, "Pod is not eligible for preemption", POD | {"reason": reason})]
+
+
+async def test_the_end(log):
+    async with live():
+        log.take()
+    assert log.take() == [(2, "Scheduling queue is closed", {})]
 
 
 async def test_kinds_that_are_known(log):

@@ -32,6 +32,10 @@ _NOT_PASSED_ON = {"host", "connection", "content-length", "transfer-encoding", "
 _LOOK = 0.02
 
 
+#: What `fates` counts that is not done to requests.
+_NO_TROUBLE = ("cut", "connections", "watches", "spoilt", "withheld")
+
+
 class Proxy:
     """It runs in an event loop of its own, in a thread; tests set its attributes from theirs."""
 
@@ -76,7 +80,7 @@ class Proxy:
 
     def troubled(self):
         """What was done to requests."""
-        return {fate: number for fate, number in self.fates.items() if fate not in ("cut", "watches", "spoilt")}
+        return {fate: number for fate, number in self.fates.items() if fate not in _NO_TROUBLE}
 
     # -- its life
 
@@ -114,6 +118,7 @@ class Proxy:
 
     async def _serve(self, reader, writer):
         self._open.add(writer)
+        self.fates["connections"] += 1
         try:
             with suppress(*_ENDED):
                 while not writer.transport.is_closing():
@@ -139,6 +144,7 @@ class Proxy:
         self.fates["watches"] += 1
         try:
             async for line in _lines(response.content):
+                self.fates["withheld"] += self.silent
                 while self.silent:
                     await asyncio.sleep(_LOOK)
                     if writer.transport.is_closing():

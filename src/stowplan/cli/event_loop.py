@@ -47,7 +47,8 @@ async def _to_the_end(main: Coroutine[Any, Any, T]) -> T:
             _, left = await asyncio.wait(left, timeout=PATIENCE)
         for task in left:
             _log.error(None, "a task that was cancelled goes on, and is left behind", task=task.get_name())
-            # What asyncio offers to those who bring tasks of their own; to it this one is over.
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            # What asyncio offers to those who bring tasks of their own: to it, this one is over.
             asyncio.tasks._unregister_task(task)
 
 

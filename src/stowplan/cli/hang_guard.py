@@ -59,8 +59,8 @@ _MOST_BROKEN_OFF = 16
 _AGAIN, _MOST, _LEAST = 0.01, 0.25, 0.01
 #: Frames that a complaint names, the innermost ones.
 _SHOWN = 5
-#: Code that must not be broken off half-way, nor can be: what the collector's callbacks raise is swallowed. What is pure
-#: loops around plugins' own code is none of it.
+#: Code that must not be broken off half-way, nor can be: what the collector's callbacks raise is swallowed. What is
+#: pure loops around plugins' own code is none of it.
 _OURS = frozenset(("stowplan", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset"))
 _HARMLESS = frozenset(("stowplan.framework.interface",))
 

@@ -1,5 +1,9 @@
 """SIGINT and SIGTERM: the first asks for an orderly end, the second ends the process; some others end nothing.
 
+SIGQUIT ends the process at once and says where it was, as it does in Go: the stacks of all threads and of the event
+loop's tasks go to stderr, and the exit code is 2. Threads are shown from within the signal's handler in C, so even if
+the interpreter hangs; the rest needs it to go on.
+
 They are taken before anything else is imported that takes time, and long before there is an event loop: whoever is the
 first process in a container dies of no signal that it does not handle, and nobody wants to see where in an import a
 Ctrl-C arrived.
@@ -7,6 +11,7 @@ Ctrl-C arrived.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from contextlib import contextmanager
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STDERR = 2
 #: A process in Go catches these and does nothing, where the kernel would end it; some get a meaning later.
 _WITHOUT_EFFECT = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
@@ -52,8 +58,12 @@ class StopSignals:
         self._previous = {number: signal.signal(number, self._received) for number in _SIGNALS}
         # Not SIG_IGN, which programs that are started from here would inherit.
         self._previous |= {number: signal.signal(number, _unheard) for number in _WITHOUT_EFFECT}
+        self._previous[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, self._quit)
+        # Before our handler, which it calls.
+        faulthandler.register(signal.SIGQUIT, file=_STDERR, all_threads=True, chain=True)
 
     def restore(self) -> None:
+        faulthandler.unregister(signal.SIGQUIT)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
@@ -76,3 +86,17 @@ class StopSignals:
         self.requested = True
         if self._loop is not None and self._event is not None:
             self._loop.call_soon_threadsafe(self._event.set)
+
+    def _quit(self, number: int, frame: FrameType | None) -> None:
+        try:
+            self.before_the_end()
+            if self._loop is not None:
+                os.write(_STDERR, _tasks_of(self._loop).encode(errors="replace"))
+        finally:
+            os._exit(2)
+
+
+def _tasks_of(loop: asyncio.AbstractEventLoop) -> str:
+    from stowplan.serving.profiling.stacks import single_text, tasks
+
+    return f"\n{single_text(tasks(loop), ())}"

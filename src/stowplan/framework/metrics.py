@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.interface import Plugin
     from stowplan.framework.runtime import Framework
     from stowplan.metrics.families import Counter, Histogram, HistogramVec
     from stowplan.metrics.scheduler import SchedulerMetrics
@@ -38,7 +39,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Attributes of an enumeration take their time.
-_SUCCESS, _ERROR, _SKIP = Code.Success, Code.Error, Code.Skip
+_SUCCESS, _ERROR = Code.Success, Code.Error
 
 #: Share of the cycles in which single calls of plugins are timed.
 SAMPLED = 0.1
@@ -80,8 +81,8 @@ class PluginTimes:
     def __init__(self, family: HistogramVec, *, now: Callable[[], float]) -> None:
         self._family = family
         self._now = now
-        #: By plugin, point and number of the code.
-        self._children: dict[tuple[str, str, int], Histogram] = {}
+        #: By plugin and point, then by code.
+        self._children: dict[tuple[str, str], list[Histogram | None]] = {}
 
     def timed(self, point: str, plugin: str, call: Callable[P, R]) -> Callable[P, R]:
         """The same call, timed."""
@@ -112,10 +113,12 @@ class PluginTimes:
         return watched
 
     def _took(self, point: str, plugin: str, code: Code, seconds: float) -> None:
-        key = (plugin, point, code.value)
-        child = self._children.get(key)
+        children = self._children.get((plugin, point))
+        if children is None:
+            children = self._children[plugin, point] = [None] * len(Code)
+        child = children[code]
         if child is None:
-            child = self._children[key] = self._family.with_label_values(plugin, point, code.name)
+            child = children[code] = self._family.with_label_values(plugin, point, code.name)
         child.observe(seconds)
 
 
@@ -165,6 +168,12 @@ class FrameworkMetrics:
     def _counters(self, point: str, plugins: Sequence[str]) -> dict[str, Counter]:
         family = self.scheduler.plugin_evaluation_total
         return {plugin: family.with_label_values(plugin, point, self.profile) for plugin in plugins}
+
+    @staticmethod
+    def count(asked: Sequence[Plugin], counters: Mapping[str, Counter], rows: int) -> None:
+        """Count plugins that were asked one after the other about the same rows."""
+        for plugin in asked:
+            counters[plugin.name].value += rows
 
     def draw(self) -> PluginTimes | None:
         """Whether a run of plugins is one of those whose calls are timed."""
@@ -216,10 +225,6 @@ def watched_awaitable(
     return call if times is None else times.awaited(point, plugin, call)
 
 
-def skips(answer: object) -> bool:
-    return answer is not None and isinstance(answer, Status) and answer.code is _SKIP
-
-
 def ended(answer: Status | None) -> Code:
     return _SUCCESS if answer is None else answer.code
 
@@ -250,9 +255,9 @@ def timed(
 
 def _code_of(answer: Any) -> Code:
     """How a plugin's answer ends its call: whatever carries no status is a success."""
+    if isinstance(answer, Status):
+        return answer.code
     if isinstance(answer, tuple):
         # Permit's: a status and a time.
-        answer = answer[0] if answer else None
-    elif isinstance(answer, PostFilterResult):
-        answer = answer.status
-    return answer.code if isinstance(answer, Status) else _SUCCESS
+        return _code_of(answer[0]) if answer else _SUCCESS
+    return _code_of(answer.status) if isinstance(answer, PostFilterResult) else _SUCCESS

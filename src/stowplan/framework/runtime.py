@@ -46,7 +46,7 @@ from stowplan.framework.interface import (
     TemplateSigned,
     trusted_reads,
 )
-from stowplan.framework.metrics import skips, timed, watched
+from stowplan.framework.metrics import timed, watched
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import NOT_THEIRS, Code, Status, error, unexpected, well_formed, wrapped
 
@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Plugin)
 
+#: An attribute of an enumeration takes its time.
+_SKIP = Code.Skip
 #: Points whose plugins can refuse a pod, and so are asked which events would help.
 _REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
@@ -266,7 +268,7 @@ class Framework:
         if state.plugin_times is not None:
             call = state.plugin_times.timed("PreFilter", plugin.name, call)
         answer = call(state, pod, nodes)
-        if self.metrics is not None and not skips(answer):
+        if self.metrics is not None and not (isinstance(answer, Status) and answer.code is _SKIP):
             self.metrics.pre_filter[plugin.name].value += 1
         return answer
 
@@ -280,6 +282,12 @@ class Framework:
         """One plugin's answer; a Status is an error that ends the attempt."""
         if self.metrics is not None:
             self.metrics.filter[plugin.name].value += len(nodes)
+        return self.ask_filter(plugin, state, pod, nodes)
+
+    def ask_filter(
+        self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> Rejections | Status | None:
+        """The same for callers that ask many plugins and count them together."""
         call = plugin.filter
         if state.plugin_times is not None:
             call = state.plugin_times.timed("Filter", plugin.name, call)
@@ -377,7 +385,7 @@ class Framework:
         if state.plugin_times is not None:
             call = state.plugin_times.timed("PreScore", plugin.name, call)
         answer = well_formed(call(state, pod, nodes))
-        if self.metrics is not None and not skips(answer):
+        if self.metrics is not None and not (isinstance(answer, Status) and answer.code is _SKIP):
             self.metrics.pre_score[plugin.name].value += 1
         return answer
 
@@ -391,6 +399,12 @@ class Framework:
         """One plugin's raw scores over a view."""
         if self.metrics is not None:
             self.metrics.score[plugin.name].value += len(nodes)
+        return self.ask_score(plugin, state, pod, nodes)
+
+    def ask_score(
+        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
+    ) -> npt.NDArray[np.int64] | Status:
+        """The same for callers that ask many plugins and count them together."""
         call = plugin.score
         if state.plugin_times is not None:
             call = state.plugin_times.timed("Score", plugin.name, call)

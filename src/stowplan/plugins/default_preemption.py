@@ -15,6 +15,7 @@ from stowplan.framework.events import POD, Action, Hint, on
 from stowplan.framework.interface import EnqueueExtensions, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
 from stowplan.framework.preemption import Candidate, DryRun, dry_run
 from stowplan.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 NEVER = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
             self.handle.metrics.scheduler.preemption_attempts_total.inc()
         reason = self.ineligible_reason(pod, diagnosis)
         if reason:
+            _log.v(5).info("Pod is not eligible for preemption", pod=pod, reason=reason)
             outcome = PreemptionOutcome(reason)
             return PostFilterResult(unschedulable(f"preemption: {reason}"), self._as_promised(pod), outcome)
         run = dry_run(self.handle.framework, state, pod, diagnosis)
@@ -59,6 +63,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         best = run.best
         at = self.handle.random.randrange(len(best)) if self.handle.random is not None and len(best) > 1 else 0
         selected = run.candidate_on(best[at])
+        text = "the target node for the preemption is determined"
+        _log.v(2).info(text, pod=pod, node=selected.node_name)
         if self.handle.preemptor is not None:
             self.handle.preemptor.preempt(pod, selected, plugin=self.name)
         return PostFilterResult(Status(Code.Success), selected.node_name, PreemptionOutcome(run=run, selected=selected))
@@ -71,6 +77,10 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         outcome = PreemptionOutcome(run=run)
         if run.error is not None:
             return PostFilterResult(error(f"preemption: {run.error.message}"), self._as_promised(pod), outcome)
+        if not run.tried:
+            _log.v(3).info("Preemption will not help schedule pod on any node", pod=pod)
+        text = "No preemption candidate is found; preemption is not helpful for scheduling"
+        _log.v(2).info(text, pod=pod)
         return PostFilterResult(unschedulable(f"preemption: {run.message()}"), "", outcome)
 
     def ineligible_reason(self, pod: PodInfo, diagnosis: Diagnosis) -> str:

@@ -27,6 +27,7 @@ from stowplan.framework.events import (
     ClusterEvent,
     events_of_change,
 )
+from stowplan.klog import get_logger
 from stowplan.queue.backoff import DEFAULT_SETTINGS, QueueSettings, ticks_around
 from stowplan.queue.gating import Gate
 from stowplan.queue.in_flight import Happened, InFlight
@@ -46,7 +47,17 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
     from stowplan.queue.metrics import QueueMetrics
 
-__all__ = ["QueueSettings", "SchedulingQueue"]
+__all__ = ["QUEUE_NAMES", "QueueSettings", "SchedulingQueue"]
+
+#: How queues are called in the log.
+QUEUE_NAMES = {
+    Place.ACTIVE: "Active",
+    Place.BACKOFF: "Backoff",
+    Place.ERROR_BACKOFF: "Backoff",
+    Place.UNSCHEDULABLE: "Unschedulable",
+}
+#: What the log has for strategies.
+_HINT_NUMBERS = {Strategy.SKIP: 0, Strategy.AFTER_BACKOFF: 1, Strategy.IMMEDIATELY: 2}
 
 #: Seconds between two looks for pods that have slept too long.
 _LEFTOVERS_INTERVAL = 30.0
@@ -55,6 +66,9 @@ _LEFTOVERS_INTERVAL = 30.0
 PLUGINS_CHANGED = "PluginsChanged"
 
 _POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
+
+
+_log = get_logger(__name__)
 
 
 class SchedulingQueue:
@@ -217,7 +231,23 @@ class SchedulingQueue:
         strategy = self._strategy_of_returning(queued)
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
+        self._log_return(queued, strategy)
         self._tell_if_ready()
+
+    def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
+        """Of pods that were tried in vain more is told than of those that come and wake; sets as Go shows them."""
+        verbose = _log.v(3)
+        if verbose.enabled and queued.place in QUEUE_NAMES:
+            rejectors = sorted(queued.unschedulable_plugins | queued.pending_plugins)
+            verbose.info(
+                "Pod moved to an internal scheduling queue",
+                pod=queued.pod,
+                event=SCHEDULE_ATTEMPT_FAILURE,
+                queue=QUEUE_NAMES[queued.place],
+                schedulingCycle=self.scheduling_cycle,
+                hint=_HINT_NUMBERS[strategy],
+                **{"unschedulable plugins": {plugin: {} for plugin in rejectors}},
+            )
 
     def _strategy_of_returning(self, queued: QueuedPod) -> Strategy:
         if queued.failed_with_error:

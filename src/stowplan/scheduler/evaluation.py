@@ -228,18 +228,23 @@ class Evaluation:
             self._feasible = np.zeros(table.n, np.bool_)
             return
         feasible = self._examined
+        asked: list[FilterPlugin] = []
         for plugin in self._framework.active_filters(self._state):
             if self._leaves_out(plugin):
                 continue
             nodes.candidates = feasible
-            answer = self._framework.run_filter(plugin, self._state, pod, nodes)
+            asked.append(plugin)
+            answer = self._framework.ask_filter(plugin, self._state, pod, nodes)
             if isinstance(answer, Status):
                 self._error = answer
-                return
+                break
             self._filters[plugin.name] = answer
             if answer is not None:
                 feasible = feasible & ~answer.mask
-        self._feasible = feasible
+        else:
+            self._feasible = feasible
+        if self._metrics is not None:
+            self._metrics.count(asked, self._metrics.filter, len(nodes))
 
     def _in_question(self, pre: PreFiltered) -> Mask:
         """Rows that Filter looks at."""
@@ -444,11 +449,17 @@ class Evaluation:
             return failed
         self._scores = {}
         raws: list[tuple[ScorePlugin, Ints]] = []
-        for plugin in self._framework.active_scores(self._state):
-            raw = self._framework.run_score(plugin, self._state, pod, nodes)
+        active = self._framework.active_scores(self._state)
+        for plugin in active:
+            raw = self._framework.ask_score(plugin, self._state, pod, nodes)
             if isinstance(raw, Status):
-                return raw
+                failed = raw
+                break
             raws.append((plugin, raw))
+        if self._metrics is not None:
+            self._metrics.count(active[: len(raws) + 1], self._metrics.score, len(nodes))
+        if failed is not None:
+            return failed
         totals = np.zeros(self._cluster.table.n, np.int64)
         for plugin, raw in raws:
             part = self._weighted(plugin, pod, raw, feasible)

@@ -31,8 +31,7 @@ from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.queue.backoff import QueueSettings
 from stowplan.queue.metrics import QueueMetrics
-from stowplan.queue.queued_pod import Place
-from stowplan.queue.scheduling_queue import SchedulingQueue
+from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
 from stowplan.scheduler.attempt import Attempt, Failure
 from stowplan.scheduler.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.binding_cycle import BindingCycle
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.framework.handle import EventRecorder, Random
     from stowplan.framework.registry import Registry
-    from stowplan.queue.queued_pod import QueuedPod
+    from stowplan.queue.queued_pod import Place, QueuedPod
 
 #: Pods on their way to the API server at a time, those that wait on Permit not counted. Deciding about more would only
 #: decide too early.
@@ -78,14 +77,6 @@ LAST_WORDS_OF_THE_REPLACED = 1.0
 
 #: What tasks get that were cancelled, and do not end because they swallow that: a plugin's may.
 PATIENCE = 1.0
-
-#: What queues are called in the log.
-_QUEUES = {
-    Place.ACTIVE: "Active",
-    Place.BACKOFF: "Backoff",
-    Place.ERROR_BACKOFF: "Backoff",
-    Place.UNSCHEDULABLE: "Unschedulable",
-}
 
 #: Nobody but a bug does that: nothing would go on, and nothing be said.
 _CANCELLED_FROM_WITHIN = "a part of the scheduler was cancelled by somebody else, or came to an end"
@@ -303,11 +294,11 @@ class LiveScheduler:
 
     def _moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self.stories.moved(queued, place, cause)
-        # Parity: of pods that were tried in vain more is told than of those that come and wake.
-        verbose = _log.v(3 if cause == SCHEDULE_ATTEMPT_FAILURE else 5)
-        if verbose.enabled and place in _QUEUES:
+        verbose = _log.v(5)
+        # Of pods that were tried in vain the queue itself tells more.
+        if verbose.enabled and place in QUEUE_NAMES and cause != SCHEDULE_ATTEMPT_FAILURE:
             text = "Pod moved to an internal scheduling queue"
-            verbose.info(text, pod=queued.pod, event=cause, queue=_QUEUES[place])
+            verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
 
     def _switch_off(self, plugins: frozenset[str]) -> None:
         for framework in self.frameworks.values():
@@ -369,6 +360,7 @@ class LiveScheduler:
         if not self._halted:
             await self.drain()
         self.queue.close()
+        _log.v(2).info("Scheduling queue is closed")
         if not self._halted:
             await self._statuses.close(LAST_WORDS)
         await self._broadcaster.flush(LAST_WORDS_OF_THE_REPLACED if self._halted else LAST_WORDS)

@@ -18,6 +18,7 @@ from stowplan.api.field_errors import go_quote
 from stowplan.client.file_content import FileContent
 from stowplan.config.errors import os_error_text
 from stowplan.klog import get_logger
+from stowplan.serving.certificate_detail import certificate_detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,12 @@ class Bundle:
             return
         self._certificates = parse_bundle(pem, name=self.name)
         self._pem = pem
-        _log.v(2).info("Loaded a new CA Bundle and Verifier", name=self.name)
+        verbose = _log.v(2)
+        verbose.info("Loaded a new CA Bundle and Verifier", name=self.name)
+        if verbose.enabled:
+            for index, each in enumerate(self._certificates):
+                detail = certificate_detail(each)
+                verbose.info("Loaded client CA", index=index, certName=self.name, certDetail=detail)
 
 
 class AuthoritiesFile:

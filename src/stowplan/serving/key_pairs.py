@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from stowplan.api.labels import dns1123_subdomain_errors
 from stowplan.klog.logger import get_logger
+from stowplan.serving.certificate_detail import certificate_detail
 from stowplan.serving.certificates import KeyPair, self_signed, write_whole
 from stowplan.serving.errors import ServingError, go_error
 
@@ -160,6 +161,7 @@ class IdentityFiles:
     def _tell(self) -> None:
         log.v(2).info("Loaded a new cert/key pair", name=self._name)
         leaf = self.identity.certificates[0]
+        _tell_of(leaf, self._name)
         now = datetime.datetime.fromtimestamp(self._wall_clock(), datetime.UTC)
         if leaf.not_valid_after_utc < now:
             log.warning(
@@ -171,6 +173,12 @@ class IdentityFiles:
                 f"The serving certificate {self._files.certificate} is valid from {leaf.not_valid_before_utc:%FT%TZ} "
                 "on only: clients that check it will not connect before."
             )
+
+
+def _tell_of(leaf: x509.Certificate, name: str) -> None:
+    verbose = log.v(2)
+    if verbose.enabled:
+        verbose.info("Loaded serving cert", certName=name, certDetail=certificate_detail(leaf))
 
 
 def _signature(path: str) -> _Signature:
@@ -189,6 +197,7 @@ def generated_identity(
     if not directory:
         made = FixedIdentity(_generate(bind_address, wall_clock()))
         log.v(0).plain("Generated self-signed cert in-memory")
+        _tell_of(made.identity.certificates[0], "Generated self signed cert")
         return made
     certificate, key = (Path(directory, f"{_PAIR_NAME}.{suffix}") for suffix in ("crt", "key"))
     if not _are_there(certificate, key):

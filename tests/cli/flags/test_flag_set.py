@@ -225,3 +225,24 @@ def test_of_strings_the_last_counts_however_it_is_written(given_flags):
     line = FLAGS.parse(words)
     assert {name: line[name] for name in line.given} == expected
     assert not line.arguments
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        pytest.param("https://u:secret@h:6443/x", "https://u:xxxxx@h:6443/x", id="name and password"),
+        pytest.param("https://:secret@h", "https://:xxxxx@h", id="password"),
+        pytest.param("https://u@h:6443", "https://u@h:6443", id="name"),
+        pytest.param("u:secret@h", "u:xxxxx@h", id="no scheme"),
+        pytest.param("https:/u:secret@h", "https:xxxxx@h", id="a slash too few"),
+        pytest.param("https://u:sec/secret?#@secret@h/a", "https://u:xxxxx@h/a", id="odd characters"),
+        pytest.param("https://u:sec\nsecret@h", "https://u:xxxxx@h", id="lines"),
+        pytest.param("https://[::1]:6443/x", "https://[::1]:6443/x", id="address"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(given, shown):
+    line = FLAGS.parse([f"--master={given}"])
+    assert line["master"] == given
+    (flag,) = (flag for flag in KUBE_SCHEDULER_FLAGS if flag.name == "master")
+    assert flag.kind.show(line["master"]) == shown

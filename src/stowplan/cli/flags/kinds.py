@@ -48,7 +48,7 @@ def _once(read: Callable[[str], Any]) -> Callable[[str, Any], Any]:
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 #: Up to the last @, as passwords may hold anything; the name in front may be missing, and so may the scheme.
-_PASSWORD = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*://)?[^:@/]*):.*@", re.DOTALL)
+_PASSWORD = re.compile(r"((?:[A-Za-z][A-Za-z0-9+.-]*://)?+[^:@/]*):.*@", re.DOTALL)
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO]?[0-7_]*|[1-9][0-9_]*)")
 
 

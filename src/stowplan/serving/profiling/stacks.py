@@ -41,9 +41,9 @@ def _first(of: Any, *names: str) -> Any:
     return next((getattr(of, name) for name in names if hasattr(of, name)), None)
 
 
-def tasks() -> list[tuple[str, Stack]]:
-    """(name, stack) of each task of this event loop."""
-    return sorted((task.get_name(), task_stack(task)) for task in asyncio.all_tasks())
+def tasks(loop: asyncio.AbstractEventLoop | None = None) -> list[tuple[str, Stack]]:
+    """(name, stack) of each task of an event loop; None: the one that runs."""
+    return sorted((task.get_name(), task_stack(task)) for task in asyncio.all_tasks(loop))
 
 
 def threads() -> list[tuple[str, Stack]]:
