@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -68,7 +69,9 @@ def list_page(store: Store, storage: str, selection: Selection, options: ListOpt
     if last:
         found = found[bisect_right(found, last, key=lambda stored: stored.key) :]
     if not selection.everything:
-        found = [stored for stored in found if selection.matches(stored)]
+        # No more than the page and one that shows that there are others: each page would look at all that follow.
+        matching = (stored for stored in found if selection.matches(stored))
+        found = list(islice(matching, options.limit + 1 if options.limit else None))
     if not options.limit or len(found) <= options.limit:
         return Page(found, version)
     items = found[: options.limit]

@@ -1,0 +1,131 @@
+"""kube-scheduler as a process that may not have more memory than it has: what comes and goes must leave no more behind.
+
+What it remembers on purpose of pods that are gone has small limits here, or several thousand pods would only fill it;
+and pods differ in as many ways as fill the caches while it warms up. Each has a name and labels of its own.
+"""
+
+import re
+import resource
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from chaos_cluster import PODS
+from chaos_program import Witness
+from examples import SCALE
+from scheduler_process import kube_scheduler
+from servers import embedded_server
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits another process")
+
+WARM, CHURN, ROUND, KINDS = 600, 2400 * SCALE, 100, 300
+KB = 1024
+#: What it may have more than it has when it is warm, and what each pod of the leaky one keeps.
+SLACK, LEAKED = 24 * KB * KB, 20 * KB
+QUICK = ("--kube-api-qps=100000", "--kube-api-burst=100000")
+PROGRAM = """
+import sys
+from stowplan.client import event_series
+from stowplan.cluster import state
+from stowplan.scheduler.story import Stories
+Stories.__init__.__kwdefaults__.update(pods=100, decisions=100)
+state._IDLE_SHAPES = 20
+event_series.MOST_REMEMBERED = 100
+{leak}
+from stowplan.cli.kube_scheduler import main
+sys.exit(main())
+"""
+LEAK = f"""
+kept, decided = [], Stories.decided
+def leaks(self, decision, **how):
+    kept.append(b"x" * {LEAKED} + decision.pod.uid.encode())
+    decided(self, decision, **how)
+Stories.decided = leaks
+"""
+
+
+def different_pod(n):
+    """Whether it fits, and a pod like no other."""
+    name = f"p{n}"
+    kind = n % KINDS
+    amounts = {"cpu": f"{1 + n % 97}m", "memory": str(1000 + kind)}
+    container = {"name": "c", "image": f"image-{kind}", "resources": {"requests": amounts}}
+    spec = {"containers": [container]}
+    term = {"labelSelector": {"matchLabels": {"kind": f"k{kind}"}}, "topologyKey": "kubernetes.io/hostname"}
+    match n % 6:
+        case 1:
+            amounts["cpu"] = str(1000 + kind)
+        case 2:
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        case 3:
+            spec["nodeSelector"] = {"no": f"n{kind}"}
+        case 4:
+            spec["topologySpreadConstraints"] = [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **term}]
+        case 5:
+            container["ports"] = [{"containerPort": 80, "hostPort": 2000 + kind}]
+    metadata = {"name": name, "namespace": "default", "labels": {"who": name, "kind": f"k{kind}"}}
+    return n % 6 not in (1, 3), {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+class Churn:
+    def __init__(self, folder, stack, leak):
+        server = stack.enter_context(embedded_server(folder, "--nodes=8", "--controllers="))
+        self.witness = stack.enter_context(Witness(server.kubeconfig))
+        program = [sys.executable, "-c", PROGRAM.format(leak=leak)]
+        self.scheduler = stack.enter_context(kube_scheduler(folder, server.kubeconfig, *QUICK, program=program))
+        self.scheduler.until("Successfully acquired lease")
+        self.fit = set()
+        self._next = 0
+
+    def alive(self):
+        return self.scheduler.process.poll() is None
+
+    def memory(self, what):
+        status = Path(f"/proc/{self.scheduler.process.pid}/status").read_text()
+        return int(re.search(rf"{what}:\s+(\d+)", status)[1]) * KB
+
+    def go_on(self, pods):
+        """Until so many came and went, or the program died."""
+        for _ in range(pods // ROUND):
+            made = [different_pod(n) for n in range(self._next, self._next + ROUND)]
+            self._next += ROUND
+            for fits, pod in made:
+                self.witness.request("POST", PODS, pod)
+                if fits:
+                    self.fit.add(pod["metadata"]["name"])
+            self.witness.until(lambda: self.fit <= self.bound() or not self.alive())
+            if not self.alive():
+                return
+            self.witness.delete_pods(*(pod["metadata"]["name"] for _, pod in made))
+            self.scheduler.ask("/healthz")
+
+    def bound(self):
+        return {name for _, name, _ in tuple(self.witness.bound)}
+
+    def limit(self):
+        size = self.memory("VmData") + SLACK
+        resource.prlimit(self.scheduler.process.pid, resource.RLIMIT_DATA, (size, size))
+
+
+def test_it_lives_within_what_it_has(tmp_path):
+    with ExitStack() as stack:
+        churn = Churn(tmp_path, stack, "")
+        churn.go_on(WARM)
+        churn.limit()
+        churn.go_on(CHURN)
+        assert churn.alive()
+        assert sorted(name for _, name, _ in churn.witness.bound) == sorted(churn.fit)
+        assert not churn.witness.wrong
+        assert len({holder for holder, _, _ in churn.witness.records if holder}) == 1
+        assert not churn.scheduler.said("MemoryError")
+
+
+def test_one_that_leaks_a_little_for_each_pod_does_not(tmp_path):
+    with ExitStack() as stack:
+        churn = Churn(tmp_path, stack, LEAK)
+        churn.go_on(WARM)
+        churn.limit()
+        churn.go_on(CHURN)
+        assert not churn.alive() or churn.scheduler.said("MemoryError")

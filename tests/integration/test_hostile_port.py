@@ -1,0 +1,75 @@
+"""Hostile clients at the secure port of the program itself while pods arrive: each pod is bound once, by one leader."""
+
+import socket
+import ssl
+from contextlib import ExitStack, suppress
+from itertools import cycle
+
+import pytest
+
+from chaos_program import Witness
+from scheduler_process import ADMIN, kube_scheduler
+from servers import embedded_server
+
+PODS, SLOW = 300, 300
+QUICK = ("--kube-api-qps=10000", "--kube-api-burst=10000")
+HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+#: Said without TLS, or instead of the rest of a handshake.
+PLAIN = (HALF_A_HELLO, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64, b"")
+#: Said within TLS: what never ends, and what is too much.
+WITHIN = (b"GET /healthz HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX: " + b"x" * 2_000_000, b"\x00" * 4096, b"")
+
+
+@pytest.fixture
+def server(tmp_path):
+    with embedded_server(tmp_path, "--nodes=4", "--controllers=") as server:
+        yield server
+
+
+class Hostile:
+    def __init__(self, port, stack):
+        self._port, self._stack = port, stack
+        self._tls = ssl._create_unverified_context()
+        self._plain, self._within = cycle(PLAIN), cycle(WITHIN)
+        self.slow = []
+
+    def dial(self):
+        return self._stack.enter_context(socket.create_connection(("127.0.0.1", self._port), 10))
+
+    def begin_heads(self, number):
+        """Connections that say a byte now and then."""
+        self.slow += [self.dial() for _ in range(number)]
+
+    def say_a_byte_more(self, number):
+        for sock in self.slow:
+            with suppress(OSError):
+                sock.send(HALF_A_HELLO[number % len(HALF_A_HELLO) :][:1])
+
+    def say_nonsense(self):
+        with suppress(OSError):
+            self.dial().sendall(next(self._plain))
+        with suppress(OSError):
+            tls = self._stack.enter_context(self._tls.wrap_socket(self.dial()))
+            tls.sendall(next(self._within))
+
+
+def test_pods_arrive_among_hostile_clients(server, tmp_path):
+    with ExitStack() as stack:
+        witness = stack.enter_context(Witness(server.kubeconfig))
+        scheduler = stack.enter_context(kube_scheduler(tmp_path, server.kubeconfig, *QUICK))
+        scheduler.until("Successfully acquired lease")
+        hostile = Hostile(scheduler.port, stack)
+        hostile.begin_heads(SLOW)
+        for number in range(0, PODS, 10):
+            hostile.say_nonsense()
+            hostile.say_a_byte_more(number // 10)
+            names = [f"p{i}" for i in range(number, number + 10)]
+            witness.create_pods(*names)
+            # Nobody waits for hostile clients to end: those of before are all still there.
+            witness.until_bound(*names)
+            assert scheduler.ask("/healthz")[::2] == (200, "ok")
+        witness.all_are_bound_but()
+        assert "leaderElection ok" in scheduler.ask("/healthz?verbose", who=ADMIN)[2]
+        assert len({holder for holder, _, _ in witness.records if holder}) == 1
+        assert not scheduler.said("Traceback")
+        assert scheduler.end() == 0
