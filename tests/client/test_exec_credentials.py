@@ -192,6 +192,19 @@ async def test_callers_share_a_failure_and_the_next_one_tries_again(plugin):
     assert (await credentials.headers())["Authorization"] == "Bearer t"
 
 
+async def test_a_caller_has_its_answer_even_if_the_next_run_begins_before_it_wakes(plugin):
+    """A clock that is ahead has every answer expired as it comes: the first who wakes asks again at once."""
+    plugin.write("answer(token=f'token-{runs}', expirationTimestamp='1970-01-01T00:01:00Z')")
+    plugin.clock.now = 3600
+    credentials = plugin.credentials()
+
+    async def twice():
+        return [(await credentials.headers())["Authorization"] for _ in range(2)]
+
+    answers = await asyncio.gather(*(twice() for _ in range(3)))
+    assert answers == [["Bearer token-1", "Bearer token-2"]] * 3
+
+
 async def test_the_loop_goes_on_while_the_plugin_runs(plugin):
     """The plugin only ends after this loop, the one that waits for it, has written to it."""
     os.mkfifo(plugin.folder / "fifo")

@@ -177,11 +177,50 @@ async def test_a_standby_knows_everything_and_does_nothing():
         await turns(2000)
         assert standby.ready.is_set()
         assert placed(cluster) == {"p0", "p1", "p2"}
-        running.cancel()
-        while not running.done():
-            await turns(50)
-            cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
-        await asyncio.gather(running, return_exceptions=True)
+        await ended(cluster, running)
+
+
+async def ended(cluster, running):
+    running.cancel()
+    while not running.done():
+        await turns(50)
+        cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("end", ["drain", "halt"])
+async def test_what_ended_before_its_first_lists_does_not_begin_when_they_come(end):
+    async with live(NODE) as cluster:
+        await cluster.scheduler.drain()
+        lead, registry = asyncio.Event(), in_tree_registry()
+        late = loop.LiveScheduler(
+            cluster.scheduler.informers._api,
+            load_config(None, known_plugins=registry.points()),
+            registry=registry,
+            times=cluster.time.times(),
+        )
+        lead.set()
+        running = asyncio.create_task(late.run(lead=lead))
+        assert not late.synced.is_set()
+        await getattr(late, end)()
+        await asyncio.wait_for(late.synced.wait(), 10)
+        await under_way(cluster, *pods(3))
+        assert late.queue.counts()["active"] == 3
+        assert not late.ready.is_set()
+        assert placed(cluster) == set()
+        await ended(cluster, running)
+
+
+async def test_a_drain_that_is_given_up_leaves_no_timer(halfway):
+    cluster, _ = halfway
+    before = asyncio.all_tasks()
+    draining = asyncio.create_task(cluster.scheduler.drain())
+    await turns()
+    assert not draining.done()
+    draining.cancel()
+    await turns()
+    assert draining.cancelled()
+    assert asyncio.all_tasks() <= before
 
 
 # -- who does not want to end -----------------------------------------------------------------------------------------

@@ -77,11 +77,9 @@ class ExecCredentials:
         self._wall_clock = wall_clock
         self._is_terminal = is_terminal
         self._timeout = timeout
-        #: The run under way, which all share who need one.
-        self._running: asyncio.Task[None] | None = None
+        #: The run under way, which all share who need one; what it comes to is as `_run` says.
+        self._running: asyncio.Task[ExecAnswer | str] | None = None
         self._answer: ExecAnswer | None = None
-        #: Why the last run failed; empty if it did not.
-        self._failure = ""
         #: Stays while the plugin runs again: connections of before are still open.
         self._certificate: ClientCertificate | None = None
 
@@ -113,27 +111,25 @@ class ExecCredentials:
         if self._running is None:
             self._answer = None
             self._running = asyncio.create_task(self._run(), name="exec plugin")
-        await asyncio.shield(self._running)
-        if self._answer is None:
-            raise CredentialsError(self._failure)
-        return self._answer
+        # Not `_answer`: once this run has ended, the first who wakes may begin another.
+        outcome = await asyncio.shield(self._running)
+        if isinstance(outcome, str):
+            raise CredentialsError(outcome)
+        return outcome
 
-    async def _run(self) -> None:
-        self._failure = ""
+    async def _run(self) -> ExecAnswer | str:
+        """What the plugin answered, or why it did not: nobody may be left to whom that could be raised."""
         try:
             answer = await self._ask()
-        except asyncio.CancelledError:
-            self._failure = f"{self._plugin.where}: exec plugin {self._plugin.command} was stopped"
-            raise
         except (CredentialsError, ClientConfigError) as error:
-            self._failure = str(error)
+            return str(error)
         except ExecAnswerError as error:
-            self._failure = f"{self._plugin.where}: exec plugin {self._plugin.command}: {error}"
-        else:
-            self._answer = answer
-            self._certificate = answer.certificate
+            return f"{self._plugin.where}: exec plugin {self._plugin.command}: {error}"
         finally:
             self._running = None
+        self._answer = answer
+        self._certificate = answer.certificate
+        return answer
 
     async def _ask(self) -> ExecAnswer:
         plugin, interactive = self._plugin, self._interactive()

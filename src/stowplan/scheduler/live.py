@@ -381,18 +381,23 @@ class LiveScheduler:
     async def _finish(self) -> None:
         """Let the pods that are on their way to the API server get there; who waits on Permit would not in time."""
         timer = asyncio.ensure_future(self._times.sleep(LAST_WORDS))
-        while len(self._tasks) > self._resting and not timer.done():
-            await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            while len(self._tasks) > self._resting and not timer.done():
+                await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
         await self._cancelled((*self._tasks, timer))
 
     async def _working(self, lead: asyncio.Event | None) -> None:
         await self.informers.synced.wait()
         if lead is not None:
             await lead.wait()
-        self.ready.set()
-        self._loops = [asyncio.create_task(self._flushing()), asyncio.create_task(self._scheduling())]
         try:
-            await _first_to_end(self._loops)
+            # The end may have been asked for before there were first lists.
+            if not self._draining:
+                self.ready.set()
+                self._loops = [asyncio.create_task(self._flushing()), asyncio.create_task(self._scheduling())]
+                await _first_to_end(self._loops)
             if not self._draining:
                 raise RuntimeError(_CANCELLED_FROM_WITHIN)
             # What else runs goes on until the end.
@@ -501,7 +506,7 @@ def _report(problem: str) -> None:
 
 
 async def _first_to_end(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Until one of them was cancelled; what fails is raised."""
+    """Until one of them ends, be it cancelled; what fails is raised."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         if not task.cancelled():
