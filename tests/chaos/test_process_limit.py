@@ -99,7 +99,12 @@ class Churn:
             if not self.alive():
                 return
             self.witness.delete_pods(*(pod["metadata"]["name"] for _, pod in made))
-            self.scheduler.ask("/healthz")
+            try:
+                self.scheduler.ask("/healthz")
+            except OSError:
+                # It is about to die; one that lives on and does not answer is an error.
+                self.scheduler.process.wait(10)
+                return
 
     def bound(self):
         return {name for _, name, _ in tuple(self.witness.bound)}
