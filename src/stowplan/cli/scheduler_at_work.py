@@ -99,7 +99,6 @@ async def _unless(stopped: asyncio.Event, beginning: Coroutine[Any, Any, T]) -> 
 
 
 def _greet(line: CommandLine) -> None:
-
     reported = line["version"]
     version = f"stowplan {__version__} (decides as kube-scheduler 1.36)" if reported == NO_VERSION else reported
     _log.info("Starting Kubernetes Scheduler", version=version)
