@@ -111,12 +111,16 @@ async def fill(client: Client, options: argparse.Namespace) -> None:
     await client.call("POST", "/api/v1/namespaces", namespace)
     nodes = (shapes.node(i, cpu="16") for i in range(options.nodes))
     await client.call_all((("POST", "/api/v1/nodes", node) for node in nodes), width=32)
-    running = (running_pod(i, options) for i in range(options.pods))
-    await client.call_all((("POST", POD_PATH, pod) for pod in running), width=32)
+    # Bound as a scheduler binds them, so that a pod that leaves is as large as the one that comes for it.
+    pods = (without_uid(shapes.pod(i, options.scenario, "old")) for i in range(options.pods))
+    await client.call_all((("POST", POD_PATH, pod) for pod in pods), width=32)
+    bindings = (binding(f"old-{i:06d}", f"node-{i % options.nodes:05d}") for i in range(options.pods))
+    await client.call_all(bindings, width=32)
 
 
-def running_pod(i: int, options: argparse.Namespace) -> dict[str, object]:
-    return without_uid(shapes.pod(i, options.scenario, "old", nodeName=f"node-{i % options.nodes:05d}"))
+def binding(pod: str, node: str) -> tuple[str, str, dict[str, object]]:
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
+    return "POST", f"{POD_PATH}/{pod}/binding", body
 
 
 def without_uid(pod: dict[str, object]) -> dict[str, object]:

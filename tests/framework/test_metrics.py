@@ -56,11 +56,11 @@ def executions(metrics):
     ],
 )
 def test_a_call_ends_as_its_answer_says(metrics, state, clock, answer, code):
-    def call(seconds, *, more):
+    def call(seconds, more):
         clock.now += seconds + more
         return answer
 
-    assert watched(state, "Permit", "P", call)(1.0, more=0.5) is answer
+    assert watched(state, "Permit", "P", call, 1.0, 0.5) is answer
     assert executions(metrics) == {("P", "Permit", code): (1, 1.5)}
 
 
@@ -69,7 +69,7 @@ def test_a_call_that_raises_is_an_error(metrics, state):
         raise RuntimeError("oops")
 
     with pytest.raises(RuntimeError, match="oops"):
-        watched(state, "Reserve", "P", call)()
+        watched(state, "Reserve", "P", call)
     assert executions(metrics) == {("P", "Reserve", "Error"): (1, 0.0)}
 
 
@@ -82,16 +82,19 @@ async def test_a_coroutine_is_timed_to_its_end(metrics, state, clock):
     async def oops():
         raise RuntimeError("oops")
 
-    assert await watched_awaitable(state, "Bind", "P", bind)() is SKIP
+    assert await watched_awaitable(state, "Bind", "P", bind) is SKIP
     with pytest.raises(RuntimeError, match="oops"):
-        await watched_awaitable(state, "Bind", "P", oops)()
+        await watched_awaitable(state, "Bind", "P", oops)
     assert executions(metrics) == {("P", "Bind", "Skip"): (1, 2.0), ("P", "Bind", "Error"): (1, 0.0)}
 
 
-def test_calls_of_other_cycles_are_left_as_they_are(metrics):
-    call = object()
-    assert watched(CycleState(), "Filter", "P", call) is call
-    assert watched_awaitable(CycleState(), "Bind", "P", call) is call
+async def test_calls_of_other_cycles_are_not_timed(metrics):
+    async def bind(answer):
+        return answer
+
+    assert watched(CycleState(), "Filter", "P", str, 7) == "7"
+    assert await watched_awaitable(CycleState(), "Bind", "P", bind, SKIP) is SKIP
+    assert executions(metrics) == {}
 
 
 def test_clones_are_timed_like_the_original(state):

@@ -8,12 +8,13 @@ Upstream: staging/src/k8s.io/client-go/rest/request.go and with_retry.go.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from stowplan.metrics.client import ClientMetrics
-    from stowplan.metrics.families import Counter
+    from stowplan.metrics.families import Counter, Histogram
 
 #: In place of a status code.
 NO_ANSWER = "<error>"
@@ -41,6 +42,7 @@ class MethodMetrics:
     def __init__(self, metrics: ClientMetrics, method: str, host: str) -> None:
         self._metrics = metrics
         self._labels = method, host
+        #: By code; these and the ones below are made when they are needed, as series show from then on.
         self._codes: dict[str, Counter] = {}
 
     def tried(self, code: str) -> None:
@@ -58,14 +60,30 @@ class MethodMetrics:
 
     def waited(self, seconds: float) -> None:
         """A try had its turn."""
-        self._metrics.rest_client_rate_limiter_duration_seconds.with_label_values(*self._labels).observe(seconds)
+        self._waits.observe(seconds)
 
     def sent(self, size: int) -> None:
-        self._metrics.rest_client_request_size_bytes.with_label_values(*self._labels).observe(size)
+        self._request_sizes.observe(size)
 
     def ended(self, seconds: float) -> None:
         """Nothing more is tried."""
-        self._metrics.rest_client_request_duration_seconds.with_label_values(*self._labels).observe(seconds)
+        self._durations.observe(seconds)
 
     def received(self, size: int) -> None:
-        self._metrics.rest_client_response_size_bytes.with_label_values(*self._labels).observe(size)
+        self._response_sizes.observe(size)
+
+    @cached_property
+    def _waits(self) -> Histogram:
+        return self._metrics.rest_client_rate_limiter_duration_seconds.with_label_values(*self._labels)
+
+    @cached_property
+    def _durations(self) -> Histogram:
+        return self._metrics.rest_client_request_duration_seconds.with_label_values(*self._labels)
+
+    @cached_property
+    def _request_sizes(self) -> Histogram:
+        return self._metrics.rest_client_request_size_bytes.with_label_values(*self._labels)
+
+    @cached_property
+    def _response_sizes(self) -> Histogram:
+        return self._metrics.rest_client_response_size_bytes.with_label_values(*self._labels)

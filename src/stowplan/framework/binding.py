@@ -79,7 +79,7 @@ def run_reserve(
 
 def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     try:
-        return well_formed(watched(state, "Reserve", plugin.name, plugin.reserve)(state, pod, node_name))
+        return well_formed(watched(state, "Reserve", plugin.name, plugin.reserve, state, pod, node_name))
     except NOT_THEIRS:
         raise
     except BaseException as e:
@@ -92,7 +92,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
     problems = []
     for plugin in reversed(framework.reserve):
         try:
-            watched(state, "Unreserve", plugin.name, plugin.unreserve)(state, pod, node_name)
+            watched(state, "Unreserve", plugin.name, plugin.unreserve, state, pod, node_name)
         except NOT_THEIRS:
             raise
         except BaseException as e:
@@ -103,7 +103,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
 # -- Permit -----------------------------------------------------------------------------------------------------------
 
 
-@timed("Permit", lambda answer: ended(answer[0]))
+@timed("Permit", lambda answer: Code.Success if answer[0] is None else answer[0].code)
 def run_permit(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str
 ) -> tuple[Status | None, dict[str, float]]:
@@ -126,7 +126,7 @@ def run_permit(
 
 def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
     try:
-        answer, timeout = watched(state, "Permit", plugin.name, plugin.permit)(state, pod, node_name)
+        answer, timeout = watched(state, "Permit", plugin.name, plugin.permit, state, pod, node_name)
         answer = well_formed(answer)
         if answer is None or answer.code != Code.Wait:
             return answer, 0.0
@@ -162,7 +162,7 @@ def _pre_flight(
     plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str
 ) -> PreBindPreFlightResult | Status | None:
     try:
-        answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight)(state, pod, node_name)
+        answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight, state, pod, node_name)
         return answer if isinstance(answer, PreBindPreFlightResult) else well_formed(answer)
     except NOT_THEIRS:
         raise
@@ -212,8 +212,10 @@ async def run_pre_bind(
 
 
 async def _pre_bind(plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    pre_bind = watched_awaitable(state, "PreBind", plugin.name, plugin.pre_bind)
-    return _failure("PreBind", plugin.name, await _awaited(lambda: pre_bind(state, pod, node_name)))
+    answer = await _awaited(
+        lambda: watched_awaitable(state, "PreBind", plugin.name, plugin.pre_bind, state, pod, node_name)
+    )
+    return _failure("PreBind", plugin.name, answer)
 
 
 # -- Bind and PostBind ------------------------------------------------------------------------------------------------
@@ -223,8 +225,11 @@ async def run_bind(framework: Framework, state: CycleState, pod: PodInfo, node_n
     """Bind by the first plugin that does not leave it to the next; Skip when all of them do."""
     skipped = SKIP
     for plugin in framework.bind:
-        bind = watched_awaitable(state, "Bind", plugin.name, plugin.bind)
-        answer = await _awaited(lambda bind=bind: bind(state, pod, node_name))  # type: ignore[misc]
+        answer = await _awaited(
+            lambda plugin=plugin: watched_awaitable(  # type: ignore[misc]
+                state, "Bind", plugin.name, plugin.bind, state, pod, node_name
+            )
+        )
         if answer is None or answer.code != Code.Skip:
             return _failure("Bind", plugin.name, answer)
         skipped = answer
@@ -236,7 +241,7 @@ async def run_post_bind(framework: Framework, state: CycleState, pod: PodInfo, n
     problems = []
     for plugin in framework.post_bind:
         try:
-            await watched_awaitable(state, "PostBind", plugin.name, plugin.post_bind)(state, pod, node_name)
+            await watched_awaitable(state, "PostBind", plugin.name, plugin.post_bind, state, pod, node_name)
         except RAISED as e:
             problems.append(f'running PostBind plugin "{plugin.name}": {e}')
     return problems

@@ -48,7 +48,7 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.metrics import timed, watched
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import NOT_THEIRS, Code, Status, error, unexpected, well_formed, wrapped
+from stowplan.framework.status import NOT_THEIRS, SKIP, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -204,10 +204,8 @@ class Framework:
         fragments: list[Any] = [self.switched_off, pod.shape if self._by_shape else pod.shape.template]
         for plugin in signers:
             sign = plugin.sign_pod
-            if times is not None:
-                sign = times.timed("Sign", plugin.name, sign)
             try:
-                answer = sign(pod)
+                answer = sign(pod) if times is None else times.time("Sign", plugin.name, sign, pod)
                 if isinstance(answer, Status):
                     return None
                 fragment = tuple(answer.items())
@@ -264,11 +262,13 @@ class Framework:
 
     def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
         """One plugin's answer, whatever it is; what it raises goes through."""
-        call = plugin.pre_filter
-        if state.plugin_times is not None:
-            call = state.plugin_times.timed("PreFilter", plugin.name, call)
-        answer = call(state, pod, nodes)
-        if self.metrics is not None and not (isinstance(answer, Status) and answer.code is _SKIP):
+        call, times = plugin.pre_filter, state.plugin_times
+        # As `watched` does; here and below without the price of it, as these are called for every plugin of a cycle.
+        answer = (
+            call(state, pod, nodes) if times is None else times.time("PreFilter", plugin.name, call, state, pod, nodes)
+        )
+        # Nearly all that skip say so with the same object.
+        if answer is not SKIP and self.metrics is not None and not _skips(answer):
             self.metrics.pre_filter[plugin.name].value += 1
         return answer
 
@@ -288,11 +288,11 @@ class Framework:
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Rejections | Status | None:
         """The same for callers that ask many plugins and count them together."""
-        call = plugin.filter
-        if state.plugin_times is not None:
-            call = state.plugin_times.timed("Filter", plugin.name, call)
+        call, times = plugin.filter, state.plugin_times
         try:
-            answer = call(state, pod, nodes)
+            answer = (
+                call(state, pod, nodes) if times is None else times.time("Filter", plugin.name, call, state, pod, nodes)
+            )
         except NOT_THEIRS:
             raise
         except BaseException as e:
@@ -339,7 +339,7 @@ class Framework:
             what = "AddPod" if shift.sign > 0 else "RemovePod"
             try:
                 point = f"PreFilterExtension{what}"
-                answer = watched(state, point, plugin.name, _shift_one)(plugin, state, pod, shift, nodes)
+                answer = watched(state, point, plugin.name, _shift_one, plugin, state, pod, shift, nodes)
             except NOT_THEIRS:
                 raise
             except BaseException as e:
@@ -352,7 +352,7 @@ class Framework:
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
     ) -> PostFilterResult:
         try:
-            answer = watched(state, "PostFilter", plugin.name, plugin.post_filter)(state, pod, diagnosis)
+            answer = watched(state, "PostFilter", plugin.name, plugin.post_filter, state, pod, diagnosis)
             if not isinstance(answer, PostFilterResult):
                 raise unexpected("a PostFilterResult", answer)
             return answer
@@ -381,11 +381,12 @@ class Framework:
 
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """One plugin's answer; what it raises goes through."""
-        call = plugin.pre_score
-        if state.plugin_times is not None:
-            call = state.plugin_times.timed("PreScore", plugin.name, call)
-        answer = well_formed(call(state, pod, nodes))
-        if self.metrics is not None and not (isinstance(answer, Status) and answer.code is _SKIP):
+        call, times = plugin.pre_score, state.plugin_times
+        answer = well_formed(
+            call(state, pod, nodes) if times is None else times.time("PreScore", plugin.name, call, state, pod, nodes)
+        )
+        # Nearly all that skip say so with the same object.
+        if answer is not SKIP and self.metrics is not None and not _skips(answer):
             self.metrics.pre_score[plugin.name].value += 1
         return answer
 
@@ -405,11 +406,12 @@ class Framework:
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> npt.NDArray[np.int64] | Status:
         """The same for callers that ask many plugins and count them together."""
-        call = plugin.score
-        if state.plugin_times is not None:
-            call = state.plugin_times.timed("Score", plugin.name, call)
+        call, times = plugin.score, state.plugin_times
         try:
-            answer = _scores(call(state, pod, nodes), len(nodes))
+            raw = (
+                call(state, pod, nodes) if times is None else times.time("Score", plugin.name, call, state, pod, nodes)
+            )
+            answer = _scores(raw, len(nodes))
         except NOT_THEIRS:
             raise
         except BaseException as e:
@@ -428,11 +430,13 @@ class Framework:
     ) -> npt.NDArray[np.int64] | Status:
         """Raw scores brought into range, and checked to be in it on the feasible nodes."""
         if plugin.normalizes:
-            normalize = plugin.normalize
-            if state.plugin_times is not None:
-                normalize = state.plugin_times.timed("ScoreExtensionNormalize", plugin.name, normalize)
+            call, times = plugin.normalize, state.plugin_times
             try:
-                answer = _scores(normalize(state, pod, scores, feasible), len(scores))
+                if times is None:
+                    raw = call(state, pod, scores, feasible)
+                else:
+                    raw = times.time("ScoreExtensionNormalize", plugin.name, call, state, pod, scores, feasible)
+                answer = _scores(raw, len(scores))
             except NOT_THEIRS:
                 raise
             except BaseException as e:
@@ -476,6 +480,10 @@ class Framework:
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
     """Plugins whose answer may change with pods of other nodes."""
     return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))
+
+
+def _skips(answer: object) -> bool:
+    return isinstance(answer, Status) and answer.code is _SKIP
 
 
 def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:

@@ -45,9 +45,10 @@ class Gate:
 
     def _keeper(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
         for plugin in self._plugins(framework, queued):
-            ask = plugin.pre_enqueue if times is None else times.timed("PreEnqueue", plugin.name, plugin.pre_enqueue)
+            ask = plugin.pre_enqueue
             try:
-                status = well_formed(ask(queued.pod))
+                answer = ask(queued.pod) if times is None else times.time("PreEnqueue", plugin.name, ask, queued.pod)
+                status = well_formed(answer)
             except NOT_THEIRS:
                 raise
             except BaseException as e:

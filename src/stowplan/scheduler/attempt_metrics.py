@@ -29,6 +29,8 @@ class AttemptMetrics:
         self.now = now
         #: (result, profile) -> how many, how long; made when they are needed, as series show from then on.
         self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        #: Attempts -> how long pods that needed so many waited in all.
+        self._sli: dict[int, Histogram] = {}
 
     @cached_property
     def binding(self) -> Gauge:
@@ -45,11 +47,16 @@ class AttemptMetrics:
         self._end("scheduled", profile, now - started)
         self._metrics.pod_scheduling_attempts.observe(queued.attempts)
         if queued.initial_attempt_timestamp is not None:
-            attempts = str(queued.attempts) if queued.attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
-            sli = self._metrics.pod_scheduling_sli_duration_seconds.with_label_values(attempts)
-            sli.observe(now - queued.initial_attempt_timestamp)
+            self._sli_of(min(queued.attempts, _MOST_ATTEMPTS)).observe(now - queued.initial_attempt_timestamp)
         if queued.was_flushed:
             self._metrics.pod_scheduled_after_flush_total.inc()
+
+    def _sli_of(self, attempts: int) -> Histogram:
+        found = self._sli.get(attempts)
+        if found is None:
+            label = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+            found = self._sli[attempts] = self._metrics.pod_scheduling_sli_duration_seconds.with_label_values(label)
+        return found
 
     def failed(self, status: Status, *, profile: str, started: float) -> None:
         self._end("unschedulable" if status.rejected else "error", profile, self.now() - started)
@@ -65,5 +72,5 @@ class AttemptMetrics:
             counter = self._metrics.schedule_attempts_total.with_label_values(result, profile)
             durations = self._metrics.scheduling_attempt_duration_seconds.with_label_values(result, profile)
             found = self._ended[result, profile] = counter, durations
-        found[0].inc()
+        found[0].value += 1
         found[1].observe(seconds)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
     from stowplan.scheduler.evaluation import Outcome
 
+#: Attributes of an enumeration take their time.
+_SUCCESS, _ERROR = Code.Success, Code.Error
+
 NO_NODES = "no nodes available to schedule pods"
 
 #: Evaluations kept a profile; each holds a few arrays with a row a node.
@@ -142,7 +145,7 @@ class Scheduler:
         metrics.points["PreFilter"].took(metrics.preparing, ended(early))
         if early is None:
             # What PreFilter took is no part of it.
-            metrics.points["Filter"].ran(started + metrics.preparing, _success_unless(failed))
+            metrics.points["Filter"].ran(started + metrics.preparing, _ERROR if failed else _SUCCESS)
             placed = not failed and outcome.diagnosis is None
             metrics.hinted(evaluation.reused, seconds=started - asked, used=placed)
         return evaluation, outcome, found
@@ -223,14 +226,10 @@ def _scored(
     started, metrics.preparing = metrics.now(), 0.0
     totals = evaluation.score(pod, feasible)
     failed = evaluation.pre_score_failed
-    metrics.points["PreScore"].took(metrics.preparing, _success_unless(failed))
+    metrics.points["PreScore"].took(metrics.preparing, _ERROR if failed else _SUCCESS)
     if not failed:
-        metrics.points["Score"].ran(started + metrics.preparing, _success_unless(isinstance(totals, Status)))
+        metrics.points["Score"].ran(started + metrics.preparing, _ERROR if isinstance(totals, Status) else _SUCCESS)
     return totals
-
-
-def _success_unless(failed: bool) -> Code:
-    return Code.Error if failed else Code.Success
 
 
 def promised_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:

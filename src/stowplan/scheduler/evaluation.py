@@ -244,7 +244,7 @@ class Evaluation:
         else:
             self._feasible = feasible
         if self._metrics is not None:
-            self._metrics.count(asked, self._metrics.filter, len(nodes))
+            self._metrics.count(asked, self._metrics.filter, table.n)
 
     def _in_question(self, pre: PreFiltered) -> Mask:
         """Rows that Filter looks at."""
@@ -457,7 +457,7 @@ class Evaluation:
                 break
             raws.append((plugin, raw))
         if self._metrics is not None:
-            self._metrics.count(active[: len(raws) + 1], self._metrics.score, len(nodes))
+            self._metrics.count(active[: len(raws) + 1], self._metrics.score, self._cluster.table.n)
         if failed is not None:
             return failed
         totals = np.zeros(self._cluster.table.n, np.int64)
