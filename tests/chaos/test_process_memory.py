@@ -119,6 +119,7 @@ class Flaky:
         self._folder = folder
         self._ca = make_ca()
         self._writers = set()
+        self._at_work = set()
 
     async def start(self):
         pair = make_server_certificate(self._ca, ["127.0.0.1"])
@@ -138,9 +139,10 @@ class Flaky:
             server.close()
         for writer in tuple(self._writers):
             writer.transport.abort()
-        await asyncio.sleep(0.1)
+        await asyncio.gather(*self._at_work, return_exceptions=True)
 
     async def _answer(self, reader, writer):
+        self._stays()
         self._writers.add(writer)
         try:
             while await reader.readuntil(b"\r\n\r\n"):
@@ -156,7 +158,13 @@ class Flaky:
             writer.close()
             self._writers.discard(writer)
 
+    def _stays(self):
+        task = asyncio.current_task()
+        self._at_work.add(task)
+        task.add_done_callback(self._at_work.discard)
+
     async def _pass_on(self, reader, writer):
+        self._stays()
         there, back = await asyncio.open_connection(*self._behind.sockets[0].getsockname())
         ends = {writer, back}
         self._writers |= ends

@@ -1,6 +1,7 @@
 """When a scheduler begins to schedule, and what becomes of what is under way when it ends: in order, or replaced."""
 
 import asyncio
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from live_scheduler import live
 from stowplan.client.lanes import Lanes, Turns
 from stowplan.config import load_config
-from stowplan.plugins import BindPlugin
+from stowplan.plugins import BindPlugin, PreBindPlugin
 from stowplan.plugins.in_tree import in_tree_registry
 from stowplan.scheduler import live as loop
 from stowplan.testing import a_node, a_pod
@@ -282,3 +283,29 @@ async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
     await draining
     await deaf.scheduler.drain()
     assert not deaf.scheduler.busy
+
+
+class HardOfHearing(PreBindPlugin):
+    """Takes it for its own affair that it is to end."""
+
+    name = "HardOfHearing"
+
+    async def pre_bind(self, state, pod, node_name):
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_after_the_end():
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"preBind": {"enabled": [{"name": "HardOfHearing"}]}}}],
+    }
+    made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
+    async with live(NODE, config=config, plugins=[HardOfHearing], wrap=wrap) as cluster:
+        await under_way(cluster, *pods(2))
+        made[0].answering.set()
+        await cluster.scheduler.halt()
+        await turns()
+        assert made[0].sent == []
+        assert placed(cluster) == set()

@@ -284,11 +284,15 @@ def _cancel(task: asyncio.Task[Status | None], reason: str) -> None:
 async def _finished(task: asyncio.Task[Status | None], stoppable: PodInPreBind) -> Status | None:
     """The task's answer; a cancellation is none if it was the pod that was stopped, not us."""
     try:
-        return await task
+        answer = await task
     except asyncio.CancelledError:
         if stoppable.cancelled_for is None:
             raise
         return error(stoppable.cancelled_for)
+    if _told_to_stop():
+        # A plugin kept our cancellation to itself; what comes next is Bind.
+        raise asyncio.CancelledError
+    return answer
 
 
 async def _side_by_side(runs: Sequence[Coroutine[Any, Any, Status | None]], *, cause: str) -> Status | None:
