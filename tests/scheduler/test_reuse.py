@@ -172,7 +172,7 @@ def findings(framework, evaluation, pod):
     if not isinstance(totals, np.ndarray):
         return found | {"error": str(totals)}
     found["totals"] = totals[feasible].tolist()
-    scores = {name: part[feasible].tolist() for name, part in evaluation.scores().items()}
+    scores = {name: part[feasible].tolist() for name, part in evaluation.scoring.scores().items()}
     # A plugin that skips and one that gives nothing are the same.
     found["scores"] = {name: part for name, part in scores.items() if any(part)}
     return found

@@ -111,7 +111,7 @@ def _score(verdict: Verdict, evaluation: Evaluation, framework: Framework) -> No
     if isinstance(totals, Status):
         verdict.error = totals
         return
-    verdict.scores, verdict.totals = evaluation.scores(), evaluation.totals
+    verdict.scores, verdict.totals = evaluation.scoring.scores(), evaluation.scoring.totals
     promised = promised_row(framework.handle.cluster, verdict.pod, verdict.feasible)
     verdict.node_name = verdict.names[int(totals.argmax()) if promised is None else promised]
 

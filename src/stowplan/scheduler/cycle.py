@@ -225,7 +225,7 @@ def _scored(
         return evaluation.score(pod, feasible)
     started, metrics.preparing = metrics.now(), 0.0
     totals = evaluation.score(pod, feasible)
-    failed = evaluation.pre_score_failed
+    failed = evaluation.scoring.pre_score_failed
     metrics.points["PreScore"].took(metrics.preparing, _ERROR if failed else _SUCCESS)
     if not failed:
         metrics.points["Score"].ran(started + metrics.preparing, _ERROR if isinstance(totals, Status) else _SUCCESS)

@@ -28,36 +28,22 @@ from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import NOT_THEIRS, Code, Status, error
 from stowplan.scheduler.node_sums import NodeSums
 from stowplan.scheduler.promises import PromisedRoom
+from stowplan.scheduler.scoring import Scoring
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.framework.interface import FilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+    from stowplan.framework.interface import FilterPlugin, PreFilterPlugin
     from stowplan.framework.runtime import Framework, PreFiltered
 
     Mask = npt.NDArray[np.bool_]
     Ints = npt.NDArray[np.int64]
 
-#: Total of a node that is out of the question.
-INFEASIBLE = np.iinfo(np.int64).min
-
 _NO_ROWS = np.zeros(0, np.intp)
 
 #: More changed rows than this share of the table are not worth telling apart.
 _MOST_ROWS = 0.1
-
-
-@dataclass(eq=False)
-class _Score:
-    """One Score plugin's part of the totals."""
-
-    plugin: ScorePlugin
-    weight: int
-    raw: Ints
-    normal: Ints
-    #: Normalized, times the weight.
-    weighted: Ints
 
 
 @dataclass
@@ -101,18 +87,9 @@ class Evaluation:
         self._kept: tuple[tuple[Any, ...], Outcome] | None = None
         self._error: Status | None = None
         self._feasible: Mask = np.zeros(0, np.bool_)
-        #: The feasible rows that the scores below were worked out for; None: there are no scores.
-        self._scored: Mask | None = None
-        self._scores: dict[str, _Score] = {}
-        #: Whether the last scoring ended with PreScore.
-        self.pre_score_failed = False
-        self._totals: Ints = np.zeros(0, np.int64)
-        #: The totals, INFEASIBLE where the pod does not fit.
-        self._ranked: Ints = np.zeros(0, np.int64)
-        #: Plugins whose PreFilter (PreScore) state was renewed in this cycle.
+        self.scoring = Scoring(framework, self._sums)
+        #: Plugins whose PreFilter state was renewed in this cycle.
         self._moved: set[str] = set()
-        self._moved_scores: set[str] = set()
-        self._dirty: npt.NDArray[np.intp] | None = None
         self._promised = PromisedRoom(framework)
 
     @cached_property
@@ -134,7 +111,7 @@ class Evaluation:
             rows = None
         #: Whether the last pod was judged by what its equals had left.
         self.reused = rows is not None
-        self._note_dirty(rows)
+        self.scoring.outdate(rows)
         self._stand_now()
         if self._error is not None:
             return Outcome(self._state, self._error)
@@ -164,7 +141,7 @@ class Evaluation:
         if self._patched or not self._whole:
             # Reasons are not kept up to date, only masks.
             self._run_filters(pod)
-            self._note_dirty(None)
+            self.scoring.outdate(None)
             if self._error is not None:
                 return Outcome(self._state, self._error)
         diagnosis = self.diagnosis(refused)
@@ -201,16 +178,6 @@ class Evaluation:
         self._generation = self._cluster.table.generation
         self._objects = self._cluster.objects.total_version
         self._position = self._cluster.changes.position
-
-    def _note_dirty(self, rows: npt.NDArray[np.intp] | None) -> None:
-        """Remember the rows that scores do not know of yet."""
-        if rows is None:
-            self._scored = None
-            self._dirty = None
-        elif self._dirty is None or not len(self._dirty):
-            self._dirty = rows
-        elif len(rows):
-            self._dirty = np.union1d(self._dirty, rows)
 
     def _run_filters(self, pod: PodInfo, *, one_by_one: bool = True) -> None:
         self._whole = one_by_one
@@ -368,7 +335,8 @@ class Evaluation:
         except NOT_THEIRS:
             raise
         except BaseException as e:
-            return _told_later(e)
+            # The full run that follows will find it again, and tell it properly.
+            return error(e)
 
     # -- plugins that look at nodes one by one ------------------------------------------------------------------------
 
@@ -430,179 +398,4 @@ class Evaluation:
 
     def score(self, pod: PodInfo, feasible: Mask) -> Ints | Status:
         """Totals of all rows, `INFEASIBLE` where the pod does not fit."""
-        self.pre_score_failed = False
-        if self._scored is None or self._dirty is None:
-            failed = self._run_scores(pod, feasible)
-        else:
-            failed = self._update_scores(pod, feasible)
-        if failed is not None:
-            self._scored = None
-            return failed
-        return self._ranked
-
-    def _run_scores(self, pod: PodInfo, feasible: Mask) -> Status | None:
-        nodes = Nodes(self._cluster)
-        nodes.candidates = feasible
-        failed = preparing(self._metrics, self._framework.run_pre_score, self._state, pod, nodes)
-        if failed is not None:
-            self.pre_score_failed = True
-            return failed
-        self._scores = {}
-        raws: list[tuple[ScorePlugin, Ints]] = []
-        active = self._framework.active_scores(self._state)
-        for plugin in active:
-            raw = self._framework.ask_score(plugin, self._state, pod, nodes)
-            if isinstance(raw, Status):
-                failed = raw
-                break
-            raws.append((plugin, raw))
-        if self._metrics is not None:
-            self._metrics.count(active[: len(raws) + 1], self._metrics.score, self._cluster.table.n)
-        if failed is not None:
-            return failed
-        totals = np.zeros(self._cluster.table.n, np.int64)
-        for plugin, raw in raws:
-            part = self._weighted(plugin, pod, raw, feasible)
-            if isinstance(part, Status):
-                return part
-            self._scores[plugin.name] = part
-            totals += part.weighted
-        self._totals, self._scored = totals, feasible
-        self._ranked = self._only_feasible(feasible)
-        self._dirty = _NO_ROWS
-        return None
-
-    def _only_feasible(self, feasible: Mask) -> Ints:
-        if np.count_nonzero(feasible) == len(feasible):
-            return self._totals
-        return np.where(feasible, self._totals, INFEASIBLE)
-
-    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> _Score | Status:
-        weight = self._framework.weights.get(plugin.name, 1)
-        normal = self._framework.normalize(plugin, self._state, pod, raw, feasible)
-        return normal if isinstance(normal, Status) else _Score(plugin, weight, raw, normal, normal * weight)
-
-    def _update_scores(self, pod: PodInfo, feasible: Mask) -> Status | None:
-        """Work out again what the changed rows and the changed set of feasible nodes touch."""
-        assert self._scored is not None
-        assert self._dirty is not None
-        moved = feasible is not self._scored and bool((feasible != self._scored).any())
-        rows, self._dirty = self._dirty, _NO_ROWS
-        whole = Nodes(self._cluster)
-        whole.candidates = feasible
-        if not preparing(self._metrics, self._renew_pre_scores, pod, whole, moved):
-            return self._run_scores(pod, feasible)
-        everywhere = self._drop_skipped() or moved
-        for plugin in self._framework.active_scores(self._state):
-            part = self._scores.get(plugin.name)
-            failed: Status | None = None
-            if part is None or plugin.name in self._moved_scores or plugin.reads is Reads.ANYTHING:
-                before = None if part is None else part.normal
-                failed = self._replace_score(plugin, pod, whole, feasible)
-                everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
-            elif len(rows) and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
-                failed = self._patch_score(part, pod, rows, feasible)
-                everywhere = everywhere or plugin.normalizes
-            elif moved and plugin.normalizes:
-                failed = self._renormalize(part, pod, feasible)
-            if failed is not None:
-                return failed
-        if everywhere:
-            self._ranked = self._only_feasible(feasible)
-        elif len(rows):
-            self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
-        self._scored = feasible
-        return None
-
-    def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool) -> bool:
-        self._moved_scores = set()
-        for plugin in self._framework.moving_pre_scores:
-            if isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
-                continue
-            answer = self._attempt_pre_score(plugin, pod, nodes)
-            if answer is None or answer.code == Code.Success:
-                self._state.skip_score.discard(plugin.name)
-            elif answer.code == Code.Skip:
-                self._state.skip_score.add(plugin.name)
-            else:
-                return False
-            self._moved_scores.add(plugin.name)
-        return True
-
-    def _attempt_pre_score(self, plugin: PreScorePlugin, pod: PodInfo, nodes: Nodes) -> Status | None:
-        try:
-            return self._framework.ask_pre_score(plugin, self._state, pod, nodes)
-        except NOT_THEIRS:
-            raise
-        except BaseException as e:
-            return _told_later(e)
-
-    def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
-        """Score all nodes anew with one plugin."""
-        old = self._scores.get(plugin.name)
-        if old is None:
-            raw = self._framework.run_score(plugin, self._state, pod, nodes)
-            part = raw if isinstance(raw, Status) else self._weighted(plugin, pod, raw, feasible)
-            if isinstance(part, Status):
-                return part
-            self._totals += part.weighted
-            self._scores[plugin.name] = part
-            return None
-        raw = self._framework.run_score(plugin, self._state, pod, nodes)
-        if isinstance(raw, Status):
-            return raw
-        old.raw = raw
-        return self._renormalize(old, pod, feasible)
-
-    def _patch_score(self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
-        """Score some rows anew with one plugin."""
-        raw = self._score_rows(part.plugin, pod, rows)
-        if isinstance(raw, Status):
-            return raw
-        part.raw[rows] = raw
-        if part.plugin.normalizes:
-            return self._renormalize(part, pod, feasible)
-        normal = self._framework.normalize(part.plugin, self._state, pod, raw, feasible.take(rows))
-        if isinstance(normal, Status):
-            return normal
-        weighted = normal * part.weight
-        self._totals[rows] += weighted - part.weighted.take(rows)
-        part.weighted[rows] = weighted
-        return None
-
-    def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
-        if plugin.reads is Reads.NODE_SUMS:
-            column = self._sums.scored(plugin, self._state, pod)
-            return column if isinstance(column, Status) else column.take(rows)
-        return self._framework.run_score(plugin, self._state, pod, Nodes(self._cluster, rows))
-
-    def _renormalize(self, part: _Score, pod: PodInfo, feasible: Mask) -> Status | None:
-        normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
-        if isinstance(normal, Status):
-            return normal
-        if normal is not part.normal:
-            weighted = normal * part.weight
-            self._totals += weighted - part.weighted
-            part.normal, part.weighted = normal, weighted
-        return None
-
-    def _drop_skipped(self) -> bool:
-        """Take out plugins whose PreScore now says Skip; whether there were any."""
-        dropped = [name for name in self._scores if name in self._state.skip_score]
-        for name in dropped:
-            self._totals -= self._scores.pop(name).weighted
-        return bool(dropped)
-
-    @property
-    def totals(self) -> Ints:
-        """Sums over the plugins, of all rows, after `score`."""
-        return self._totals
-
-    def scores(self) -> dict[str, Ints]:
-        """Plugin -> normalized and weighted scores of all rows, after `score`."""
-        return {name: part.weighted for name, part in self._scores.items()}
-
-
-def _told_later(e: BaseException) -> Status:
-    """A failure that the full run that follows will find again, and tell properly."""
-    return error(e)
+        return self.scoring.run(self._state, pod, feasible)
