@@ -35,9 +35,9 @@ def test_what_is_copied_is_there_and_not_ignored():
     assert any(fnmatch.fnmatch("src/stowplan/__pycache__", line) for line in ignore)
 
 
-def test_only_what_was_built_goes_into_the_image():
+def test_only_what_was_built_goes_into_the_image_and_pip_out_of_it():
     assert FINAL.said("COPY") == ["--from=build /opt/stowplan /opt/stowplan"]
-    assert not FINAL.said("RUN")
+    assert FINAL.said("RUN") == ["pip uninstall --yes --root-user-action=ignore pip"]
 
 
 def test_its_user_is_nobody_and_that_of_the_static_pod_is_left_open():

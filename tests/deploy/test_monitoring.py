@@ -2,6 +2,9 @@
 
 import json
 import re
+import shutil
+import subprocess
+from collections import Counter
 from dataclasses import fields
 
 import pytest
@@ -15,6 +18,7 @@ from stowplan.metrics.registry import MetricsOptions
 
 ALERTS = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
+ALERTS_TEST = ROOT / "tests" / "deploy" / "alerts_test.yaml"
 RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["rules"]}
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 #: What Prometheus adds to every series, or makes itself.
@@ -56,7 +60,7 @@ def known():
 def selectors(expression):
     """Each metric of an expression with the labels that it is selected by."""
     plain = re.sub(r"\b(by|without|on) \([^)]*\)", "", expression)
-    plain = re.sub(r"\[[^\]]*\]", "", plain)
+    plain = re.sub(r"\[[^\]]*\]|\boffset \w+", "", plain)
     found = []
     for name, _, matchers in re.findall(r"([a-zA-Z_:][\w:]*)\s*(\{([^}]*)\})?", _without_values(plain)):
         if name not in WORDS:
@@ -137,6 +141,22 @@ def test_alerts_say_how_bad_and_what():
     for rule in RULES.values():
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_each_alert_is_seen_to_fire_and_not_to():
+    tests = [case for group in yaml.safe_load(ALERTS_TEST.read_text())["tests"] for case in group["alert_rule_test"]]
+    fires = Counter(case["alertname"] for case in tests if "exp_alerts" in case)
+    is_quiet = Counter(case["alertname"] for case in tests if "exp_alerts" not in case)
+    assert set(fires) == set(is_quiet) == set(RULES)
+
+
+@pytest.mark.parametrize("arguments", [["check", "rules", MONITORING / "alerts.yaml"], ["test", "rules", ALERTS_TEST]])
+def test_prometheus_agrees(arguments):
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed")
+    ran = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_panels_neither_overlap_nor_share_an_id():
