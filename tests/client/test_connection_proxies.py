@@ -23,6 +23,7 @@ PROXY = "http://proxy:3128"
         pytest.param("https://localhost:6443", {"HTTPS_PROXY": PROXY}, None, id="localhost"),
         pytest.param("https://127.0.0.5:6443", {"HTTPS_PROXY": PROXY}, None, id="loopback"),
         pytest.param("https://[::1]:6443", {"HTTPS_PROXY": PROXY}, None, id="IPv6 loopback"),
+        pytest.param("https://[::ffff:127.0.0.1]:6443", {"HTTPS_PROXY": PROXY}, None, id="IPv4 loopback as IPv6"),
     ],
 )
 def test_from_the_environment(server, environ, proxy):
@@ -56,6 +57,8 @@ def test_from_the_environment(server, environ, proxy):
         ("https://[fd00::1]:6443", "fd00::1", True),
         ("https://[fd00::1]:6443", "[fd00::1]:6443", True),
         ("https://[fd00::1]:6443", "[fd00::1]:1", False),
+        ("https://[::ffff:10.0.0.1]", "10.0.0.0/8", True),
+        ("https://10.0.0.1", "::ffff:10.0.0.1", True),
         ("https://a.example", "10.0.0.0/8", False),
         ("https://10.0.0.1", "10.0.0.0/99", False),
         ("https://10.0.0.1", "nonsense/,/", False),

@@ -169,6 +169,17 @@ def test_what_is_wrong_with_a_yaml_body(tmp_path, body, expected):
             '{"a": 1', "couldn't get version/kind; json parse error: unexpected end of JSON input", id="cut-off JSON"
         ),
         pytest.param(
+            '{"a": 1, }',
+            "couldn't get version/kind; json parse error: "
+            "invalid character '}' looking for beginning of object key string",
+            id="a comma at the end of a JSON object",
+        ),
+        pytest.param(
+            '{"a": [1,\n]}',
+            "couldn't get version/kind; json parse error: invalid character ']' looking for beginning of value",
+            id="a comma at the end of a JSON list",
+        ),
+        pytest.param(
             '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "b": 1, "a": 1, '
             '"parallelism": 1, "parallelism": 2}',
             'strict decoding error: unknown field "b", unknown field "a", duplicate field "parallelism"',

@@ -86,6 +86,13 @@ async def test_answers(path, headers, status, body):
         assert status == 400 or (await client.ask("/healthz"))[0] == 200
 
 
+async def test_a_whole_url_leaves_its_path_as_it_is():
+    door = Door()
+    async with secure_server(PAGES, door=door) as server, await connected(server) as client:
+        assert (await client.ask("http://elsewhere//echo?x=1"))[0] == 404
+    assert [path for _, _, path in door.asked] == ["//echo"]
+
+
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
 async def test_health_minds_no_method(method):
     async with secure_server(PAGES) as server, await connected(server) as client:

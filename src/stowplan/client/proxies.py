@@ -60,9 +60,12 @@ def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | Non
 
 def _ip(text: str) -> _IpAddress | None:
     try:
-        return ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
+    # As in Go, an IPv4 address in the form of IPv6 is what it stands for; Python sees that from 3.13 on, and in part.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
 
 
 def _is_local(host: str) -> bool:

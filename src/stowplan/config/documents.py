@@ -65,7 +65,9 @@ _PLACES = {
 
 
 def _json_error(error: json.JSONDecodeError) -> str:
-    rest = error.doc[error.pos :].lstrip()
+    # From 3.13 on, Python points to the comma before the bracket; before, as Go does, to the bracket.
+    at_comma = error.msg.startswith("Illegal trailing comma")
+    rest = error.doc[error.pos + at_comma :].lstrip()
     if not rest or error.msg.startswith("Unterminated string"):
         return "unexpected end of JSON input"
     return f"invalid character {_go_character(rest[0])} {_PLACES.get(error.msg, _after_value(error))}"

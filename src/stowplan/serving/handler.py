@@ -21,6 +21,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from stowplan.api.api_errors import ApiError, BadRequest, RequestEntityTooLarge
 from stowplan.client.times import within
 from stowplan.klog.logger import get_logger
+from stowplan.klog.quoting import go_quote
 from stowplan.klog.values import stack_trace
 from stowplan.serving.forms import error_response
 from stowplan.serving.http import Request, Response, refusal
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+#: What the pages are called in the log.
+_NAME = "kube-scheduler"
 _ALWAYS = {"Cache-Control": "no-cache, private", "Server": "stowplan"}
 _PANICKED = "This request caused apiserver to panic. Look in the logs for details."
 #: No page takes more than a number.
@@ -108,8 +111,14 @@ class Handler:
     def _page_of(self, path: str) -> Page | None:
         page = self._pages.get(path)
         if page is not None:
+            _log_page(path, "exact match")
             return page
-        return next((page for prefix, page in self._prefixes if path.startswith(prefix)), None)
+        for prefix, page in self._prefixes:
+            if path.startswith(prefix):
+                _log_page(path, f"prefix {prefix}")
+                return page
+        _log_page(path, "NotFoundHandler")
+        return None
 
     async def _body(self, request: BaseRequest) -> bytes:
         content = request.content
@@ -144,14 +153,22 @@ class Handler:
         verbose.info("HTTP", **keys)
 
 
+def _log_page(path: str, found: str) -> None:
+    verbose = log.v(5)
+    if verbose.enabled:
+        verbose.plain(f"{_NAME}: {go_quote(path)} satisfied by {found}")
+
+
 def _split_target(target: str) -> tuple[str, dict[str, list[str]]]:
     """Path and query of a request's target, decoded once."""
     if not target.startswith("/"):
         # Whole URLs, as for a proxy; ValueError for brackets that do not match.
         try:
-            target = urlsplit(target)._replace(scheme="", netloc="", fragment="").geturl()
+            parts = urlsplit(target)
         except ValueError:
-            target = ""
+            raise _BadTarget from None
+        # Not `geturl`, which from 3.13 on puts two slashes more before a path that begins with two.
+        target = f"{parts.path}?{parts.query}"
     raw_path = target.partition("?")[0]
     if not raw_path.startswith("/") or _BAD_ESCAPE.search(raw_path):
         raise _BadTarget

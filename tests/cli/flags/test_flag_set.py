@@ -54,6 +54,9 @@ def seconds(number):
         ),
         pytest.param(["--leader-elect-lease-duration=0"], "leader-elect-lease-duration", seconds(0), id="zero"),
         pytest.param(["--bind-address=::"], "bind-address", ipaddress.ip_address("::"), id="IPv6"),
+        pytest.param(
+            ["--bind-address=::ffff:127.0.0.1"], "bind-address", ipaddress.ip_address("127.0.0.1"), id="IPv4 as IPv6"
+        ),
         pytest.param(["--bind-address="], "bind-address", ipaddress.ip_address("0.0.0.0"), id="no address"),
         pytest.param(
             ["--disabled-metrics=a,b", "--disabled-metrics=c"], "disabled-metrics", ("a", "b", "c"), id="list"

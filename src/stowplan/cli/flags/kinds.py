@@ -105,9 +105,12 @@ def _show_float(value: float) -> str:
 
 def _read_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
-        return ipaddress.ip_address(text.strip() if text else "0.0.0.0")
+        address = ipaddress.ip_address(text.strip() if text else "0.0.0.0")
     except ValueError:
         raise ValueError(f"failed to parse IP: {go_quote(text)}") from None
+    # As Go shows it and listens on it; how Python writes the form of IPv6 depends on its version.
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
 
 
 def _show_bool(value: bool) -> str:
