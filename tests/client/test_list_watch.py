@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from clients import VirtualTime, a_pod
-from stowplan.api.api_errors import Expired, Forbidden, Gone, InternalError, NotFound
+from log_lines import logged
+from stowplan.api.api_errors import Expired, Forbidden, Gone, InternalError, NotFound, TooManyRequests
 from stowplan.api.decode import convert
 from stowplan.api.types import Pod
 from stowplan.client.api import BadObject, Listing, Unreachable, WatchEvent
@@ -454,3 +455,46 @@ async def test_an_object_that_goes_bad_stays_what_it_was_until_it_is_deleted():
     )
     assert result.changes == [(None, "b:1"), (None, "c:21"), ("b:1", None)]
     assert len(result.reports) == 1
+
+
+# --- what the log says
+
+PODS = {"type": "*v1.Pod", "reflector": "pods"}
+BUSY = TooManyRequests("later")
+
+
+async def lines_of(**script):
+    with logged() as found:
+        await told(**script)
+    (began, *between, ended) = found.of("list_watch")
+    assert began == (3, "Starting reflector", PODS | {"resyncPeriod": "0s"})
+    assert ended == (3, "Stopping reflector", PODS | {"resyncPeriod": "0s"})
+    return between
+
+
+LISTED = [(3, "Listing and watching", PODS), (2, "Caches populated", PODS)]
+
+
+async def test_watches_that_end():
+    lines = await lines_of(listings=[page(pod("a", 1))], streams=[[added("b", 11), added("c", 12)], [5.0]])
+    assert lines == [
+        *LISTED,
+        (4, "Watch close", PODS | {"totalItems": 2}),
+        (4, "Watch close", PODS | {"totalItems": 0}),
+    ]
+
+
+async def test_a_watch_that_is_cut_after_events():
+    lines = await lines_of(listings=[page()], streams=[[added("b", 11), CUT]])
+    assert lines == [*LISTED, (4, "Watch close", PODS | {"totalItems": 1})]
+
+
+async def test_an_expired_watch_is_a_new_list():
+    lines = await lines_of(listings=[page(), page()], streams=[[EXPIRED]])
+    assert lines == [*LISTED, (4, "Watch closed", PODS | {"err": EXPIRED}), *LISTED]
+
+
+@pytest.mark.parametrize("error", [CUT, BUSY], ids=["no server", "429"])
+async def test_watches_that_do_not_begin(error):
+    lines = await lines_of(listings=[page()], streams=[[error]])
+    assert lines == [*LISTED, (4, "Watch failed - backing off", PODS | {"err": error})]

@@ -228,7 +228,7 @@ def test_a_plugin_whose_pre_score_skips_gives_nothing(state):
     skipping, other = fake("P", pre_score=SKIP, score=BOOM), fake("Q", score=3)
     evaluation, outcome, pod = judged(framework_of(state, skipping, other), a_pod())
     assert evaluation.score(pod, outcome.feasible).tolist() == [3, 3]
-    assert set(evaluation.scores()) == {"Q"}
+    assert set(evaluation.scoring.scores()) == {"Q"}
 
 
 def test_weights(state):
@@ -237,7 +237,7 @@ def test_weights(state):
     profile = framework_of(state, *plugins, weights={"P": 7})
     evaluation, outcome, pod = judged(profile, a_pod())
     assert evaluation.score(pod, outcome.feasible).tolist() == [75, 5]
-    assert {name: part.tolist() for name, part in evaluation.scores().items()} == {"P": [70, 0], "Q": [5, 5]}
+    assert {name: part.tolist() for name, part in evaluation.scoring.scores().items()} == {"P": [70, 0], "Q": [5, 5]}
 
 
 def test_normalizing_sees_the_feasible_nodes(state):

@@ -6,6 +6,7 @@ import pytest
 
 from live_scheduler import live
 from stowplan.apiserver.deletion import DeleteOptions
+from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.status import Code, Status, unschedulable
 from stowplan.klog.logger import configure
 from stowplan.plugins import BindPlugin, EnqueueExtensions, NodeFilterPlugin, PermitPlugin
@@ -54,15 +55,20 @@ def moved(queue, event, *, level=5):
 
 async def test_a_pod_comes_is_bound_and_goes(log):
     async with live(a_node("n").obj()) as cluster:
-        assert log.take() == [(3, "Add event for node", {"node": "n"})]
+        assert log.take() == [
+            (3, "Add event for node", {"node": "n"}),
+            (2, "Added node to NodeTree", {"node": "n", "zone": ""}),
+        ]
         await cluster.create(a_pod("p").obj())
         assert log.take() == [
             (3, "Add event for unscheduled pod", POD),
             moved("Active", "UnschedulablePodAdd"),
+            (4, "About to try and schedule pod", POD),
             (3, "Attempting to schedule pod", POD),
             (3, "Attempting to bind pod to node", POD | {"node": "n"}),
             (2, "Successfully bound pod to node", POD | {"node": "n", "evaluatedNodes": 1, "feasibleNodes": 1}),
             (3, "Add event for scheduled pod", POD),
+            (3, "Delete event for unscheduled pod", POD),
         ]
         cluster.api.patch("pods", "default", "p", {"metadata": {"labels": {"a": "b"}}})
         cluster.api.delete("pods", "default", "p", options=NOW)
@@ -70,6 +76,7 @@ async def test_a_pod_comes_is_bound_and_goes(log):
         cluster.api.delete("nodes", "", "n")
         await cluster.settle()
         assert sorted(log.take(), key=str) == [
+            (2, "Removed node from NodeTree", {"node": "n", "zone": ""}),
             (3, "Delete event for node", {"node": "n"}),
             (3, "Delete event for scheduled pod", POD),
             (4, "Update event for node", {"node": "n"}),
@@ -82,7 +89,12 @@ async def test_a_pod_that_fits_nowhere(log):
         log.take()
         await cluster.create(a_pod("p").requests(cpu=2).obj())
         told = log.take()
-        *_, attempting, hopeless, in_vain, no_fit, asleep, updating, update = told
+        *_, attempting, hopeless, in_vain, post_filter, no_fit, checking, asleep, updating, update = told
+        message = "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+        status = f"no new claims to deallocate, preemption: {message}"
+        assert post_filter == (5, "Status after running PostFilter plugins for pod", POD | {"status": status})
+        sizes = {"inFlightEventsSize": 1, "inFlightPodsSize": 1, "unschedulablePlugins": {"NodeResourcesFit": {}}}
+        assert checking == (5, "Checking events for in-flight pod", POD | sizes)
         assert attempting == (3, "Attempting to schedule pod", POD)
         assert no_fit[:2] == (2, "Unable to schedule pod; no fit; waiting")
         assert hopeless == (3, "Preemption will not help schedule pod on any node", POD)
@@ -132,12 +144,71 @@ async def test_the_end(log):
 
 
 async def test_kinds_that_are_known(log):
-    log.modules = ("informers",)
+    log.modules = ("list_watch",)
     async with live():
-        told = log.take()
-    assert (2, "Caches populated", {"type": "pods"}) in told
+        told = [line for line in log.take() if line[0] == 2]
+    assert (2, "Caches populated", {"type": "*v1.Pod", "reflector": "pods"}) in told
     assert {line[:2] for line in told} == {(2, "Caches populated")}
     assert len(told) == len({line[2]["type"] for line in told})
+
+
+async def test_a_node_that_changes_its_zone(log):
+    async with live(a_node("n").zone("a").obj()) as cluster:
+        log.take()
+        cluster.api.patch("nodes", "", "n", {"metadata": {"labels": {"topology.kubernetes.io/region": "r"}}})
+        await cluster.settle()
+        assert log.take() == [
+            (4, "Update event for node", {"node": "n"}),
+            (2, "Removed node from NodeTree", {"node": "n", "zone": ":\0:a"}),
+            (2, "Added node to NodeTree", {"node": "n", "zone": "r:\0:a"}),
+        ]
+
+
+async def test_a_pod_that_is_gated(log):
+    log.modules = ("live", "gating", "scheduling_queue")
+    async with live(a_node("n").obj()) as cluster:
+        await cluster.create(a_pod("p").spec(schedulingGates=[{"name": "g"}]).obj())
+        status = "waiting for scheduling gates: [g]"
+        text = "Pod moved to an internal scheduling queue"
+        assert log.take() == [
+            (4, "Status after running PreEnqueue plugin", POD | {"plugin": "SchedulingGates", "status": status}),
+            (5, f"{text}, because the pod is gated", POD | {"event": "UnschedulablePodAdd", "queue": "Unschedulable"}),
+        ]
+        cluster.api.patch("pods", "default", "p", {"spec": {"schedulingGates": []}})
+        await cluster.settle()
+        keys = POD | {"event": "UnschedulablePodUpdatePodSchedulingGatesEliminated", "queue": "Active"}
+        assert (5, text, keys) in log.lines
+        assert (5, f"{text} because the Pod is updated", keys) in log.lines
+
+
+async def test_events_and_the_pods_that_sleep(log):
+    async with live(a_node("n").allocatable(cpu=1).obj()) as cluster:
+        await cluster.create(a_pod("p").requests(cpu=2).obj())
+        log.modules = ("scheduling_queue", "requeueing")
+        log.take()
+        # Of interest to who rejected it, but no help; and of interest to others alone.
+        cluster.api.patch("nodes", "", "n", {"metadata": {"labels": {"a": "b"}}})
+        await cluster.create(a_pod("other").on("n").obj())
+        text = "Event is not making pod schedulable"
+        assert (5, text, POD | {"event": "NodeUpdateNodeLabel"}) in log.lines
+        assert (5, text, POD | {"event": "AssignedPodAdd"}) in log.lines
+
+
+async def test_events_while_a_pod_is_in_flight(log):
+    log.modules = ("scheduling_queue", "requeueing")
+    async with live(a_node("n").obj(), config=bound_by(Refusing), plugins=[Refusing]) as cluster:
+        queue, info = cluster.scheduler.queue, cluster.scheduler.state.pod_info
+        await cluster.create(a_pod("waits").spec(nodeSelector={"a": "b"}).obj())
+        log.take()
+        await cluster.create(a_pod("p").spec(nodeSelector={"a": "b"}).obj())
+        assert any(line[1] == "Checking events for in-flight pod" for line in log.take())
+        queue.activate([info(cluster.scheduler.unassigned["default/p"])])
+        flying = queue.pop()
+        queue.move_all(ASSIGNED_POD_DELETE, None, None)
+        assert (5, "Event received while pods are in flight", {"event": "AssignedPodDelete"}) in log.take()
+        flying.unschedulable_plugins = {"NodeResourcesFit"}
+        queue.add_unschedulable_if_not_present(flying)
+        assert (5, "Checking event for in-flight pod", POD | {"event": "AssignedPodDelete"}) in log.take()
 
 
 async def test_a_pod_that_is_being_deleted(log):

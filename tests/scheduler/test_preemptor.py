@@ -11,6 +11,7 @@ import pytest
 from apis import START
 from apis import Api as Cluster
 from apis import pod as a_manifest
+from log_lines import logged
 from measuring import numbers, scheduler_metrics
 from stowplan.api.api_errors import Conflict, Forbidden, NotFound
 from stowplan.api.decode import decode_json, to_dict
@@ -312,6 +313,47 @@ async def test_a_pod_that_cannot_be_turned_back_any_more_is_deleted(world, state
     await world.settle()
     assert world.calls.log == [("patch", "v"), ("delete", "v", victim.uid)]
     assert world.recorder.events[0][4] == f"Preempted by pod {boss.uid} on node n1"
+
+
+# -- what the log says ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "level", "text", "who"),
+    [
+        pytest.param(waits_on_permit, 2, "Preemptor preempted a waiting pod", "waitingPod", id="waiting"),
+        pytest.param(is_in_pre_bind, 2, "Preemptor rejected a pod in preBind", "podInPreBind", id="in PreBind"),
+        pytest.param(
+            is_through_pre_bind,
+            5,
+            "Failed to reject a pod in preBind, falling back to deletion via api call",
+            "podInPreBind",
+            id="through PreBind",
+        ),
+    ],
+)
+async def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text, who):
+    boss, victim = world.pending("boss"), world.assumed("v")
+    state(world, victim)
+    with logged() as found:
+        world.preempt(boss, victim)
+        await world.settle()
+    type_ = {"preemptorType": "pod"} if level == 2 else {}
+    assert (level, text, type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}) in found.of("preemptor")
+
+
+async def test_the_log_says_who_is_spared(world):
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    world.delete("b", grace=30)
+    world.hear()
+    world.calls.refusals["patch", "a"] = NotFound('pods "a" not found')
+    with logged() as found:
+        world.preempt(boss, victims[0], world.info("b"))
+        await world.settle()
+    where = {"preemptor": "default/boss", "node": "n1"}
+    leaving = "Victim Pod is already being deleted, skipping the API call for it"
+    assert (2, leaving, where | {"victim": "default/b"}) in found.of("preemptor")
+    assert (2, "Victim Pod is already deleted", where | {"victim": "default/a"}) in found.of("preemptor")
 
 
 GONE = NotFound('pods "v" not found')

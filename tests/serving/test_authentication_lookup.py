@@ -3,11 +3,13 @@
 import asyncio
 import json
 import logging
+from contextlib import asynccontextmanager
 
 import pytest
 
 from apis import Api as Cluster
 from client_chains import authority
+from log_lines import logged
 from stowplan.api.api_errors import Forbidden, NotFound
 from stowplan.apiserver.embedded import EmbeddedApi
 from stowplan.client.api import Unreachable
@@ -224,3 +226,45 @@ async def test_the_watch_goes_on_until_the_server_is_there(world, error, caplog)
     assert state(found) == (["CN=one"], ["CN=other"], HEADERS)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+# --- what the log says
+
+CONTROLLER = "RequestHeaderAuthRequestController"
+
+
+@asynccontextmanager
+async def followed(world):
+    task = asyncio.create_task(world.found.follow())
+    try:
+        await settle()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_log_says_what_is_followed(world):
+    names = [bundle.name for bundle in (world.found.client_authorities, world.found.proxy_authorities)]
+    world.write(data())
+    with logged() as found:
+        async with followed(world):
+            pass
+    assert found.of("lookup") == [
+        *[(0, "Starting controller", {"name": name}) for name in names],
+        (0, f"Starting {CONTROLLER}", {}),
+        (0, "Waiting for caches to sync", {}),
+        (2, f"Loaded a new request header values for {CONTROLLER}", {}),
+        (0, "Caches are synced", {}),
+        *[(0, "Shutting down controller", {"name": name}) for name in names],
+        (0, f"Shutting down {CONTROLLER}", {}),
+    ]
+
+
+async def test_the_log_tells_of_headers_when_they_change(world):
+    world.write(data())
+    with logged(2) as found:
+        async with followed(world):
+            world.change(unrelated="x")
+            await settle()
+    assert sum("request header" in line[1] for line in found.of("lookup")) == 1

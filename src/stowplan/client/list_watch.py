@@ -21,21 +21,25 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from stowplan.api.api_errors import ApiError, Expired, Gone
+from stowplan.api.api_errors import ApiError, Expired, Gone, TooManyRequests
 from stowplan.api.meta import ApiStruct
 from stowplan.client.api import BadObject, Unreachable
 from stowplan.client.backoff import WATCHING, Backoff
 from stowplan.client.errors import StreamSilent
 from stowplan.client.known import Change, Key, Known, Relist, metadata_of
 from stowplan.client.resources import resource_of
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stowplan.client.api import Api, WatchEvent
+    from stowplan.client.resources import ApiResource
     from stowplan.client.times import Times
 
 T = TypeVar("T", bound=ApiStruct)
+
+_log = get_logger(__name__)
 
 #: Objects a page. Larger ones gain little time and hold up the event loop longer.
 PAGE = 1000
@@ -89,7 +93,7 @@ class _Progress:
     """How far one watch got."""
 
     since: float
-    events: bool = False
+    events: int = 0
 
 
 class ListWatch(Generic[T]):
@@ -108,7 +112,10 @@ class ListWatch(Generic[T]):
     ) -> None:
         self._api = api
         self._kind = kind
-        self._resource = str(resource_of(kind))
+        resource = resource_of(kind)
+        self._resource = str(resource)
+        #: What log lines say of it. Upstream's reflectors are named after lines of its source.
+        self._keys = {"type": _type_of(resource), "reflector": self._resource}
         self._times = times
         self._report = report
         self._selection = {
@@ -143,6 +150,7 @@ class ListWatch(Generic[T]):
 
     async def run(self, deliver: Callable[[Sequence[Change[T]]], None]) -> None:
         """Deliver what changes until cancelled; an exception of a callback ends it."""
+        self._log_reflector("Starting")
         follower = asyncio.create_task(self._follow())
         follower.add_done_callback(lambda _: self._news.set())
         try:
@@ -160,6 +168,7 @@ class ListWatch(Generic[T]):
         finally:
             follower.cancel()
             await asyncio.gather(follower, return_exceptions=True)
+            self._log_reflector("Stopping")
 
     async def _follow(self) -> None:
         while True:
@@ -173,28 +182,45 @@ class ListWatch(Generic[T]):
         progress = _Progress(since=self._times.clock())
         try:
             if self._version is None:
+                _log.v(3).info("Listing and watching", **self._keys)
                 await self._list()
+                _log.v(2).info("Caches populated", **self._keys)
             doing, progress = "watching", _Progress(since=self._times.clock())
             await self._watch(progress)
-        except (Expired, Gone):
+        except (Expired, Gone) as expired:
             self._version = None
+            if doing == "watching":
+                _log.v(4).info("Watch closed", **self._keys, err=expired)
             if self._trouble is not None:
                 # The server is back, and has forgotten what we knew: the long waits were for one that does not answer.
                 self._works()
                 self._backoff.reset()
         except StreamSilent as error:
             if self._worked(progress):
+                self._log_end(progress)
                 return 0.0
             self._fails(doing, error)
         except (ApiError, Unreachable) as error:
             if progress.events:
+                self._log_end(progress)
                 return 0.0  # cut off in the middle, as happens: resume
+            if doing == "watching" and isinstance(error, Unreachable | TooManyRequests):
+                _log.v(4).info("Watch failed - backing off", **self._keys, err=error)
             self._fails(doing, error)
         else:
             if self._worked(progress):
+                self._log_end(progress)
                 return 0.0
             self._fails(doing, Unreachable("the server ends watches as soon as they begin"))
         return self._backoff.next()
+
+    def _log_reflector(self, doing: str) -> None:
+        # Parity: nothing is ever delivered again only because time has passed.
+        keys = {"type": self._keys["type"], "resyncPeriod": "0s", "reflector": self._keys["reflector"]}
+        _log.v(3).info(f"{doing} reflector", **keys)
+
+    def _log_end(self, progress: _Progress) -> None:
+        _log.v(4).info("Watch close", **self._keys, totalItems=progress.events)
 
     async def _list(self) -> None:
         relist = Relist(self._known)
@@ -232,8 +258,8 @@ class ListWatch(Generic[T]):
         )
         try:
             async for event in stream:
-                if not progress.events:
-                    progress.events = True
+                progress.events += 1
+                if progress.events == 1:
                     # Parity: upstream's waits go on growing until there were two minutes without a failure, and leave a
                     # scheduler blind for a minute that had trouble twice.
                     self._backoff.reset()
@@ -247,7 +273,7 @@ class ListWatch(Generic[T]):
                 await stream.aclose()
 
     def _worked(self, progress: _Progress) -> bool:
-        return progress.events or self._times.clock() - progress.since >= _TOO_SHORT
+        return progress.events > 0 or self._times.clock() - progress.since >= _TOO_SHORT
 
     def _take(self, event: WatchEvent[T]) -> None:
         self._version = event.resource_version or self._version
@@ -282,6 +308,11 @@ class ListWatch(Generic[T]):
     def _works(self) -> None:
         self._trouble = None
         self._report(Working(self._resource))
+
+
+def _type_of(resource: ApiResource) -> str:
+    """A kind as upstream names its Go type; of a custom one only the resource is known."""
+    return f"*{resource.versions[0]}.{resource.kind}" if resource.kind else str(resource)
 
 
 def _key(event: WatchEvent[Any]) -> Key:

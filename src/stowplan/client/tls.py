@@ -15,7 +15,6 @@ Upstream: staging/src/k8s.io/client-go/transport/transport.go, crypto/tls and cr
 from __future__ import annotations
 
 import binascii
-import logging
 import os
 import re
 import ssl
@@ -27,13 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from stowplan.client.config_error import ClientConfigError
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.client.file_content import Content
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s(.*?)-----END CERTIFICATE-----", re.DOTALL)
 _PRIVATE_KEY = re.compile(rb"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----")
@@ -99,7 +99,9 @@ class TlsSettings:
         except ClientConfigError as error:
             if self._context is None:
                 raise
-            _log.warning("%s; the previous certificates stay in use", error)
+            _log.warning(f"{error}; the previous certificates stay in use")
+        else:
+            _log_change(self._tried, parts)
         self._tried = parts
         return self._context
 
@@ -179,6 +181,19 @@ def _memory_file() -> int | None:
     if sys.platform != "linux" or not Path("/proc/self/fd").is_dir():
         return None
     return os.memfd_create("stowplan-pem")
+
+
+def _log_change(
+    before: tuple[bytes | None, ClientCertificate | None] | None, now: tuple[bytes | None, ClientCertificate | None]
+) -> None:
+    """Tell that connections made from now on have other certificates; idle ones are closed for it."""
+    if before is None:
+        return
+    if before[0] != now[0]:
+        _log.v(4).info("Transport updated for CA rotation")
+    if before[1] is not None and before[1] != now[1]:
+        text = "Certificate rotation detected, shutting down client connections to start using new credentials"
+        _log.v(1).info(text)
 
 
 @contextmanager

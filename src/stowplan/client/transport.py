@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from yarl import URL
@@ -37,6 +38,8 @@ from stowplan.client.errors import OutcomeUnknown, StreamSilent
 from stowplan.client.failures import FAILURES, Failure, NotAnswered, failure_of
 from stowplan.client.http1 import RequestWriter
 from stowplan.client.request_metrics import NO_ANSWER
+from stowplan.client.throttling import LONG, Throttling
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from stowplan.client.times import Times
 
 _JSON = "application/json"
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +115,7 @@ class Transport:
         self._metrics = metrics
         self._turns = turns
         self._times = times
+        self._throttling = Throttling(times.clock)
         self._limits = limits or Limits()
         encoding = "identity" if connection.disable_compression else "gzip"
         fields = {"User-Agent": agent, "Accept": _JSON, "Accept-Encoding": encoding}
@@ -219,7 +225,10 @@ class Transport:
         try:
             async with self._turns.turn(request.lane):
                 if metrics is not None:
-                    metrics.waited(self._times.clock() - asked)
+                    waited = self._times.clock() - asked
+                    metrics.waited(waited)
+                    if waited > LONG:
+                        self._throttling.tell(request.method, self.server + request.path, waited)
                 return await self._exchange(request, credentials), credentials
         except NotAnswered as error:
             return error.failure, credentials
@@ -267,6 +276,9 @@ class Transport:
         failed = outcome.code >= 500 and outcome.code != 501 and request.may_repeat
         if not (refused or failed) or tries >= self._limits.tries:
             return None
+        if asked is not None:
+            delay, url = timedelta(seconds=asked), self.server + request.path
+            _log.v(4).info("Got a Retry-After response", delay=delay, attempt=tries, url=url)
         return min(asked or 0.0, self._limits.retry_after) + backoff.next()
 
     def _final(self, request: Request, outcome: Answer | Failure, tries: int) -> Answer:

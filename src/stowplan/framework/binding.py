@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
 from stowplan.framework.status import NOT_THEIRS, RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import PermitPlugin, PreBindPlugin, ReservePlugin
     from stowplan.framework.runtime import Framework
+
+_log = get_logger(__name__)
 
 #: Seconds that a Permit plugin can make a pod wait at most.
 MAX_PERMIT_TIMEOUT = 15 * 60.0
@@ -70,6 +73,7 @@ def run_reserve(
     for plugin in framework.reserve:
         failed = _failure("Reserve", plugin.name, _reserve(plugin, state, pod, node_name))
         if failed is not None:
+            _log_failure("", failed, pod, node_name)
             found = run_unreserve(framework, state, pod, node_name)
             if problems is not None:
                 problems += found
@@ -118,8 +122,12 @@ def run_permit(
             continue
         failed = _failure("Permit", plugin.name, answer)
         if failed is not None:
+            _log_failure("", failed, pod, node_name)
             return failed, {}
     if timeouts:
+        verbose = _log.v(4)
+        if verbose.enabled:
+            verbose.info("One or more plugins asked to wait and no plugin rejected pod", pod=pod)
         return Status(Code.Wait, (*reasons, PERMIT_WAITS)), timeouts
     return None, {}
 
@@ -215,7 +223,10 @@ async def _pre_bind(plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node
     answer = await _awaited(
         lambda: watched_awaitable(state, "PreBind", plugin.name, plugin.pre_bind, state, pod, node_name)
     )
-    return _failure("PreBind", plugin.name, answer)
+    failed = _failure("PreBind", plugin.name, answer)
+    if failed is not None:
+        _log_failure("PreBind ", failed, pod, node_name)
+    return failed
 
 
 # -- Bind and PostBind ------------------------------------------------------------------------------------------------
@@ -231,7 +242,10 @@ async def run_bind(framework: Framework, state: CycleState, pod: PodInfo, node_n
             )
         )
         if answer is None or answer.code != Code.Skip:
-            return _failure("Bind", plugin.name, answer)
+            failed = _failure("Bind", plugin.name, answer)
+            if failed is not None:
+                _log_failure("Bind ", failed, pod, node_name)
+            return failed
         skipped = answer
     return skipped
 
@@ -265,3 +279,14 @@ def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:
     if answer.rejected:
         return answer.with_plugin(plugin)
     return wrapped(f'running {point} plugin "{plugin}"', answer).with_plugin(plugin)
+
+
+def _log_failure(point: str, failed: Status, pod: PodInfo, node_name: str) -> None:
+    """Tell which plugin ended the attempt; `point` as upstream's text has it, in front of "plugin"."""
+    if failed.rejected:
+        text = f"Pod rejected by {point}plugin"
+        _log.v(4).info(text, pod=pod, node=node_name, plugin=failed.plugin, status=failed.message)
+    else:
+        # Parity: one of upstream's lines is written otherwise.
+        text = "Plugin Failed" if point == "Bind " else "Plugin failed"
+        _log.error(failed.message, text, plugin=failed.plugin, pod=pod, node=node_name)

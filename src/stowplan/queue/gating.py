@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.framework.status import NOT_THEIRS, Code, Status, error, well_formed
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from stowplan.framework.metrics import PluginTimes
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
+
+_log = get_logger(__name__)
 
 
 class Gate:
@@ -56,6 +59,8 @@ class Gate:
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:
                     self._report(plugin, queued, status)
+                else:
+                    _log_kept_out(plugin, queued, status)
                 return plugin.name
         return ""
 
@@ -70,3 +75,10 @@ class Gate:
 
     def _report(self, plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
         self._on_problem(f'PreEnqueue plugin "{plugin.name}" failed on pod {queued.key}, which waits: {status.message}')
+
+
+def _log_kept_out(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
+    verbose = _log.v(4)
+    if verbose.enabled:
+        text = "Status after running PreEnqueue plugin"
+        verbose.info(text, pod=queued.pod, plugin=plugin.name, status=status.message)

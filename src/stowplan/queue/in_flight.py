@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from stowplan.framework.events import ClusterEvent
     from stowplan.queue.queued_pod import QueuedPod
@@ -84,7 +84,7 @@ class InFlight:
             del self._events[:dropped]
             self._first = self._needed
 
-    def counts(self) -> Mapping[str, int]:
+    def counts(self) -> Counter[str]:
         """Events by label, and pods; worked out when asked."""
         found = Counter(happened.event.label for happened in self._events[self._needed - self._first :])
         if self._pods:

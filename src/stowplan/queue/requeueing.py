@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stowplan.api.types import Pod
 from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
 from stowplan.framework.status import NOT_THEIRS
+from stowplan.klog import get_logger
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Under this name pods are rejected by extenders.
 EXTENDER = "Extender"
+
+_log = get_logger(__name__)
 
 
 class Strategy(Enum):
@@ -131,7 +134,10 @@ class Requeueing:
     def strategy_after(self, queued: QueuedPod, events: Iterable[Happened]) -> Strategy:
         """What all that happened during the pod's attempt means to it."""
         found = Strategy.SKIP
+        verbose = _log.v(5)
         for happened in events:
+            if verbose.enabled:
+                verbose.info("Checking event for in-flight pod", pod=queued.pod, event=happened.event.label)
             strategy = self.strategy(queued, happened)
             if strategy is Strategy.IMMEDIATELY:
                 return strategy
@@ -200,12 +206,15 @@ class Requeueing:
         pre_check: Callable[[PodInfo], bool] | None,
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
         label = self.interest(happened.event).label
+        verbose = _log.v(5)
         others: Strategy | None = None
         if question.by_shape:
             # The changed object itself is asked about apart.
             asked = next((queued for key, queued in pods.items() if key != own_key), None)
             others = Strategy.SKIP if asked is None else self._ask(question, asked.pod, happened, label)
             if others is Strategy.SKIP:
+                if verbose.enabled:
+                    _log_skipped((queued for key, queued in pods.items() if key != own_key), label, pre_check)
                 own = pods.get(own_key) if own_key is not None else None
                 pods = {} if own is None else {own.pod.key: own}
         for key, queued in list(pods.items()):
@@ -216,6 +225,14 @@ class Requeueing:
                 strategy = self._ask(question, queued.pod, happened, label)
             if strategy is not Strategy.SKIP:
                 yield queued, strategy
+            elif verbose.enabled:
+                _log_skipped((queued,), label)
+
+
+def _log_skipped(pods: Iterable[QueuedPod], label: str, pre_check: Callable[[PodInfo], bool] | None = None) -> None:
+    for queued in pods:
+        if pre_check is None or pre_check(queued.pod):
+            _log.v(5).info("Event is not making pod schedulable", pod=queued.pod, event=label)
 
 
 def _registered(framework: Framework) -> dict[str, list[ClusterEventWithHint]]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.runtime import Framework
     from stowplan.queue.metrics import QueueMetrics
+    from stowplan.queue.requeueing import Interest
 
 __all__ = ["QUEUE_NAMES", "QueueSettings", "SchedulingQueue"]
 
@@ -146,6 +147,10 @@ class SchedulingQueue:
         for event in events_of_change(old, queued.pod.pod):
             strategy = self._requeueing.strategy(queued, Happened(event, old, queued.pod.pod))
             if self._places.requeue(queued, strategy, event.label):
+                verbose = _log.v(5)
+                if verbose.enabled:
+                    text = "Pod moved to an internal scheduling queue because the Pod is updated"
+                    verbose.info(text, pod=queued.pod, event=event.label, queue=QUEUE_NAMES[queued.place])
                 return
 
     def delete(self, info: PodInfo) -> None:
@@ -238,7 +243,7 @@ class SchedulingQueue:
         """Of pods that were tried in vain more is told than of those that come and wake; sets as Go shows them."""
         verbose = _log.v(3)
         if verbose.enabled and queued.place in QUEUE_NAMES:
-            rejectors = sorted(queued.unschedulable_plugins | queued.pending_plugins)
+            rejectors = _as_go_set(queued.unschedulable_plugins | queued.pending_plugins)
             verbose.info(
                 "Pod moved to an internal scheduling queue",
                 pod=queued.pod,
@@ -246,7 +251,7 @@ class SchedulingQueue:
                 queue=QUEUE_NAMES[queued.place],
                 schedulingCycle=self.scheduling_cycle,
                 hint=_HINT_NUMBERS[strategy],
-                **{"unschedulable plugins": {plugin: {} for plugin in rejectors}},
+                **{"unschedulable plugins": rejectors},
             )
 
     def _strategy_of_returning(self, queued: QueuedPod) -> Strategy:
@@ -254,6 +259,16 @@ class SchedulingQueue:
             return Strategy.AFTER_BACKOFF
         if self._pod_groups and queued.pod.pod.spec.scheduling_group is not None:
             return Strategy.AFTER_BACKOFF
+        verbose = _log.v(5)
+        if verbose.enabled:
+            verbose.info(
+                "Checking events for in-flight pod",
+                pod=queued.pod,
+                unschedulablePlugins=_as_go_set(queued.unschedulable_plugins),
+                # Parity: upstream's list of events has the pods in flight in it.
+                inFlightEventsSize=self._in_flight.counts().total(),
+                inFlightPodsSize=len(self._in_flight.pods()),
+            )
         events = self._in_flight.since(queued.pod.uid)
         # After `done` (in PreBind) nobody kept what happened meanwhile.
         return Strategy.AFTER_BACKOFF if events is None else self._requeueing.strategy_after(queued, events)
@@ -268,6 +283,8 @@ class SchedulingQueue:
         if not interest.listeners:
             return
         happened = Happened(event, old, new)
+        if _log.v(5).enabled:
+            self._log_unmoved(interest, pre_check)
         groups = self._places.unschedulable.groups_of(interest.listeners)
         if groups:
             woken = sorted(self._requeueing.woken(groups, happened, pre_check), key=_arrival)
@@ -275,7 +292,20 @@ class SchedulingQueue:
                 self._places.wake(queued, strategy, interest.label)
         if self._in_flight:
             self._in_flight.record(happened)
+            verbose = _log.v(5)
+            if verbose.enabled:
+                verbose.info("Event received while pods are in flight", event=interest.label)
         self._tell_if_ready()
+
+    def _log_unmoved(self, interest: Interest, pre_check: Callable[[PodInfo], bool] | None) -> None:
+        """Tell of sleeping pods that an event is nothing to, as nobody who rejected them listens to it."""
+        for queued in self._places.unschedulable:
+            heard = queued.gating_plugin or any(
+                (queued.profile, name) in interest.listeners for name in queued.rejectors
+            )
+            if not heard and (pre_check is None or pre_check(queued.pod)):
+                text = "Event is not making pod schedulable"
+                _log.v(5).info(text, pod=queued.pod, event=interest.label)
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Have these pods tried soon, whatever they wait for; unknown ones are no matter."""
@@ -413,6 +443,10 @@ _QUEUE_TEXT = {
 
 def _ignore(problem: str) -> None:
     """For queues whose owner does not want to hear of problems."""
+
+
+def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:
+    return {plugin: {} for plugin in sorted(plugins)}
 
 
 def _arrival(woken: tuple[QueuedPod, Strategy]) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import Node, Pod
+from stowplan.cluster.node_order import zone_of
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.framework.events import (
@@ -112,11 +113,13 @@ class EventHandlers:
         if new is not None:
             _log_change("node", old, new, node=new)
             self._state.add_node(new)
+            _log_place(old, new)
             self._tell_each(old, new, started)
         elif old is not None:
             self._tell(old, None)
             _log_change("node", old, None, node=old)
             self._state.remove_node(old.metadata.name)
+            _log_place(old, None)
             self._handled(_NODE_DELETE, started)
 
     def _object(self, old: Any, new: Any) -> None:
@@ -200,10 +203,11 @@ class EventHandlers:
         self._handled(_ASSIGNED_ADD, started)
         if self._ours(pod):
             started = self._now()
+            # Parity: it left the pods without a node.
+            _log_change(_UNSCHEDULED, pod, None, pod=pod)
             self._unassigned.pop(info.key, None)
             self._queue.delete(info)
             self._statuses.forget(info.uid)
-            # Parity: it left the pods without a node.
             self._handled(_POD_DELETE, started)
 
     def _unassigned_pod_updated(self, old: Pod, new: Pod) -> None:
@@ -273,6 +277,23 @@ def _log_change(what: str, old: object, new: object, **keys: object) -> None:
     if verbose.enabled:
         verb = "Update" if update else "Add" if old is None else "Delete"
         verbose.info(f"{verb} event for {what}", **keys)
+
+
+def _log_place(old: Node | None, new: Node | None) -> None:
+    """Tell of a node that comes, goes, or changes its zone: it is tried in turn with those of its zone."""
+    verbose = _log.v(2)
+    if not verbose.enabled or (old is not None and new is not None and zone_of(old) == zone_of(new)):
+        return
+    if old is not None:
+        verbose.info("Removed node from NodeTree", node=old, zone=_zone_text(old))
+    if new is not None:
+        verbose.info("Added node to NodeTree", node=new, zone=_zone_text(new))
+
+
+def _zone_text(node: Node) -> str:
+    # Parity: between the two is what no label has in it.
+    region, zone = zone_of(node)
+    return f"{region}:\0:{zone}" if region or zone else ""
 
 
 def _no_more_important_than(priority: int) -> Callable[[PodInfo], bool]:

@@ -20,7 +20,6 @@ from stowplan.api.api_errors import ApiError, Forbidden, NotFound
 from stowplan.client.api import Unreachable
 from stowplan.client.list_watch import Failing, ListWatch
 from stowplan.client.resources import resource_of
-from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Seconds of waiting for first lists after which is said what is waited for.
 PATIENCE = 5.0
-
-_log = get_logger(__name__)
 
 
 class _NotServedError(Exception):
@@ -151,7 +148,6 @@ class Informers:
             self._report(f"{resource_of(watched.kind)} is served by the cluster now{_and(back, 'switched on')}")
             if back:
                 self._switch_on(back)
-        _log.v(2).info("Caches populated", type=str(resource_of(watched.kind)))
         self._decided(watched)
 
     def _is_missing(self, watched: WatchedKind) -> None:

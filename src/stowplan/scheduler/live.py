@@ -31,6 +31,7 @@ from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.queue.backoff import QueueSettings
 from stowplan.queue.metrics import QueueMetrics
+from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
 from stowplan.scheduler.attempt import Attempt, Failure
 from stowplan.scheduler.attempt_metrics import AttemptMetrics
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.framework.handle import EventRecorder, Random
     from stowplan.framework.registry import Registry
-    from stowplan.queue.queued_pod import Place, QueuedPod
+    from stowplan.queue.queued_pod import QueuedPod
 
 #: Pods on their way to the API server at a time, those that wait on Permit not counted. Deciding about more would only
 #: decide too early.
@@ -296,9 +297,15 @@ class LiveScheduler:
         self.stories.moved(queued, place, cause)
         verbose = _log.v(5)
         # Of pods that were tried in vain the queue itself tells more.
-        if verbose.enabled and place in QUEUE_NAMES and cause != SCHEDULE_ATTEMPT_FAILURE:
-            text = "Pod moved to an internal scheduling queue"
-            verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+        if not verbose.enabled or place not in QUEUE_NAMES:
+            return
+        text = "Pod moved to an internal scheduling queue"
+        if place is Place.UNSCHEDULABLE:
+            if queued.gated:
+                text += ", because the pod is gated"
+            elif cause == SCHEDULE_ATTEMPT_FAILURE:
+                return
+        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
 
     def _switch_off(self, plugins: frozenset[str]) -> None:
         for framework in self.frameworks.values():
@@ -437,6 +444,9 @@ class LiveScheduler:
     def schedule_one(self, queued: QueuedPod) -> None:
         """Run a popped pod's scheduling cycle, and set off its binding."""
         pod = queued.pod
+        verbose = _log.v(4)
+        if verbose.enabled:
+            verbose.info("About to try and schedule pod", pod=pod)
         framework = self.scheduler.framework_for(pod)
         if framework is None:
             name = pod.pod.spec.scheduler_name
@@ -446,7 +456,9 @@ class LiveScheduler:
         if self._skipped(framework, pod):
             self.queue.done(pod.uid)
             return
-        _log.v(3).info("Attempting to schedule pod", pod=pod)
+        verbose = _log.v(3)
+        if verbose.enabled:
+            verbose.info("Attempting to schedule pod", pod=pod)
         started = self.clock()
         outcome = self._cycle.run(framework, queued, started=started)
         if isinstance(outcome, Failure):

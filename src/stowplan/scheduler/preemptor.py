@@ -153,6 +153,10 @@ class BackgroundPreemptor:
     def preempt(self, preemptor: PodInfo, candidate: Candidate, *, plugin: str) -> None:
         """Begin to make room on the candidate's node; victims that are leaving anyway are left alone."""
         victims = tuple(victim for victim in candidate.victims if not victim.terminating)
+        if len(victims) < len(candidate.victims):
+            for victim in candidate.victims:
+                if victim.terminating:
+                    _log_spared(preemptor, victim, candidate.node_name)
         if not victims:
             return
         self._metrics.preemption_victims.observe(len(candidate.victims))
@@ -330,10 +334,11 @@ class BackgroundPreemptor:
         if here is None or here.node_name != preemption.node_name:
             return Eviction.GONE
         if here.terminating:
+            _log_spared(preemption.preemptor, victim, preemption.node_name)
             return Eviction.LEAVING
         pod = here.pod
         eviction: Eviction | None = Eviction.TURNED_BACK
-        if not self._turn_back(victim.uid, preemption.plugin):
+        if not self._turn_back(preemption, victim):
             eviction = await self._delete_with_condition(preemption, pod)
         if eviction is Eviction.DELETED:
             preemption.deleted.append(victim)
@@ -342,6 +347,10 @@ class BackgroundPreemptor:
                 preemptor=preemption.preemptor,
                 victim=pod,
                 node=preemption.node_name,
+            )
+        elif eviction is Eviction.GONE:
+            _log.v(2).info(
+                "Victim Pod is already deleted", preemptor=preemption.preemptor, victim=pod, node=preemption.node_name
             )
         if eviction in (Eviction.DELETED, Eviction.TURNED_BACK):
             self._record(preemption, pod, eviction)
@@ -362,13 +371,27 @@ class BackgroundPreemptor:
 
     # -- evicting one pod ---------------------------------------------------------------------------------------------
 
-    def _turn_back(self, uid: str, plugin: str) -> bool:
+    def _turn_back(self, preemption: Preemption, victim: PodInfo) -> bool:
         """End the binding of a pod that is not bound yet; False when there is none, or it is too late."""
-        waiting = self._waiting_pods.get(uid)
+        keys = {"preemptorType": "pod", "preemptor": preemption.preemptor}
+        waiting = self._waiting_pods.get(victim.uid)
         if waiting is not None:
-            return waiting.preempt(plugin, PREEMPTED)
-        binding = self._pods_in_pre_bind.get(uid)
-        return binding is not None and binding.cancel(f"preempted by {plugin}")
+            turned_back = waiting.preempt(preemption.plugin, PREEMPTED)
+            if turned_back:
+                text = "Preemptor preempted a waiting pod"
+                _log.v(2).info(text, **keys, waitingPod=victim, node=preemption.node_name)
+            return turned_back
+        binding = self._pods_in_pre_bind.get(victim.uid)
+        if binding is None:
+            return False
+        turned_back = binding.cancel(f"preempted by {preemption.plugin}")
+        if turned_back:
+            text = "Preemptor rejected a pod in preBind"
+            _log.v(2).info(text, **keys, podInPreBind=victim, node=preemption.node_name)
+        else:
+            text = "Failed to reject a pod in preBind, falling back to deletion via api call"
+            _log.v(5).info(text, preemptor=preemption.preemptor, podInPreBind=victim, node=preemption.node_name)
+        return turned_back
 
     async def _delete_with_condition(self, preemption: Preemption, pod: Pod) -> Eviction | None:
         try:
@@ -415,3 +438,8 @@ class BackgroundPreemptor:
                 note=preempted_note(preemption.preemptor, preemption.node_name, eviction),
                 related=preemption.preemptor.pod,
             )
+
+
+def _log_spared(preemptor: PodInfo, victim: PodInfo, node_name: str) -> None:
+    text = "Victim Pod is already being deleted, skipping the API call for it"
+    _log.v(2).info(text, preemptor=preemptor, node=node_name, victim=victim)

@@ -67,6 +67,8 @@ class SchedulingCycle:
             self._metrics.decided(started)
         self._stories.decided(decision, attempt=queued.attempts, seconds=self._metrics.now() - started)
         if not decision.node_name:
+            if decision.diagnosis is not None:
+                _log_filters(framework, decision)
             return _undecided(decision)
         attempt = Attempt(
             queued=queued,
@@ -129,6 +131,31 @@ def activate(queue: SchedulingQueue, state: CycleState) -> None:
 def failure_of(status: Status) -> Failure:
     """What a failing Reserve, Permit or wait on Permit makes of the attempt."""
     return refused_by_node(status) if status.rejected else Failure(status=status)
+
+
+def _log_filters(framework: Framework, decision: Decision) -> None:
+    """Tell what plugins before and after the search said."""
+    pod, diagnosis = decision.pod, decision.diagnosis
+    verbose = _log.v(5)
+    if verbose.enabled and diagnosis is not None and diagnosis.pre_filter_message:
+        text = "Status after running PreFilter plugins for pod"
+        verbose.info(text, pod=pod, status=diagnosis.pre_filter_message)
+    if not framework.post_filter:
+        _log.v(3).info("No PostFilter plugins are registered, so no preemption will be performed")
+    elif decision.post_filter:
+        text = "Status after running PostFilter plugins for pod"
+        last = decision.post_filter[-1][1].status
+        if last.code == Code.Error:
+            _log.error(None, text, pod=pod, status=last.message)
+        elif verbose.enabled:
+            verbose.info(text, pod=pod, status=_post_filter_message(decision))
+
+
+def _post_filter_message(decision: Decision) -> str:
+    last = decision.post_filter[-1][1].status
+    if last.code not in (Code.Unschedulable, Code.Pending):
+        return last.message
+    return ", ".join(reason for _, result in decision.post_filter for reason in result.status.shown_reasons)
 
 
 def _undecided(decision: Decision) -> Failure:

@@ -35,7 +35,11 @@ class HealthChecks:
     def __init__(self, name: str, checks: Mapping[str, Check], *, observer: Observer | None = None) -> None:
         """`name` is the group: healthz, livez, readyz. A group without checks answers that it is there."""
         self._name = name
+        if not checks:
+            log.v(5).info("No default health checks specified. Installing the ping handler.")
         self._checks = dict(checks) or {"ping": lambda: None}
+        named = ",".join(go_quote(check) for check in self._checks)
+        log.v(5).plain(f"Installing health checkers for (/{name}): {named}")
         self._observer = observer
 
     @property

@@ -39,6 +39,9 @@ NAME = "extension-apiserver-authentication"
 CLIENT_CA = "client-ca-file"
 PROXY_CA = "requestheader-client-ca-file"
 
+#: What upstream calls whoever reads the front proxies' headers.
+_CONTROLLER = "RequestHeaderAuthRequestController"
+
 _RIGHTS_MISSING = (
     f"Unable to get configmap/{NAME} in {NAMESPACE}.  Usually fixed by 'kubectl create rolebinding -n {NAMESPACE} "
     "ROLEBINDING_NAME --role=extension-apiserver-authentication-reader --serviceaccount=YOUR_NS:YOUR_SA'"
@@ -87,8 +90,21 @@ class ClusterAuthentication:
             report=_report,
             namespace=NAMESPACE,
             field_selector=f"metadata.name={NAME}",
+            on_synced=lambda: _log.info("Caches are synced"),
         )
-        await watch.run(self._changed)
+        self._log_controllers("Starting")
+        _log.info("Waiting for caches to sync")
+        try:
+            await watch.run(self._changed)
+        finally:
+            self._log_controllers("Shutting down")
+
+    def _log_controllers(self, doing: str) -> None:
+        """Tell that the parts are followed from now on, or no longer; upstream has a controller for each."""
+        for bundle in self._bundles.values():
+            _log.info(f"{doing} controller", name=bundle.name)
+        if PROXY_CA in self._bundles:
+            _log.v(0).plain(f"{doing} {_CONTROLLER}")
 
     def take(self, found: ConfigMap) -> None:
         for key, bundle in self._bundles.items():
@@ -98,9 +114,14 @@ class ClusterAuthentication:
                 _complain(error)
         if PROXY_CA in self._bundles:
             try:
-                self._headers = _headers_in(found)
+                self._take_headers(_headers_in(found))
             except ValueError as error:
                 _complain(error)
+
+    def _take_headers(self, headers: RequestHeaders) -> None:
+        if headers != self._headers:
+            _log.v(2).plain(f"Loaded a new request header values for {_CONTROLLER}")
+        self._headers = headers
 
     def _changed(self, changes: Sequence[Change[ConfigMap]]) -> None:
         for change in changes:

@@ -1,0 +1,49 @@
+"""What the log says of plugins that end an attempt after a node was chosen."""
+
+import pytest
+
+from log_lines import logged
+from recording import an_attempt, framework_of, gather, recorder
+from stowplan.framework import binding
+from stowplan.framework.status import Code, Status, error, unschedulable
+
+POINTS = {
+    "reserve": (binding.run_reserve, ""),
+    "permit": (binding.run_permit, ""),
+    "pre_bind": (lambda *call: binding.run_pre_bind(*call, (("A",),), gather=gather), "PreBind "),
+    "bind": (binding.run_bind, "Bind "),
+}
+
+
+async def lines_of(point, answer):
+    framework, state, pod, node = an_attempt(framework_of(recorder("A", [], **{point: answer})))
+    with logged() as found:
+        ran = POINTS[point][0](framework, state, pod, node)
+        if hasattr(ran, "__await__"):
+            await ran
+    keys = {"pod": pod.key, "node": node, "plugin": "A"}
+    return keys, found
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_plugin_that_rejects(point):
+    answer = unschedulable("no")
+    keys, found = await lines_of(point, (answer, 0.0) if point == "permit" else answer)
+    text = f"Pod rejected by {POINTS[point][1]}plugin"
+    assert found.of("binding") == [(4, text, keys | {"status": "no"})]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_plugin_that_fails(point):
+    answer = error("bad")
+    keys, found = await lines_of(point, (answer, 0.0) if point == "permit" else answer)
+    text = "Plugin Failed" if point == "bind" else "Plugin failed"
+    assert found.of("binding") == [(0, text, keys)]
+    assert found.entries[0].severity == "E"
+    assert str(found.entries[0].error).endswith("bad")
+
+
+async def test_a_plugin_that_makes_the_pod_wait():
+    keys, found = await lines_of("permit", (Status(Code.Wait), 5.0))
+    text = "One or more plugins asked to wait and no plugin rejected pod"
+    assert found.of("binding") == [(4, text, {"pod": keys["pod"]})]
