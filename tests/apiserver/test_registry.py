@@ -3,7 +3,7 @@
 import pytest
 
 from apis import Api, pod
-from stowplan.api.api_errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
+from stowplan.api.api_errors import AlreadyExists, ApiError, BadRequest, Conflict, Invalid, NotFound
 from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.apiserver.registry import Options
 
@@ -84,7 +84,7 @@ class TestCreate:
                 "the namespace of the provided object does not match",
                 id="namespace",
             ),
-            pytest.param({"resourceVersion": "7"}, BadRequest, "resourceVersion should not be set", id="version"),
+            pytest.param({"resourceVersion": "7"}, ApiError, "resourceVersion should not be set", id="version"),
         ],
     )
     def test_bad_metadata(self, api, change, error, message):

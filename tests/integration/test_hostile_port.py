@@ -7,9 +7,9 @@ from itertools import cycle
 
 import pytest
 
-from chaos_program import Witness
+from chaos_program import Witness, make_nodes
 from scheduler_process import ADMIN, kube_scheduler
-from servers import embedded_server
+from servers import assets, embedded_server, real_server
 
 PODS, SLOW = 300, 300
 QUICK = ("--kube-api-qps=10000", "--kube-api-burst=10000")
@@ -20,10 +20,15 @@ PLAIN = (HALF_A_HELLO, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64, b"")
 WITHIN = (b"GET /healthz HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX: " + b"x" * 2_000_000, b"\x00" * 4096, b"")
 
 
-@pytest.fixture
-def server(tmp_path):
-    with embedded_server(tmp_path, "--nodes=4", "--controllers=") as server:
-        yield server
+@pytest.fixture(params=["embedded"] + ["real"] * (assets() is not None))
+def server(request, tmp_path):
+    if request.param == "real":
+        with real_server(tmp_path, assets()) as server:
+            make_nodes(server, 4)
+            yield server
+    else:
+        with embedded_server(tmp_path, "--nodes=4", "--controllers=") as server:
+            yield server
 
 
 class Hostile:

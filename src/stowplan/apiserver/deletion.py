@@ -17,6 +17,7 @@ from stowplan.api.field_errors import go_quote
 from stowplan.api.pod import FINISHED
 from stowplan.api.timestamps import parse_timestamp, timestamp
 from stowplan.apiserver.objects import metadata_of
+from stowplan.apiserver.preconditions import check_types, failed
 
 if TYPE_CHECKING:
     from stowplan.apiserver.objects import JsonObject
@@ -27,6 +28,8 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 #: propagationPolicy to the finalizer that carries it out.
 _FINALIZERS = {"Orphan": ORPHAN, "Foreground": FOREGROUND}
+#: Kinds whose deletion upstream begins by hand, in other words.
+_CHECKED_BY_KIND = ("namespaces", "customresourcedefinitions.apiextensions.k8s.io")
 PROPAGATIONS = ("", "Background", *_FINALIZERS)
 
 
@@ -34,9 +37,9 @@ PROPAGATIONS = ("", "Background", *_FINALIZERS)
 class DeleteOptions:
     grace_period_seconds: int | None = None
     propagation: str = ""
-    #: Preconditions: what the object must be at.
-    uid: str = ""
-    resource_version: str = ""
+    #: Preconditions: what the object must be at; "" is what none is at.
+    uid: str | None = None
+    resource_version: str | None = None
     dry_run: bool = False
 
 
@@ -61,13 +64,18 @@ def check_preconditions(resource: Resource, stored: Stored, options: DeleteOptio
     _check(resource, stored, "ResourceVersion", options.resource_version, str(stored.version), "modified")
 
 
-def _check(resource: Resource, stored: Stored, field: str, wanted: str, have: str, what_happened: str) -> None:
-    if wanted and wanted != have:
-        why = (
-            f"the {field} in the precondition ({wanted}) does not match the {field} in record ({have}). "
-            f"The object might have been {what_happened}"
-        )
-        raise conflict(resource.kind, resource.group, stored.name, why)
+def _check(resource: Resource, stored: Stored, field: str, wanted: str | None, have: str, what_happened: str) -> None:
+    if wanted is None or wanted == have:
+        return
+    if resource.storage in _CHECKED_BY_KIND:
+        raise conflict(resource.plural, resource.group, stored.name, failed(field, wanted, have))
+    # Parity: events of both groups are those of the core.
+    group = "" if resource.storage == "events" else resource.group
+    why = (
+        f"the {field} in the precondition ({wanted}) does not match the {field} in record ({have}). "
+        f"The object might have been {what_happened}"
+    )
+    raise conflict(resource.kind, group, stored.name, why)
 
 
 def mark(resource: Resource, obj: JsonObject, options: DeleteOptions, *, now: float) -> bool:
@@ -159,13 +167,13 @@ def options_of(body: JsonObject, options: DeleteOptions) -> DeleteOptions:
     orphan = body.get("orphanDependents")
     if orphan is not None:
         propagation = propagation or ("Orphan" if orphan else "Background")
-    preconditions = body.get("preconditions") or {}
-    if not isinstance(preconditions, dict) or not isinstance(propagation, str):
-        raise BadRequest("DeleteOptions: preconditions must be an object and propagationPolicy a string")
+    if not isinstance(propagation, str):
+        raise BadRequest("DeleteOptions: propagationPolicy must be a string")
+    preconditions = check_types(body.get("preconditions") or {})
     return DeleteOptions(
         grace_period_seconds=grace,
         propagation=propagation,
-        uid=str(preconditions.get("uid") or ""),
-        resource_version=str(preconditions.get("resourceVersion") or ""),
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
         dry_run=options.dry_run or "All" in (body.get("dryRun") or ()),
     )

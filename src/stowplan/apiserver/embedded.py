@@ -167,7 +167,9 @@ class EmbeddedApi:
         resource_version: str = "",
         grace_period_seconds: int | None = None,
     ) -> None:
-        options = DeleteOptions(uid=uid, resource_version=resource_version, grace_period_seconds=grace_period_seconds)
+        options = DeleteOptions(
+            uid=uid or None, resource_version=resource_version or None, grace_period_seconds=grace_period_seconds
+        )
         self._registry.delete(self._resource(kind), namespace, name, options=options)
 
     async def bind(

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stowplan.api.api_errors import ApiError, BadRequest, InternalError, TooManyRequests, conflict, forbidden
+from stowplan.api.api_errors import ApiError, BadRequest, InternalError, TooManyRequests, forbidden
 from stowplan.api.pod import FINISHED
 from stowplan.api.status import StatusCause, StatusDetails
 from stowplan.api.timestamps import timestamp
 from stowplan.apiserver.conditions import condition_of, is_true, set_condition
-from stowplan.apiserver.deletion import Deletion, options_of
+from stowplan.apiserver.deletion import Deletion, check_preconditions, options_of
 from stowplan.apiserver.label_selectors import compiled
 from stowplan.apiserver.objects import metadata_of
 from stowplan.apiserver.schema import conform, struct_named
@@ -46,7 +46,7 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, o
     pods = registry.of_storage("pods")
     live = registry.get(pods, namespace, name)
     pod = live.to_dict()
-    _check_preconditions(live, options)
+    check_preconditions(pods, live, options)
     status = pod.get("status") or {}
     if status.get("phase") not in _UNGUARDED_PHASES and not metadata_of(pod).get("deletionTimestamp"):
         _charge_budget(registry, live, status, options)
@@ -55,19 +55,9 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, o
     return registry.delete(pods, namespace, name, options=_without_version(options))
 
 
-def _check_preconditions(live: Stored, options: DeleteOptions) -> None:
-    for title, wanted, have in (
-        ("UID", options.uid, live.uid),
-        ("ResourceVersion", options.resource_version, str(live.version)),
-    ):
-        if wanted and wanted != have:
-            why = f"the {title} in the precondition ({wanted}) does not match the {title} in record ({have})."
-            raise conflict("Pod", "", live.name, why)
-
-
 def _without_version(options: DeleteOptions) -> DeleteOptions:
     # Checked before; writing the condition has moved the version since.
-    return replace(options, resource_version="")
+    return replace(options, resource_version=None)
 
 
 def _mark(registry: Registry, pod: JsonObject) -> None:

@@ -36,8 +36,9 @@ from stowplan.apiserver.defaults import apply_defaults
 from stowplan.apiserver.deletion import DeleteOptions, Deletion
 from stowplan.apiserver.json_values import go_text, same, sorted_json
 from stowplan.apiserver.listing import ListOptions, Page, list_page
-from stowplan.apiserver.metadata import Names, carry_over, check_identity, check_name, prepare_metadata
+from stowplan.apiserver.metadata import Names, carry_over, check_name, prepare_metadata, set_namespace
 from stowplan.apiserver.objects import metadata_of
+from stowplan.apiserver.preconditions import check_uid, version_asked
 from stowplan.apiserver.schema import conform, schema_of
 from stowplan.apiserver.selection import selection_of
 from stowplan.apiserver.store import stored_of
@@ -156,11 +157,15 @@ class Registry:
         options = options or Options()
         obj = self._conforming(resource, obj, options)
         check_name(obj, name)
+        set_namespace(resource, metadata_of(obj), namespace)
         record = self._record_update(resource, options)
-        if resource.created_by_update and not subresource and not self.has(resource, namespace, name):
-            metadata_of(obj).pop("resourceVersion", None)
-            return self._create(resource, namespace, obj, options, record)
-        return self._update(resource, self.get(resource, namespace, name), obj, subresource, options, record)
+        if resource.created_by_update and not self.has(resource, namespace, name):
+            check_uid(resource, obj, namespace, "", dry_run=options.dry_run)
+            if not subresource:
+                return self._create(resource, namespace, _of_any_version(obj), options, record)
+        live = self.get(resource, namespace, name)
+        check_uid(resource, obj, namespace, live.uid, dry_run=options.dry_run)
+        return self._update(resource, live, obj, subresource, options, record)
 
     def _update(
         self,
@@ -172,7 +177,7 @@ class Registry:
         record: _Record,
     ) -> Stored:
         old = self.to_dict(resource, live)
-        check_identity(resource, obj, live)
+        set_namespace(resource, metadata_of(obj), live.namespace)
         self._check_version(resource, obj, live)
         carry_over(obj, old)
         self._apply_defaults(resource, obj)
@@ -259,7 +264,8 @@ class Registry:
         )
         merged = self._conforming(resource, merged, options)
         if live is None:
-            return self._create(resource, namespace, merged, options, _recorded_already), True
+            _check_uid_of_new(resource, merged)
+            return self._create(resource, namespace, _of_any_version(merged), options, _recorded_already), True
         return self._update(resource, live, merged, subresource, options, _recorded_already), False
 
     def replace(self, resource: Resource, obj: JsonObject, *, options: Options | None = None) -> Stored:
@@ -364,9 +370,8 @@ class Registry:
         return obj
 
     def _check_version(self, resource: Resource, obj: JsonObject, live: Stored) -> None:
-        metadata = metadata_of(obj)
-        asked = metadata.get("resourceVersion")
-        if asked and asked != str(live.version):
+        asked = version_asked(obj)
+        if asked and asked != live.version:
             raise conflict(resource.plural, resource.group, live.name, MODIFIED)
         if not asked and (resource.custom or resource.versioned_updates):
             error = FieldError(INVALID, "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
@@ -414,6 +419,20 @@ def _already_exists(resource: Resource, there: Stored) -> AlreadyExists:
     if not metadata_of(there.to_dict()).get("deletionTimestamp"):
         return error
     return AlreadyExists(f"object is being deleted: {error}", details=error.status.details)
+
+
+def _of_any_version(obj: JsonObject) -> JsonObject:
+    """What a write that may create sends: its version is read, and says nothing."""
+    version_asked(obj)
+    metadata_of(obj).pop("resourceVersion", None)
+    return obj
+
+
+def _check_uid_of_new(resource: Resource, obj: JsonObject) -> None:
+    metadata = metadata_of(obj)
+    if uid := metadata.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(resource.plural, resource.group, metadata["name"], why)
 
 
 def _recorded_already(_old: JsonObject | None, _new: JsonObject, _subresource: str) -> None:

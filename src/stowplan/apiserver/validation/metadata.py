@@ -139,6 +139,7 @@ def check_known_finalizer(errors: Errors, path: str, finalizer: str) -> None:
 
 
 def check_metadata_update(errors: Errors, metadata: JsonObject, old: JsonObject) -> None:
+    _check_maps_and_owners(errors, metadata)
     if old.get("deletionTimestamp"):
         _check_no_new_finalizers(errors, metadata.get("finalizers") or [], old.get("finalizers") or [])
     if metadata.get("generation", 0) < old.get("generation", 0):
@@ -146,7 +147,6 @@ def check_metadata_update(errors: Errors, metadata: JsonObject, old: JsonObject)
     for name in _IMMUTABLE_FIELDS:
         if metadata.get(name) != old.get(name):
             _check_immutable(errors, name, metadata.get(name), old.get(name))
-    _check_maps_and_owners(errors, metadata)
 
 
 def _check_immutable(errors: Errors, name: str, new: object, old: object) -> None:
