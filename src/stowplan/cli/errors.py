@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.api.load import LoadError
+from stowplan.cli.standard_streams import complain, give_up_unwritable, into_nothing
 from stowplan.config import ConfigError, ConfigFileError
 from stowplan.framework.registry import PluginLoadError
 from stowplan.framework.runtime import PluginInitError
@@ -64,14 +66,18 @@ class Commands(click.Group):
             code = super().main(args, prog_name, *more, **extra)
             sys.stdout.flush()
         except click.ClickException as error:
-            error.show()
+            with suppress(OSError):
+                error.show()
             code = error.exit_code
         except (click.Abort, KeyboardInterrupt):
             code = 130
         except BrokenPipeError:
             code = _reader_left()
+        except OSError as error:
+            code = _disk_full(error) if error.errno == errno.ENOSPC and error.filename is None else _internal(error)
         except Exception as error:
             code = _internal(error)
+        give_up_unwritable()
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -84,14 +90,19 @@ class Commands(click.Group):
 
 def _reader_left() -> int:
     """Whoever read our output has seen enough; nothing more can be written, at exit neither."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    into_nothing(sys.stdout)
     return 0
 
 
+def _disk_full(error: OSError) -> int:
+    complain(f"error: standard output: {error.strerror}")
+    return 1
+
+
 def _internal(error: Exception) -> int:
-    click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+    complain(f"internal error: {type(error).__name__}: {error}")
     if os.environ.get(DEBUG_VARIABLE):
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        complain("".join(traceback.format_exception(error)))
     else:
-        click.echo(f"This is a bug in Stowplan. {DEBUG_VARIABLE}=1 shows where it comes from.", err=True)
+        complain(f"This is a bug in Stowplan. {DEBUG_VARIABLE}=1 shows where it comes from.")
     return 1

@@ -20,8 +20,13 @@ def main(arguments: Sequence[str] | None = None, *, opener: Opener | None = None
     """Run the command, and return its exit code; `opener` reaches the cluster, None: over HTTP."""
     with stop_signals() as stop:
         from stowplan.cli.scheduler_command import command
+        from stowplan.cli.standard_streams import give_up_unwritable, open_closed
 
-        return command(sys.argv[1:] if arguments is None else arguments, stop, opener)
+        open_closed()
+        try:
+            return command(sys.argv[1:] if arguments is None else arguments, stop, opener)
+        finally:
+            give_up_unwritable()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from stowplan.cli.demo import demo
 from stowplan.cli.errors import Commands
 from stowplan.cli.explain import explain
 from stowplan.cli.run import run
+from stowplan.cli.standard_streams import open_closed
 from stowplan.cli.up import up
 
 
@@ -46,6 +47,7 @@ cli.add_command(run)
 
 
 def main() -> None:
+    open_closed()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets a replacement, not a crash.
         if hasattr(stream, "reconfigure"):

@@ -26,6 +26,7 @@ from stowplan.cli.flags.overrides import check_unvalidated, with_flags
 from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.cli.flags.validation import option_errors, serving_errors
 from stowplan.cli.flags.versions import shown, versions_of
+from stowplan.cli.standard_streams import answer, complain
 from stowplan.config import ConfigError, load_config
 from stowplan.klog import get_logger
 from stowplan.klog.setup import LogSettings, set_up
@@ -58,10 +59,10 @@ def command(arguments: Sequence[str], stop: StopSignals, opener: Opener | None) 
     try:
         line = flags.parse(arguments)
     except FlagError as error:
-        print(_usage(sys.stderr), file=sys.stderr)
+        complain(_usage(sys.stderr))
         return _refuse(error)
     if line["help"]:
-        return _print(f"{_ABOUT}\n\n{_usage(sys.stdout)}")
+        return answer(f"{_ABOUT}\n\n{_usage(sys.stdout)}")
     try:
         _check_arguments(line)
     except FlagError as error:
@@ -72,16 +73,16 @@ def command(arguments: Sequence[str], stop: StopSignals, opener: Opener | None) 
     except FlagError as error:
         return _fail(error)
     if line["version"] in ("true", "raw"):
-        return _print(_version(line["version"]))
+        return answer(_version(line["version"]))
     problems = list(log_option_errors(line, gates.features))
     if problems:
-        print(aggregate(problems), file=sys.stderr)
+        complain(str(aggregate(problems)))
         return 1
     return _logging(line, gates, opener, stop)
 
 
 def _refuse(error: FlagError) -> int:
-    print(f"Error: {error}", file=sys.stderr)
+    complain(f"Error: {error}")
     return 1
 
 
@@ -90,15 +91,6 @@ def _fail(error: FlagError) -> int:
     with closing(set_up(LogSettings())):
         _log.error(error, "command failed")
     return 1
-
-
-def _print(text: str) -> int:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        # Whoever reads has seen enough; at exit, nothing more can be written either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _version(asked: str) -> str:
