@@ -24,12 +24,12 @@ import apiserver as shapes
 import uvloop
 
 from stowplan.api.types import Event, ObjectMeta, ObjectReference, Pod
-from stowplan.apiserver.server import ApiServer
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
-from stowplan.client.list_watch import ListWatch
-from stowplan.client.times import REAL_TIMES
+from stowplan.client.watching.list_watch import ListWatch
 from stowplan.config import ClientConnection
+from stowplan.timing.times import REAL_TIMES
+from stowplan_cluster.apiserver.server import ApiServer
 
 NODES = 1000
 

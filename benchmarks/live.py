@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 import shapes
 
-from stowplan.apiserver.deletion import DeleteOptions
-from stowplan.apiserver.embedded import EmbeddedApi
-from stowplan.apiserver.living import living_cluster
-from stowplan.apiserver.server import ApiServer
 from stowplan.config import load_config
-from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.live import LiveScheduler
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live.scheduler import Scheduler
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.embedded import EmbeddedApi
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.controllers.living import living_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,7 +111,7 @@ def sized(obj: dict[str, Any], cpu: str) -> dict[str, Any]:
 @asynccontextmanager
 async def scheduling(cluster: Cluster):
     registry = in_tree_registry()
-    scheduler = LiveScheduler(
+    scheduler = Scheduler(
         EmbeddedApi(cluster.server),
         load_config(None, known_plugins=registry.points()),
         registry=registry,
@@ -189,7 +189,7 @@ def late(seconds: Iterable[float]) -> str:
     return f"{at[0]} ms (p90 {at[1]}, p99 {at[2]}, worst {at[3]})"
 
 
-async def tried_once(scheduler: LiveScheduler, count: int) -> None:
+async def tried_once(scheduler: Scheduler, count: int) -> None:
     for _ in range(3000):
         if scheduler.queue.scheduling_cycle >= count and not scheduler.busy:
             return

@@ -27,18 +27,18 @@ from typing import TYPE_CHECKING, Any
 import shapes
 
 from stowplan.api.decode import decode_object
+from stowplan.api.port import Listing
 from stowplan.api.types import Node, Pod
-from stowplan.client.api import Listing
-from stowplan.client.known import Change
 from stowplan.client.request_metrics import RequestMetrics
+from stowplan.client.watching.known_objects import Change
 from stowplan.config import load_config
+from stowplan.engine.attempt import on_node
+from stowplan.engine.attempt_metrics import AttemptMetrics
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live.scheduler import Scheduler
 from stowplan.metrics.client import ClientMetrics
 from stowplan.metrics.registry import MetricsRegistry
-from stowplan.plugins.in_tree import in_tree_registry
 from stowplan.queue.metrics import QueueMetrics
-from stowplan.scheduler.attempt import on_node
-from stowplan.scheduler.attempt_metrics import AttemptMetrics
-from stowplan.scheduler.live import LiveScheduler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -102,7 +102,7 @@ class Competitor:
         self.api = Nothing(nodes)
         registry = in_tree_registry()
         config = load_config(None, known_plugins=registry.points())
-        self.scheduler = LiveScheduler(self.api, config, registry=registry, random=Random(1))
+        self.scheduler = Scheduler(self.api, config, registry=registry, random=Random(1))
         if not metrics:
             self._silence()
         self.running = asyncio.create_task(self.scheduler.run())

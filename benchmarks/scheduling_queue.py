@@ -30,9 +30,9 @@ from stowplan.framework.events import (
 from stowplan.framework.handle import Handle
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Code, Status
+from stowplan.in_tree.registry import in_tree_registry
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
-from stowplan.plugins.in_tree import in_tree_registry
 from stowplan.queue.metrics import QueueMetrics
 from stowplan.queue.scheduling_queue import SchedulingQueue
 

@@ -7,7 +7,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-from examples import SCALE
+from support.examples import SCALE
 
 # Nor is it a fault of a test that the machine is busy.
 LOAD = [HealthCheck.too_slow]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stowplan.config import ConfigError, Configuration, load_config
+    from stowplan.engine.algorithm import Decision
     from stowplan.explain.verdict import Verdict
     from stowplan.offline import Cluster, ClusterError
-    from stowplan.scheduler.cycle import Decision
 
 __all__ = ["Cluster", "ClusterError", "ConfigError", "Configuration", "Decision", "Verdict", "load_config"]
 __version__ = "0.1.0"
@@ -27,7 +27,7 @@ _HOMES = {
     "ClusterError": "stowplan.offline",
     "ConfigError": "stowplan.config",
     "Configuration": "stowplan.config",
-    "Decision": "stowplan.scheduler.cycle",
+    "Decision": "stowplan.engine.algorithm",
     "Verdict": "stowplan.explain.verdict",
     "load_config": "stowplan.config",
 }

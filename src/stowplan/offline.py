@@ -16,14 +16,14 @@ from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED, key_of
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
 from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.handle import Handle
 from stowplan.framework.registry import installed_plugins
 from stowplan.framework.runtime import Framework
-from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.cycle import Decision, Scheduler
+from stowplan.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     import os
@@ -67,7 +67,7 @@ class Cluster:
         self._uid_of: dict[str, str] = {}
         for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
             self.add(obj)
-        self.scheduler = Scheduler(
+        self.scheduler = SchedulingAlgorithm(
             self.state,
             self._frameworks(registry, random),
             random=random,

@@ -6,8 +6,8 @@ import pytest
 
 from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.api.decode import DecodeError, convert, decode_json, encode_json, is_namespaced, namespace_of, to_dict
-from stowplan.client.decoding import WatchDecoder, decode_page
-from stowplan.client.resources import resource_of
+from stowplan.api.resources import resource_of
+from stowplan.client.http.decoding import WatchDecoder, decode_page
 
 TOPOLOGY = "noderesourcetopologies.v1alpha2.topology.node.k8s.io"
 Topology = custom_resource(TOPOLOGY, namespaced=False)

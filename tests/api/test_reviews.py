@@ -5,6 +5,7 @@ import msgspec
 from stowplan.api.config_map import ConfigMap
 from stowplan.api.decode import convert, namespace_of, to_dict
 from stowplan.api.meta import ObjectMeta
+from stowplan.api.resources import resource_of
 from stowplan.api.reviews import (
     NonResourceAttributes,
     ReviewedUser,
@@ -14,7 +15,6 @@ from stowplan.api.reviews import (
     TokenReviewSpec,
     TokenReviewStatus,
 )
-from stowplan.client.resources import resource_of
 
 
 def test_where_they_live():

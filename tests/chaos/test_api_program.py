@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from chaos_program import Witness, make_nodes, says_why_it_waits, views_agree
-from chaos_proxy import (
+from support.chaos.program import Witness, make_nodes, says_why_it_waits, views_agree
+from support.chaos.proxy import (
     Proxy,
     all_but_leases,
     at_random,
@@ -29,9 +29,9 @@ from chaos_proxy import (
     truncates,
     watches,
 )
-from examples import SCALE
-from scheduler_process import kube_scheduler
-from servers import assets, embedded_server, real_server
+from support.examples import SCALE
+from support.processes.scheduler_process import kube_scheduler
+from support.processes.servers import assets, embedded_server, real_server
 
 KINDS = ["embedded"] + ["real"] * (assets() is not None)
 PODS = 18 * SCALE

@@ -4,10 +4,10 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from chaos_program import Witness, make_nodes, says_why_it_waits, views_agree
-from examples import SCALE
-from scheduler_process import kube_scheduler
-from servers import assets, embedded_server, free_port, real_server, running, until
+from support.chaos.program import Witness, make_nodes, says_why_it_waits, views_agree
+from support.examples import SCALE
+from support.processes.scheduler_process import kube_scheduler
+from support.processes.servers import assets, embedded_server, free_port, real_server, running, until
 
 KINDS = ["embedded"] + ["real"] * (assets() is not None)
 #: So slow that killing comes in the middle of it.

@@ -5,16 +5,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from chaos_program import PODS, Witness
-from chaos_proxy import Proxy
-from clients import AGENT, UNLIMITED
-from servers import embedded_server
-from soak_checks import nothing_is_under_way
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
 from stowplan.config import load_config
-from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.live import LiveScheduler
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live.scheduler import Scheduler
+from support.api.clients import AGENT, UNLIMITED
+from support.chaos.program import PODS, Witness
+from support.chaos.proxy import Proxy
+from support.processes.servers import embedded_server
+from support.soak.checks import nothing_is_under_way
 
 #: Seconds; three minutes where nobody waits for it.
 SILENCE = 0.5
@@ -31,7 +31,7 @@ async def scheduling(kubeconfig):
     registry = in_tree_registry()
     connection = connect_from_flags(kubeconfig=str(kubeconfig))
     async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT, watch_silence=SILENCE) as api:
-        scheduler = LiveScheduler(api, load_config(None, known_plugins=registry.points()), registry=registry)
+        scheduler = Scheduler(api, load_config(None, known_plugins=registry.points()), registry=registry)
         running = asyncio.create_task(scheduler.run())
         try:
             async with asyncio.timeout(60):

@@ -10,16 +10,16 @@ from random import Random
 
 import pytest
 
-from chaos_checks import conditions_and_stories_say_why, everything_fits_together
-from chaos_weather import FAIR, WRITES, Weather, WeatherApi, refusing
-from examples import SCALE
-from faulty_api import yields
-from live_scheduler import live
-from soak_checks import Watcher
-from soaking import CONFIG, Changes, first_objects, hesitates
-from stowplan.client.manual_time import ManualTime
 from stowplan.testing import a_node, a_pod
-from worlds import HOST, ZONE
+from stowplan.timing.manual_time import ManualTime
+from support.api.faulty_api import yields
+from support.chaos.checks import conditions_and_stories_say_why, everything_fits_together
+from support.chaos.weather import FAIR, WRITES, Weather, WeatherApi, refusing
+from support.examples import SCALE
+from support.live.live_scheduler import live
+from support.scheduling.worlds import HOST, ZONE
+from support.soak.changes import CONFIG, Changes, first_objects, hesitates
+from support.soak.checks import Watcher
 
 #: Seconds of each: fair, foul, fair, foul.
 PHASES = (15, 45, 15, 45)

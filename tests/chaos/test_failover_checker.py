@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos_cluster import Cluster
-from chaos_lines import Sent
+from support.chaos.lines import Sent
+from support.chaos.outside_view import Cluster
 
 BINDING = "/api/v1/namespaces/default/pods/{}/binding"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/l"

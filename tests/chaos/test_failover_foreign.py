@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 import pytest
 import yaml
 
-from chaos_cluster import LEASES, Cluster
-from chaos_replicas import DEADLINE, DURATION, LONG, RETRY, Replicas, pods_arriving, told
-from manifests import node
-from servers import assets, embedded_server, real_server, running
 from stowplan.api.timestamps import micro_timestamp, parse_timestamp
+from support.api.manifests import node
+from support.chaos.outside_view import LEASES, Cluster
+from support.chaos.replicas import DEADLINE, DURATION, LONG, RETRY, Replicas, pods_arriving, told
+from support.processes.servers import assets, embedded_server, real_server, running
 
 REAL = assets() is not None and (assets() / "kube-scheduler").exists()
 

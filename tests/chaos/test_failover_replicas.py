@@ -9,9 +9,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from chaos_replicas import DURATION, LONG, RETRY, Replicas, pods_arriving, told
-from examples import SCALE
-from servers import embedded_server
+from support.chaos.replicas import DURATION, LONG, RETRY, Replicas, pods_arriving, told
+from support.examples import SCALE
+from support.processes.servers import embedded_server
 
 #: To decide and bind a pod, on a machine that has other things to do.
 SLACK = 5.0

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-import hanging
-from live_scheduler import live
-from soak_checks import equals_a_rebuild, nothing_is_under_way
 from stowplan.plugins import Status
 from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+from support.plugins import hanging_plugins as hanging
+from support.soak.checks import equals_a_rebuild, nothing_is_under_way
 
 
 def recursion():

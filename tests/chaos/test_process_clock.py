@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos_program import Witness
-from scheduler_process import ADMIN, kube_scheduler
-from servers import embedded_server
+from support.chaos.program import Witness
+from support.processes.scheduler_process import ADMIN, kube_scheduler
+from support.processes.servers import embedded_server
 
 LIBRARY = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
 SHORT_LEASE = (

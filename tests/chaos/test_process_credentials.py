@@ -7,9 +7,9 @@ from contextlib import ExitStack
 import pytest
 import yaml
 
-from certificates import make_ca, make_client_certificate, make_server_certificate
-from chaos_replicas import LONG, Replicas, pods_arriving
-from servers import embedded_server
+from support.chaos.replicas import LONG, Replicas, pods_arriving
+from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
+from support.processes.servers import embedded_server
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from chaos_replicas import LONG, Replicas, pods_arriving
-from servers import embedded_server
+from support.chaos.replicas import LONG, Replicas, pods_arriving
+from support.processes.servers import embedded_server
 
 GRACE = 30.0
 NUMBER = 300

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from chaos_cluster import PODS
-from chaos_program import Witness
-from examples import SCALE
-from scheduler_process import kube_scheduler
-from servers import embedded_server
+from support.chaos.outside_view import PODS
+from support.chaos.program import Witness
+from support.examples import SCALE
+from support.processes.scheduler_process import kube_scheduler
+from support.processes.servers import embedded_server
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits another process")
 
@@ -29,7 +29,7 @@ PROGRAM = """
 import sys
 from stowplan.client import event_series
 from stowplan.cluster import state
-from stowplan.scheduler.story import Stories
+from stowplan.inspection.stories import Stories
 Stories.__init__.__kwdefaults__.update(pods=100, decisions=100)
 state._IDLE_SHAPES = 20
 event_series.MOST_REMEMBERED = 100

@@ -13,15 +13,15 @@ from collections import Counter, deque
 import pytest
 from yarl import URL
 
-from certificates import make_ca, make_server_certificate
-from examples import SCALE
-from live_scheduler import live
-from stowplan.apiserver.deletion import DeleteOptions
-from stowplan.client.connection_pool import ConnectionPool
-from stowplan.client.failures import NotAnswered
-from stowplan.client.transport import Limits
+from stowplan.client.http.connection_pool import ConnectionPool
+from stowplan.client.http.failures import NotAnswered
+from stowplan.client.http.transport import Limits
 from stowplan.cluster import state
 from stowplan.testing import a_node, a_pod, selector
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from support.examples import SCALE
+from support.http.certificates import make_ca, make_server_certificate
+from support.live.live_scheduler import live
 
 ROUND = 150
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}

@@ -6,15 +6,15 @@ from functools import partial
 
 import pytest
 
-from live_scheduler import live
-from soak_checks import equals_a_rebuild, every_pod_is_bound_or_truthfully_pending, nothing_is_under_way
-from soaking import CONFIG, PREPARES, WAITS, hesitates
 from stowplan.api.api_errors import Conflict
-from stowplan.apiserver.deletion import DeleteOptions
 from stowplan.config import load_config
-from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.live import LiveScheduler
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live.scheduler import Scheduler
 from stowplan.testing import a_node, a_pod
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from support.live.live_scheduler import live
+from support.soak.changes import CONFIG, PREPARES, WAITS, hesitates
+from support.soak.checks import equals_a_rebuild, every_pod_is_bound_or_truthfully_pending, nothing_is_under_way
 
 POD, SMALL, LARGE = "pod", "small", "large"
 
@@ -198,7 +198,7 @@ async def _dies_after(answered):
         (dying,) = made
         assert dying.dead
         registry = in_tree_registry()
-        successor = LiveScheduler(
+        successor = Scheduler(
             dying.api,
             load_config(None, known_plugins=registry.points()),
             registry=registry,

@@ -10,7 +10,7 @@ import pytest
 
 import stowplan
 from stowplan.__main__ import main
-from stowplan.cli import question as asking
+from stowplan.sources import question as asking
 
 SRC = pathlib.Path(__file__).parents[2] / "src"
 

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from live_scheduler import live
-from serving import LOCAL, Door, secure_server
 from stowplan.cli.main import cli
-from stowplan.cli.scheduler_pages import SchedulerPages
+from stowplan.daemon.pages import SchedulerPages
 from stowplan.serving.http import Response
 from stowplan.testing import a_node, a_pod
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.live.live_scheduler import live
+from support.serving.secure_port import LOCAL, Door, secure_server
 
 TOKEN = "canary-token-77"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from misbehaving import Misbehaving, answers, resets, status
-from servers import embedded_server
 from stowplan.testing import a_node, a_pod
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.http.misbehaving_server import Misbehaving, answers, resets, status
+from support.processes.servers import embedded_server
 
 SRC = Path(__file__).parents[2] / "src"
 SINCE = "2026-01-02T12:00:00Z"

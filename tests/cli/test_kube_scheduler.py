@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 import yaml
 
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from scheduler_doubles import FakeOpener, FakeScheduler
-from servers import free_port
 from stowplan import __version__
 from stowplan.cli.kube_scheduler import main
 from stowplan.framework.runtime import PluginInitError
 from stowplan.serving.certificates import self_signed
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.live.scheduler_doubles import FakeOpener, FakeScheduler
+from support.processes.servers import free_port
 
 CLUSTER = {"server": "http://127.0.0.1:1"}
 

@@ -9,19 +9,19 @@ from functools import partial
 
 import pytest
 
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from scheduler_doubles import FakeApi, FakeOpener, FakeScheduler
 from stowplan.api.api_errors import Forbidden, Unauthorized
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.policy import Lease, LeaseSpec
+from stowplan.api.port import Unreachable
 from stowplan.cli import run as command
-from stowplan.cli.errors import InputError
 from stowplan.cli.run import is_held, work
-from stowplan.cli.scheduler_process import Job
-from stowplan.client.api import Unreachable
 from stowplan.client.connection import connect_from_flags
+from stowplan.command_line.errors import InputError
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.plugins.in_tree import in_tree_registry
+from stowplan.daemon.process import Job
+from stowplan.in_tree.registry import in_tree_registry
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.live.scheduler_doubles import FakeApi, FakeOpener, FakeScheduler
 
 NOW = 1_800_000_000.0  # 2027-01-15 08:00:00 UTC
 
@@ -270,7 +270,7 @@ def process(*arguments):
 
 
 def test_as_a_process(tmp_path):
-    from servers import embedded_server
+    from support.processes.servers import embedded_server
 
     with embedded_server(tmp_path, "--nodes=2") as server, process(f"--kubeconfig={server.kubeconfig}") as started:
         line = started.stdout.readline()

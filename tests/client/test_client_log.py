@@ -4,15 +4,15 @@ from datetime import timedelta
 
 import pytest
 
-from certificates import make_ca, make_client_certificate
-from clients import SHORT, VirtualTime, a_pod, an_api
-from kubeconfigs import Clock
-from log_lines import logged
-from misbehaving import Misbehaving, answers
 from stowplan.api.types import Pod
-from stowplan.client.file_content import FileContent
-from stowplan.client.throttling import Throttling
-from stowplan.client.tls import CertificatePair, TlsSettings
+from stowplan.client.credentials.file_content import FileContent
+from stowplan.client.http.throttling import Throttling
+from stowplan.client.http.tls import CertificatePair, TlsSettings
+from support.api.clients import SHORT, VirtualTime, a_pod, an_api
+from support.http.certificates import make_ca, make_client_certificate
+from support.http.kubeconfigs import Clock
+from support.http.misbehaving_server import Misbehaving, answers
+from support.observing.log_lines import logged
 
 # --- requests that wait
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import certificates
-from kubeconfigs import Clock, a_kubeconfig, write_kubeconfig
 from stowplan.client.connection import (
     ClientConfigError,
     Surroundings,
     connect_from_flags,
     connect_from_scheduler_flags,
 )
+from support.http import certificates
+from support.http.kubeconfigs import Clock, a_kubeconfig, write_kubeconfig
 
 CA = certificates.make_ca()
 ALICE = certificates.make_client_certificate(CA, "alice")

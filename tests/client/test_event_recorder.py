@@ -8,13 +8,13 @@ import pytest
 
 from stowplan.api.api_errors import AlreadyExists, Forbidden, NotFound, ServiceUnavailable
 from stowplan.api.decode import DecodeError
+from stowplan.api.port import Unreachable
 from stowplan.api.types import CoreEvent, Event, Node, ObjectMeta, ObjectReference, Pod
-from stowplan.client import event_recorder, event_series
-from stowplan.client.api import Unreachable
 from stowplan.client.errors import RequestDropped
-from stowplan.client.event_recorder import EventBroadcaster
-from stowplan.client.manual_time import START, ManualTime, settle
-from writing import WritingApi
+from stowplan.client.events import event_recorder, event_series
+from stowplan.client.events.event_recorder import EventBroadcaster
+from stowplan.timing.manual_time import START, ManualTime, settle
+from support.api.scripted_writes import WritingApi
 
 AWAY = Unreachable("https://s: connection refused")
 GONE = NotFound("events.events.k8s.io not found")

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from clients import SHORT, VirtualTime, a_pod, a_pod_list, an_api
-from misbehaving import Misbehaving, answers, closes, does, hangs, resets, status, streams
 from stowplan.api.api_errors import ApiError, Conflict, InternalError, NotFound, Timeout
 from stowplan.api.decode import KINDS, DecodeError, struct_for, to_dict
+from stowplan.api.port import Unreachable
+from stowplan.api.resources import resource_of
 from stowplan.api.types import (
     Event,
     Lease,
@@ -21,14 +21,14 @@ from stowplan.api.types import (
     ResourceSlice,
     StorageClass,
 )
-from stowplan.client import connection_pool
-from stowplan.client.api import Unreachable
-from stowplan.client.discovery import ABSENCE_KEPT
 from stowplan.client.errors import OutcomeUnknown, RequestDropped
+from stowplan.client.http import connection_pool
+from stowplan.client.http.discovery import ABSENCE_KEPT
+from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import _encoded
-from stowplan.client.resources import resource_of
-from stowplan.client.user_agent import user_agent
 from stowplan.config import ClientConnection
+from support.api.clients import SHORT, VirtualTime, a_pod, a_pod_list, an_api
+from support.http.misbehaving_server import Misbehaving, answers, closes, does, hangs, resets, status, streams
 
 # --- where kinds live
 

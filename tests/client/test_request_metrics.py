@@ -5,17 +5,17 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from clients import AGENT, SHORT, UNLIMITED, VirtualTime, a_connection, a_pod, a_pod_list
-from measuring import numbers
-from misbehaving import Misbehaving, answers, resets, status, streams
 from stowplan.api.api_errors import ApiError
+from stowplan.api.port import Unreachable
 from stowplan.api.types import Node, Pod
-from stowplan.client.api import Unreachable
 from stowplan.client.http_api import HttpApi
 from stowplan.client.request_metrics import RequestMetrics
 from stowplan.config import ClientConnection
 from stowplan.metrics.client import ClientMetrics
 from stowplan.metrics.registry import MetricsRegistry
+from support.api.clients import AGENT, SHORT, UNLIMITED, VirtualTime, a_connection, a_pod, a_pod_list
+from support.http.misbehaving_server import Misbehaving, answers, resets, status, streams
+from support.observing.metrics import numbers
 
 POD = answers(200, a_pod())
 

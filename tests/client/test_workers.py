@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from stowplan.client.manual_time import ManualTime, settle
 from stowplan.client.workers import Workers
+from stowplan.timing.manual_time import ManualTime, settle
 
 
 class Work:

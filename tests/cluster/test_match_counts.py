@@ -8,7 +8,7 @@ from stowplan.api.selectors import EVERYTHING, Requirement, Selector, selector_o
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import MatchCounts, PodTerm, equality_of
 from stowplan.testing import a_node, a_pod
-from worlds import struct
+from support.scheduling.worlds import struct
 
 WEB, DB = Requirement("app", "In", ("web",)), Requirement("app", "In", ("db",))
 EITHER = Requirement("app", "In", ("db", "web"))

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
 from stowplan.cluster.node_order import zone_of
 from stowplan.cluster.state import ClusterState
 from stowplan.testing import a_node
-from worlds import ZONE, struct
+from support.examples import examples
+from support.scheduling.worlds import ZONE, struct
 
 REGION = "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"

@@ -8,7 +8,7 @@ from stowplan.cluster import nominator as nominator_module
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.state import ClusterState
 from stowplan.testing import a_pod
-from worlds import struct
+from support.scheduling.worlds import struct
 
 NODES = ("a", "b", "c")
 PODS = [ClusterState().pod_info(struct(a_pod(f"p{i}").uid(f"p{i}"))) for i in range(4)]

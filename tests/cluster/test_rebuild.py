@@ -5,14 +5,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dump import dump
 from stowplan.api.selectors import compile_label_selector
 from stowplan.cluster.node_table import NodeTable
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import HeldCounts, MatchCounts, PodTerm
 from stowplan.testing import a_node, a_pod
-from worlds import HOST, MOMENTS, RACK, SELECTORS, ZONE, bound, nodes, pods, struct
+from support.scheduling.dump import dump
+from support.scheduling.worlds import HOST, MOMENTS, RACK, SELECTORS, ZONE, bound, nodes, pods, struct
 
 NODE_NAMES = tuple(f"n{i}" for i in range(7))
 POD_NAMES = tuple(f"p{i}" for i in range(12))

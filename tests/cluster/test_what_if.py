@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dump import dump, exact
-from examples import examples
 from stowplan.api.selectors import compile_label_selector
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import MatchCounts, PodTerm
 from stowplan.cluster.what_if import WhatIf
 from stowplan.testing import a_node, a_pod
-from worlds import ZONE, clusters, pods, state_of, struct
+from support.examples import examples
+from support.scheduling.dump import dump, exact
+from support.scheduling.worlds import ZONE, clusters, pods, state_of, struct
 
 
 class BoomError(Exception):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from containers import build, environment, python_for_others, stages
-from deployed import DEPLOY, ROOT
-from servers import assets, embedded_server, real_server
+from support.processes.containers import build, environment, python_for_others, stages
+from support.processes.deployments import DEPLOY, ROOT
+from support.processes.servers import assets, embedded_server, real_server
 
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
 KINDS = ["embedded"] + ["real"] * (assets() is not None)

@@ -10,8 +10,8 @@ from itertools import chain
 import pytest
 import yaml
 
-from deployed import CHART, MONITORING, helm, named, objects, rendered, second_scheduler
 from stowplan.config import load_config
+from support.processes.deployments import CHART, MONITORING, helm, named, objects, rendered, second_scheduler
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())

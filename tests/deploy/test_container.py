@@ -10,9 +10,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from containers import entry_point, environment, stages, unprivileged
-from deployed import DEPLOY, ROOT
-from servers import embedded_server, free_port, running, until
+from support.processes.containers import entry_point, environment, stages, unprivileged
+from support.processes.deployments import DEPLOY, ROOT
+from support.processes.servers import embedded_server, free_port, running, until
 
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
 STAGES = stages(CONTAINERFILE)

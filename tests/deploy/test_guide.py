@@ -5,8 +5,8 @@ import re
 import pytest
 import yaml
 
-from deployed import CHART, DEPLOY, ROOT
-from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
+from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
+from support.processes.deployments import CHART, DEPLOY, ROOT
 
 GUIDE = ROOT / "docs" / "operations.md"
 TEXT = GUIDE.read_text(encoding="utf-8")

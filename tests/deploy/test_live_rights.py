@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployed import MONITORING, SECOND_SCHEDULER, named, objects
-from servers import Server, free_port, running, until
+from support.processes.deployments import MONITORING, SECOND_SCHEDULER, named, objects
+from support.processes.servers import Server, free_port, running, until
 
 NAMESPACE = "kube-system"
 ACCOUNTS = ["stowplan", "system:kube-scheduler"]

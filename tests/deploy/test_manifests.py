@@ -5,9 +5,9 @@ import re
 import pytest
 
 import stowplan
-from deployed import MONITORING, STATIC_POD, custom_resource, named, objects, second_scheduler
-from stowplan.cli.flags.flag_set import FlagSet
-from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
+from stowplan.command_line.flags.flag_set import FlagSet
+from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
+from support.processes.deployments import MONITORING, STATIC_POD, custom_resource, named, objects, second_scheduler
 
 MONITORS = objects(MONITORING / "podmonitor.yaml", MONITORING / "servicemonitor.yaml")
 ALL = [*second_scheduler(), *MONITORS]

@@ -10,11 +10,11 @@ from dataclasses import fields
 import pytest
 import yaml
 
-from deployed import MONITORING, ROOT
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.metrics.build_info import BuildInfo, CompatibilityVersions
 from stowplan.metrics.component import ComponentMetrics
 from stowplan.metrics.registry import MetricsOptions
+from support.processes.deployments import MONITORING, ROOT
 
 ALERTS = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())

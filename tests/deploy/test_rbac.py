@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from deployed import SECOND_SCHEDULER, SPEC, named, objects, rights
+from support.processes.deployments import SECOND_SCHEDULER, SPEC, named, objects, rights
 
 LEASE = "stowplan"
 #: Rules of the reference that a second scheduler has no use for.

@@ -14,9 +14,9 @@ import urllib.request
 import pytest
 import yaml
 
-from containers import unprivileged
-from deployed import MONITORING, named, objects, second_scheduler
-from servers import free_port, running, until
+from support.processes.containers import unprivileged
+from support.processes.deployments import MONITORING, named, objects, second_scheduler
+from support.processes.servers import free_port, running, until
 
 DEPLOYMENT = named(second_scheduler(), "Deployment", "stowplan")
 (CONTAINER,) = DEPLOYMENT["spec"]["template"]["spec"]["containers"]

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 import stowplan.plugins
 from stowplan.cli.main import cli
 from stowplan.framework.interface import EXTENSION_POINTS
-from stowplan.live_testing import live_cluster
 from stowplan.plugins import Reads
 from stowplan.testing import a_node, a_pod
+from stowplan_cluster.testing import live_cluster
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 BLOCKS = [block.group(1) for block in re.finditer(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)]

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from recording import Clock, Recording, an_attempt, framework_of, gather, recorder, shown
+from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.framework import binding
 from stowplan.framework.binding import PreFlight, pre_bind_groups
 from stowplan.framework.interface import BindPlugin, PostBindPlugin, PreBindPlugin, PreBindPreFlightResult
 from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import WaitingPods, permit_outcome
-from stowplan.scheduler.cycle import Scheduler
 from stowplan.testing import a_node
+from support.plugins.recording_plugins import Clock, Recording, an_attempt, framework_of, gather, recorder, shown
 
 WAIT = Status(Code.Wait)
 PENDING = Status(Code.Pending, ("later",))
@@ -348,7 +348,9 @@ class Journey:
         gated = framework.run_pre_enqueue(pod)
         if gated is not None:
             return shown(gated)
-        decision = Scheduler(framework.handle.cluster, {"default-scheduler": framework}).schedule(framework, pod)
+        decision = SchedulingAlgorithm(framework.handle.cluster, {"default-scheduler": framework}).schedule(
+            framework, pod
+        )
         if not decision.node_name:
             return shown(decision.status)
         failed = binding.run_reserve(*self.call)

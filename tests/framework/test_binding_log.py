@@ -2,10 +2,10 @@
 
 import pytest
 
-from log_lines import logged
-from recording import an_attempt, framework_of, gather, recorder
 from stowplan.framework import binding
 from stowplan.framework.status import Code, Status, error, unschedulable
+from support.observing.log_lines import logged
+from support.plugins.recording_plugins import an_attempt, framework_of, gather, recorder
 
 POINTS = {
     "reserve": (binding.run_reserve, ""),

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from fakes import fake, framework_of, judged
 from stowplan.framework.cycle_state import CycleState, NotFoundError
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.rejections import Entry, Rejections, from_statuses
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.testing import a_node, a_pod
-from worlds import state_of
+from support.plugins.fake_plugins import fake, framework_of, judged
+from support.scheduling.worlds import state_of
 
 NO, NEVER = Code.Unschedulable, Code.UnschedulableAndUnresolvable
 SHORT = Reason("Short", "Insufficient {resource}")

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fakes import fake, framework_of
 from stowplan.framework.events import (
     ANY,
     ASSIGNED_POD,
@@ -27,7 +26,8 @@ from stowplan.framework.events import (
 )
 from stowplan.plugins import EnqueueExtensions
 from stowplan.testing import a_node, a_pod
-from worlds import GPU, budget, namespace, service, state_of, struct
+from support.plugins.fake_plugins import fake, framework_of
+from support.scheduling.worlds import GPU, budget, namespace, service, state_of, struct
 
 
 def labels(old, new):

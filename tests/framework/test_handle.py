@@ -2,7 +2,6 @@
 
 import pytest
 
-from recording import Clock, an_attempt, framework_of, recorder
 from stowplan.api.decode import decode_object
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.cluster.view import Nodes
@@ -12,6 +11,7 @@ from stowplan.framework.registry import PluginLoadError, installed_plugins
 from stowplan.framework.status import error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.testing import a_node, a_pod
+from support.plugins.recording_plugins import Clock, an_attempt, framework_of, recorder
 
 NODES = (a_node("n1"), a_node("n2"), a_node("n3"))
 

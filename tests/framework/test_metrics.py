@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from measuring import framework_metrics, numbers
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import PostFilterResult
 from stowplan.framework.metrics import timed, watched, watched_awaitable
 from stowplan.framework.status import SKIP, Code, Status, unschedulable
+from support.observing.metrics import framework_metrics, numbers
 
 
 class Clock:

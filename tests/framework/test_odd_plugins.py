@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fakes import fake, framework_of, judged
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.registry import PluginLoadError, load_plugin
 from stowplan.framework.runtime import PluginInitError
@@ -17,7 +16,8 @@ from stowplan.plugins import (
     ShapeSigned,
 )
 from stowplan.testing import a_node, a_pod
-from worlds import state_of, struct
+from support.plugins.fake_plugins import fake, framework_of, judged
+from support.scheduling.worlds import state_of, struct
 
 GARBAGE = {"what": 1}
 WANTED = "want a Status or None, got {'what': 1}"

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from recording import framework_of, shown
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import PlacementGeneratePlugin, PlacementScorePlugin
 from stowplan.framework.placements import (
@@ -15,6 +14,7 @@ from stowplan.framework.placements import (
 )
 from stowplan.framework.status import SUCCESS, error, unresolvable, unschedulable
 from stowplan.testing import a_node
+from support.plugins.recording_plugins import framework_of, shown
 
 GROUP = PodGroupInfo("default", "gang")
 NODES = (a_node("n1").labels(rack="r1"), a_node("n2").labels(rack="r2"), a_node("n3").labels(rack="r1"), a_node("n4"))

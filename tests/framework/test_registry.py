@@ -6,11 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from fakes import fake
 from stowplan.framework import registry as registry_module
 from stowplan.framework.registry import PluginLoadError, Registry, installed_plugins, load_plugin
+from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import FilterPlugin
-from stowplan.plugins.in_tree import in_tree_registry
+from support.plugins.fake_plugins import fake
 
 P, Q = fake("P", filter=None), fake("Q", pre_filter=None, score=1)
 

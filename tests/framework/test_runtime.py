@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from fakes import fake, framework_of, judged
 from stowplan import Cluster
+from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.framework.interface import EXTENSION_POINTS
 from stowplan.framework.runtime import Framework, PluginInitError
 from stowplan.framework.status import SKIP, Code, Status, error, unresolvable, unschedulable
 from stowplan.plugins import PreFilterResult, SignPlugin
-from stowplan.scheduler.cycle import Scheduler
 from stowplan.testing import a_node, a_pod
-from worlds import state_of, struct
+from support.plugins.fake_plugins import fake, framework_of, judged
+from support.scheduling.worlds import state_of, struct
 
 BOOM = ValueError("boom")
 WAIT, PENDING = Status(Code.Wait, ("hold on",)), Status(Code.Pending, ("soon",))
@@ -92,7 +92,7 @@ def test_scoring_that_fails(state, answers, text):
 def test_a_plugin_that_raises_fails_the_pod_and_nothing_else(state):
     moody = fake("P", filter=lambda state, pod, node: 1 / 0 if pod.labels.get("app") == "bad" else None)
     profile = framework_of(state, moody)
-    scheduler = Scheduler(state, {"default-scheduler": profile})
+    scheduler = SchedulingAlgorithm(state, {"default-scheduler": profile})
     bad = scheduler.schedule(profile, state.pod_info(struct(a_pod("bad").labels(app="bad"))))
     good = scheduler.schedule(profile, state.pod_info(struct(a_pod("good"))))
     assert bad.status.code is Code.Error
@@ -256,7 +256,9 @@ def test_normalizing_sees_the_feasible_nodes(state):
 def test_a_single_feasible_node_is_taken_without_scoring(state):
     picky = fake("P", filter=lambda state, pod, node: unschedulable("not a") if node.name == "a" else None)
     profile = framework_of(state, picky, fake("Q", pre_score=BOOM, score=BOOM))
-    decision = Scheduler(state, {"default-scheduler": profile}).schedule(profile, state.pod_info(struct(a_pod())))
+    decision = SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(
+        profile, state.pod_info(struct(a_pod()))
+    )
     assert decision.node_name == "b"
 
 
@@ -298,7 +300,7 @@ def test_closing_closes_all_and_tells_what_failed(state):
 
 
 def signing(name, answer):
-    from fakes import answer_of
+    from support.plugins.fake_plugins import answer_of
 
     class Signing(fake(name, signed=False, filter=None), SignPlugin):
         def sign_pod(self, pod):

@@ -5,20 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as with_fields
 
-from examples import examples
-from fakes import fake, framework_of, judged
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import EXTENSION_POINTS
 from stowplan.framework.registry import Registry
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import unschedulable
+from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import Reads, ShapeSigned, SignPlugin
-from stowplan.plugins.in_tree import in_tree_registry
-from stowplan.scheduler.cycle import Scheduler
 from stowplan.testing import a_node, a_pod
-from worlds import state_of, struct
+from support.examples import examples
+from support.plugins.fake_plugins import fake, framework_of, judged
+from support.scheduling.worlds import state_of, struct
 
 #: What a framework says about itself.
 LINES = (
@@ -130,7 +130,7 @@ def test_results_of_other_plugins_are_not_reused():
     picky = fake("NotA", filter=lambda state, pod, node: unschedulable("no") if node.name == "a" else None)
     likes = fake("LikesB", score=lambda state, pod, node: 100 if node.name == "b" else 0)
     framework = framework_of(state, picky, likes)
-    scheduler = Scheduler(state, {"default-scheduler": framework})
+    scheduler = SchedulingAlgorithm(state, {"default-scheduler": framework})
     chosen = []
     for off in [(), ("NotA",), ("NotA", "LikesB"), ("LikesB",), ("NotA", "LikesB"), ()]:
         framework.switch_on(framework.plugins)

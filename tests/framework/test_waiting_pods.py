@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recording import Clock, an_attempt, framework_of, shown
 from stowplan.framework.waiting_pods import PodInPreBind, PodsInPreBind, WaitingPods, permit_outcome
 from stowplan.testing import a_pod
+from support.plugins.recording_plugins import Clock, an_attempt, framework_of, shown
 
 ALLOWED = ("Success", "", "")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-import compare
 import stowplan
+from golden import compare
 
 
 @pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED + compare.NOT_YET_CLAIMED))

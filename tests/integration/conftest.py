@@ -6,7 +6,7 @@ controllers) is asked of the embedded one: such tests take `cluster`.
 
 import pytest
 
-from servers import assets, embedded_server, real_server
+from support.processes.servers import assets, embedded_server, real_server
 
 KINDS = ["embedded"] + ["real"] * (assets() is not None)
 

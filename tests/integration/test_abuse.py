@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from servers import embedded_server
-from targets import Target, answer_of, received, refused, until
+from support.http.raw_sockets import Target, answer_of, received, refused, until
+from support.processes.servers import embedded_server
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 LIMIT = 3 * 1024 * 1024

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-import manifests
-from scheduler_process import ADMIN, COMMAND, NOBODY, STRANGER, kube_scheduler
-from servers import assets, real_server
+from support.api import manifests
+from support.processes.scheduler_process import ADMIN, COMMAND, NOBODY, STRANGER, kube_scheduler
+from support.processes.servers import assets, real_server
 
 REFERENCE = assets() and assets() / "kube-scheduler"
 

@@ -21,13 +21,13 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-import manifests
-from certificates import make_ca, make_client_certificate
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from passing_proxy import passing_proxy
-from scheduler_process import ADMIN, NOBODY, kube_scheduler, ran
-from servers import free_port, until
 from stowplan.client.connection import connect_from_scheduler_flags
+from support.api import manifests
+from support.http.certificates import make_ca, make_client_certificate
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.http.passing_proxy import passing_proxy
+from support.processes.scheduler_process import ADMIN, NOBODY, kube_scheduler, ran
+from support.processes.servers import free_port, until
 
 PROXY_PASSWORD = "canary-proxy-password"
 PROFILES = ("goroutine", "threadcreate", "heap", "allocs", "block", "mutex")

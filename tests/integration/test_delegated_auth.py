@@ -15,15 +15,7 @@ import aiohttp
 import pytest
 import yaml
 
-from certificates import make_ca, make_client_certificate
-from client_chains import DAY, NOW, authority, client
-from servers import assets
-from stowplan.apiserver.authorization import User
-from stowplan.apiserver.front.server import Front
-from stowplan.apiserver.front.settings import FrontSettings
-from stowplan.apiserver.server import ApiServer
 from stowplan.client.http_api import HttpApi
-from stowplan.client.times import REAL_TIMES
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.delegation import (
@@ -38,6 +30,14 @@ from stowplan.serving.http import text
 from stowplan.serving.lookup import NAME, NAMESPACE
 from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import ServingSettings
+from stowplan.timing.times import REAL_TIMES
+from stowplan_cluster.apiserver.authorization import User
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.front.server import Front
+from stowplan_cluster.front.settings import FrontSettings
+from support.http.certificates import make_ca, make_client_certificate
+from support.http.client_chains import DAY, NOW, authority, client
+from support.processes.servers import assets
 
 SECONDS = 20
 RBAC = "rbac.authorization.k8s.io"

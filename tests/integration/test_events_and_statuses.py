@@ -6,12 +6,12 @@ import pytest
 
 from stowplan.api.types import Container, CoreEvent, ObjectMeta, Pod, PodCondition, PodSpec
 from stowplan.client.connection import connect_from_flags
-from stowplan.client.event_recorder import EventBroadcaster
+from stowplan.client.events.event_recorder import EventBroadcaster
+from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
-from stowplan.client.times import REAL_TIMES
-from stowplan.client.user_agent import user_agent
 from stowplan.config import ClientConnection
-from stowplan.scheduler.status_writer import PodStatusWriter
+from stowplan.live.status_writer import PodStatusWriter
+from stowplan.timing.times import REAL_TIMES
 
 SECONDS = 20
 

@@ -7,9 +7,9 @@ from itertools import cycle
 
 import pytest
 
-from chaos_program import Witness, make_nodes
-from scheduler_process import ADMIN, kube_scheduler
-from servers import assets, embedded_server, real_server
+from support.chaos.program import Witness, make_nodes
+from support.processes.scheduler_process import ADMIN, kube_scheduler
+from support.processes.servers import assets, embedded_server, real_server
 
 PODS, SLOW = 300, 300
 QUICK = ("--kube-api-qps=10000", "--kube-api-burst=10000")

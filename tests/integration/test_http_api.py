@@ -22,11 +22,11 @@ from stowplan.api.types import (
     PodSpec,
 )
 from stowplan.client.connection import connect_from_flags
+from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
-from stowplan.client.list_watch import ListWatch
-from stowplan.client.times import REAL_TIMES
-from stowplan.client.user_agent import user_agent
+from stowplan.client.watching.list_watch import ListWatch
 from stowplan.config import ClientConnection
+from stowplan.timing.times import REAL_TIMES
 
 TIME = "2027-07-07T07:07:07.070707Z"
 SECONDS = 20

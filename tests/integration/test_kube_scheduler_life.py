@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-import manifests
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from scheduler_process import ADMIN, kube_scheduler
-from servers import embedded_server, free_port, until
+from support.api import manifests
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.processes.scheduler_process import ADMIN, kube_scheduler
+from support.processes.servers import embedded_server, free_port, until
 
 
 @pytest.fixture

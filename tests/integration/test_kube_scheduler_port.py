@@ -6,7 +6,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler_process import ADMIN, NOBODY, STRANGER, kube_scheduler
+from support.processes.scheduler_process import ADMIN, NOBODY, STRANGER, kube_scheduler
 
 OPEN = ["/healthz", "/livez", "/readyz"]
 CLOSED = [

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-import manifests
+from support.api import manifests
 
 NODE, OTHER = "node-0000", "node-0001"
 

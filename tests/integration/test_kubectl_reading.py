@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-import manifests
+from support.api import manifests
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-import manifests
+from support.api import manifests
 
 
 def config(api_server, namespace, name="settings"):

@@ -13,17 +13,17 @@ from itertools import count
 
 import pytest
 
-from clients import AGENT, UNLIMITED
-from servers import assets, real_server
 from stowplan.api.api_errors import NotFound
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.api.types import Lease, LeaseCandidate
 from stowplan.client.connection import connect_from_flags
+from stowplan.client.election.leader_election import LeaderElector, LeadershipLost
+from stowplan.client.election.lease_candidate import LeaseCandidates
 from stowplan.client.http_api import HttpApi
-from stowplan.client.leader_election import LeaderElector, LeadershipLost
-from stowplan.client.lease_candidate import LeaseCandidates
-from stowplan.client.times import REAL_TIMES
 from stowplan.config import Duration, LeaderElection
+from stowplan.timing.times import REAL_TIMES
+from support.api.clients import AGENT, UNLIMITED
+from support.processes.servers import assets, real_server
 
 DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.5
 PATIENCE = 90.0

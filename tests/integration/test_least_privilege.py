@@ -9,11 +9,11 @@ import json
 
 import pytest
 
-import manifests
-from deployed import rights
-from guarded import ACCOUNT, IDENTITIES, SCRAPER, USER, real_guarded
-from scheduler_process import kube_scheduler
-from servers import assets, until
+from support.api import manifests
+from support.processes.deployments import rights
+from support.processes.rbac_servers import ACCOUNT, IDENTITIES, SCRAPER, USER, real_guarded
+from support.processes.scheduler_process import kube_scheduler
+from support.processes.servers import assets, until
 
 pytestmark = pytest.mark.skipif(assets() is None, reason="KUBEBUILDER_ASSETS names no folder with a kube-apiserver")
 

@@ -9,10 +9,10 @@ import subprocess
 
 import pytest
 
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from servers import assets, free_port
 from stowplan.cli.kube_scheduler import main
 from stowplan.serving.certificates import self_signed
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.processes.servers import assets, free_port
 
 REFERENCE = assets() and assets() / "kube-scheduler"
 

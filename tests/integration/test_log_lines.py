@@ -10,9 +10,9 @@ import re
 
 import pytest
 
-import manifests
-from scheduler_process import ADMIN, COMMAND, NOBODY, kube_scheduler
-from servers import assets, real_server
+from support.api import manifests
+from support.processes.scheduler_process import ADMIN, COMMAND, NOBODY, kube_scheduler
+from support.processes.servers import assets, real_server
 
 REFERENCE = assets() and assets() / "kube-scheduler"
 

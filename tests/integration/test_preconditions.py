@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from targets import Target
+from support.http.raw_sockets import Target
 
 OLD = "11111111-2222-4333-8444-555555555555"
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"

@@ -7,7 +7,7 @@ import pytest
 from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 
-import manifests
+from support.api import manifests
 
 
 @pytest.fixture(scope="session")

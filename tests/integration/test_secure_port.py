@@ -13,11 +13,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from certificates import Certificate, make_ca, make_client_certificate
-from client_chains import SERVER_AUTH, Issued, client
-from guarded import IDENTITIES, NOBODY, SCRAPER, embedded_guarded, real_guarded
-from scheduler_process import COMMAND, kube_scheduler
-from servers import assets
+from support.http.certificates import Certificate, make_ca, make_client_certificate
+from support.http.client_chains import SERVER_AUTH, Issued, client
+from support.processes.rbac_servers import IDENTITIES, NOBODY, SCRAPER, embedded_guarded, real_guarded
+from support.processes.scheduler_process import COMMAND, kube_scheduler
+from support.processes.servers import assets
 
 CLIENTS, PROXIES = make_ca("clients"), make_ca("proxies")
 MASTERS = ("system:masters",)

@@ -15,13 +15,13 @@ import subprocess
 import pytest
 import yaml
 
-from certificates import make_ca, make_client_certificate, make_server_certificate
-from kubeconfigs import a_kubeconfig, write_kubeconfig
-from scheduler_doubles import FakeOpener, FakeScheduler
-from scheduler_process import COMMAND, kube_scheduler
-from servers import assets, free_port
-from stowplan.cli.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.cli.kube_scheduler import main
+from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
+from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.live.scheduler_doubles import FakeOpener, FakeScheduler
+from support.processes.scheduler_process import COMMAND, kube_scheduler
+from support.processes.servers import assets, free_port
 
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 CA = make_ca()

@@ -10,7 +10,7 @@ from stowplan.api.meta import ObjectMeta
 from stowplan.api.types import Node, Pod
 from stowplan.klog import get_logger
 
-LOG = get_logger("stowplan.scheduler.live")
+LOG = get_logger("stowplan.live.scheduler")
 POD = Pod(metadata=ObjectMeta(name="a", namespace="b"))
 
 

@@ -19,7 +19,7 @@ def test_levels_up_to_the_verbosity_are_written(log_with, verbosity, written):
     log = log_with(verbosity=verbosity)
     wanted = []
     for level in range(5):
-        verbose = get_logger("stowplan.scheduler.live").v(level)
+        verbose = get_logger("stowplan.live.scheduler").v(level)
         verbose.info(f"level {level}")
         if verbose.enabled:
             wanted.append(level)
@@ -40,7 +40,7 @@ def test_levels_up_to_the_verbosity_are_written(log_with, verbosity, written):
     ],
 )
 def test_module_patterns(patterns, verbosity, enabled):
-    log = get_logger("stowplan.scheduler.live")
+    log = get_logger("stowplan.live.scheduler")
     configure(verbosity=verbosity, modules=patterns)
     assert [log.v(level).enabled for level in range(10)] == [level <= enabled for level in range(10)]
 

@@ -68,7 +68,7 @@ def test_closing_leaves_logging_as_it_was(log_with):
 
 def test_without_a_set_up_lines_are_records_of_their_module(caplog):
     caplog.set_level(logging.INFO)
-    log = get_logger("stowplan.scheduler.live")
+    log = get_logger("stowplan.live.scheduler")
     log.info("Hello", pod="a/b")
     log.error(ValueError("no"), "Failed", n=1)
     assert [(record.levelname, record.name, record.getMessage()) for record in caplog.records] == [

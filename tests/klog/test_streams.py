@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stowplan.klog import get_logger
 from stowplan.klog.streams import Buffered, Unbuffered
 
-LOG = get_logger("stowplan.scheduler.live")
+LOG = get_logger("stowplan.live.scheduler")
 
 
 def write_one_of_each():

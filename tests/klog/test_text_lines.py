@@ -16,7 +16,7 @@ from stowplan.config import Duration
 from stowplan.klog import ObjectRef, get_logger
 from stowplan.klog.values import duration_text
 
-LOG = get_logger("stowplan.scheduler.live")
+LOG = get_logger("stowplan.live.scheduler")
 POD = Pod(metadata=ObjectMeta(name="web-0", namespace="shop"))
 
 

@@ -3,9 +3,9 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from component_metrics import FEATURES, all_gates_on, component, used_once
 from stowplan.config.features import DEFAULT_FEATURES
 from stowplan.metrics.registry import MetricsOptions
+from support.observing.component_metrics import FEATURES, all_gates_on, component, used_once
 
 
 def series(page):

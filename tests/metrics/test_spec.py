@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from component_metrics import all_gates_on, component, used_once
 from stowplan.api.decode import convert
 from stowplan.api.types import Pod
+from stowplan.daemon.resource_metrics import resource_page
 from stowplan.metrics.families import Histogram
 from stowplan.metrics.registry import exponential_buckets
-from stowplan.scheduler.resource_metrics import resource_page
 from stowplan.testing import a_pod
+from support.observing.component_metrics import all_gates_on, component, used_once
 
 SPEC = Path(__file__).parents[3] / "shared" / "spec" / "metrics.md"
 pytestmark = pytest.mark.skipif(not SPEC.exists(), reason="the written facts are not here")

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
-from queues import Room, event, waits_for
 from stowplan.framework.events import NODE, PVC, Action, Hint, on
 from stowplan.queue.backoff import ticks_around
 from stowplan.testing import a_node, a_pod
+from support.examples import examples
+from support.scheduling.queues import Room, event, waits_for
 
 WAITS = waits_for("P", on(PVC, Action.Add), on(NODE, Action.Add))
 

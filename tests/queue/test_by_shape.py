@@ -3,10 +3,10 @@ that differs in name, UID, annotations and status gets the same answer."""
 
 import pytest
 
-import compare
 import stowplan
+from golden import compare
 from stowplan.framework.events import Hint, events_of_change
-from worlds import struct
+from support.scheduling.worlds import struct
 
 
 def twin_of(pod):

@@ -2,11 +2,11 @@
 
 import pytest
 
-import profiles
-from queues import DEFAULT, Room, event, waits_for
 from stowplan.framework.events import ANY, NODE, POD, PVC, Action, on
 from stowplan.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
+from support.plugins import profiles
+from support.scheduling.queues import DEFAULT, Room, event, waits_for
 
 CLOSED = Status(Code.UnschedulableAndUnresolvable, ("closed",))
 

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import examples
-from queues import Room
 from stowplan.framework.events import ASSIGNED_POD_ADD
 from stowplan.queue.heap import PodHeap
 from stowplan.queue.in_flight import Happened, InFlight
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import a_pod
+from support.examples import examples
+from support.scheduling.queues import Room
 
 ROOM = Room()
 PODS = [QueuedPod(pod=ROOM.info(a_pod(f"p{i}")), timestamp=0.0, arrival=i) for i in range(8)]

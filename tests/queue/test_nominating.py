@@ -2,9 +2,9 @@
 
 import pytest
 
-from queues import Room, waits_for
 from stowplan.framework.status import Code, Status
 from stowplan.testing import a_pod
+from support.scheduling.queues import Room, waits_for
 
 CLOSED = Status(Code.UnschedulableAndUnresolvable, ("closed",))
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from queues import Room, event, waits_for
 from stowplan.framework.events import PVC, Action, on
+from stowplan.in_tree.priority_sort.plugin import PrioritySort
 from stowplan.plugins import QueueSortPlugin
-from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.testing import a_pod
+from support.scheduling.queues import Room, event, waits_for
 
 
 def popped(room):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from queues import Room, event, waits_for
 from stowplan.framework.events import NODE, POD, PVC, Action, Hint, on
 from stowplan.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
+from support.scheduling.queues import Room, event, waits_for
 
 CLOSED = Status(Code.UnschedulableAndUnresolvable, ("closed",))
 

@@ -1,7 +1,7 @@
 """What the queue counts of pods that come, and of hints."""
 
-from measuring import numbers, scheduler_metrics
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP, QueueMetrics
+from support.observing.metrics import numbers, scheduler_metrics
 
 
 def test_hints_take_from_when_they_are_asked():

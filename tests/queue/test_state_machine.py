@@ -15,9 +15,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from examples import SCALE
-from plain_queue import PLACES, PlainQueue, by_priority
-from queues import DEFAULT, Room, waits_for
 from stowplan.framework.events import (
     FORCE_ACTIVATE,
     NODE,
@@ -31,7 +28,10 @@ from stowplan.framework.events import (
 from stowplan.framework.status import Code, Status
 from stowplan.plugins import QueueSortPlugin
 from stowplan.testing import a_node, a_pod
-from worlds import struct
+from support.examples import SCALE
+from support.scheduling.plain_queue import PLACES, PlainQueue, by_priority
+from support.scheduling.queues import DEFAULT, Room, waits_for
+from support.scheduling.worlds import struct
 
 OTHER = "other"
 NAMES = ("a", "b", "c", "d", "e", "f")

@@ -6,12 +6,12 @@ Each change meets two sleeping pods that no plugin can tell apart: `self`, which
 
 import pytest
 
-from profiles import framework
-from queues import Room
 from stowplan.api import types as t
 from stowplan.framework.events import events_of_change
 from stowplan.testing import a_node, a_pod, selector
-from worlds import ZONE, struct
+from support.plugins.profiles import framework
+from support.scheduling.queues import Room
+from support.scheduling.worlds import ZONE, struct
 
 #: Who wakes.
 BOTH, SELF, NOBODY = ("self", "twin"), ("self",), ()

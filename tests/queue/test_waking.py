@@ -2,7 +2,6 @@
 
 import pytest
 
-from queues import DEFAULT, Room, event, waits_for
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
@@ -15,6 +14,7 @@ from stowplan.framework.events import (
     on,
 )
 from stowplan.testing import a_node, a_pod
+from support.scheduling.queues import DEFAULT, Room, event, waits_for
 
 
 def says(answers):

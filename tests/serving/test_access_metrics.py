@@ -4,9 +4,8 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.api_errors import Forbidden, InternalError, Unauthorized
+from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReview, SubjectAccessReviewStatus
-from stowplan.client.api import Unreachable
-from stowplan.client.manual_time import ManualTime
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.access_metrics import RequestMetrics, TokenCacheMetrics
@@ -15,6 +14,7 @@ from stowplan.serving.authorization import AllowedPaths, DelegatedAuthorizer
 from stowplan.serving.request_header import STANDARD
 from stowplan.serving.reviews import Reviewer
 from stowplan.serving.user import Peer, Rejected, UserInfo
+from stowplan.timing.manual_time import ManualTime
 
 NO_HEADERS = CIMultiDictProxy(CIMultiDict())
 

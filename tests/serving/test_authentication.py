@@ -4,10 +4,7 @@ import logging
 
 import pytest
 
-from client_chains import Believed, authority, client
-from delegating import NOBODY, bearer, headers, presenting
 from stowplan.api.api_errors import Unauthorized
-from stowplan.client.manual_time import START, ManualTime
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.authentication import DelegatedAuthenticator
@@ -15,6 +12,9 @@ from stowplan.serving.client_certificates import ClientCertificates
 from stowplan.serving.request_header import STANDARD, FrontProxy, RequestHeaders
 from stowplan.serving.tokens import BearerTokens, WebSocketTokens
 from stowplan.serving.user import Rejected, UserInfo
+from stowplan.timing.manual_time import START, ManualTime
+from support.http.client_chains import Believed, authority, client
+from support.serving.delegation import NOBODY, bearer, headers, presenting
 
 CLIENTS, PROXIES = authority("clients"), authority("proxies")
 ALICE, PROXY = client(CLIENTS, "alice", ["staff"]), client(PROXIES, "proxy")

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from client_chains import authority
 from stowplan.serving.authorities import AuthoritiesFile, Bundle, BundleError, parse_bundle
+from support.http.client_chains import authority
 
 ONE, OTHER = authority("one"), authority("other")
 

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 from OpenSSL._util import lib
 
-from client_chains import ANY, CLIENT_AUTH, DAY, NOW, SERVER_AUTH, Believed, authority, client, issue, name_of
-from stowplan.client.manual_time import START
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.client_certificates import (
@@ -26,6 +24,19 @@ from stowplan.serving.client_certificates import (
     verify,
 )
 from stowplan.serving.user import Peer, Rejected
+from stowplan.timing.manual_time import START
+from support.http.client_chains import (
+    ANY,
+    CLIENT_AUTH,
+    DAY,
+    NOW,
+    SERVER_AUTH,
+    Believed,
+    authority,
+    client,
+    issue,
+    name_of,
+)
 
 NO_HEADERS = CIMultiDictProxy(CIMultiDict())
 ROOT = authority("root")

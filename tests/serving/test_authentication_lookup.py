@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from apis import Api as Cluster
-from client_chains import authority
-from log_lines import logged
 from stowplan.api.api_errors import Forbidden, NotFound
-from stowplan.apiserver.embedded import EmbeddedApi
-from stowplan.client.api import Unreachable
-from stowplan.client.manual_time import ManualTime, settle
+from stowplan.api.port import Unreachable
 from stowplan.serving.lookup import CLIENT_CA, NAME, NAMESPACE, PROXY_CA, ClusterAuthentication, LookupFailed
 from stowplan.serving.request_header import RequestHeaders
+from stowplan.timing.manual_time import ManualTime, settle
+from stowplan_cluster.apiserver.embedded import EmbeddedApi
+from support.api.embedded import Api as Cluster
+from support.http.client_chains import authority
+from support.observing.log_lines import logged
 
 ONE, OTHER = authority("one"), authority("other")
 BOTH = frozenset((CLIENT_CA, PROXY_CA))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from client_chains import SERVER_AUTH, Believed, authority, client
-from delegating import NOBODY, headers, presenting
-from stowplan.client.manual_time import START
 from stowplan.serving.client_certificates import UNKNOWN_AUTHORITY
 from stowplan.serving.request_header import STANDARD, FrontProxy, RequestHeaders, without
 from stowplan.serving.user import Rejected, UserInfo
+from stowplan.timing.manual_time import START
+from support.http.client_chains import SERVER_AUTH, Believed, authority, client
+from support.serving.delegation import NOBODY, headers, presenting
 
 PROXIES = authority("front-proxy-ca")
 PROXY = client(PROXIES, "front-proxy")

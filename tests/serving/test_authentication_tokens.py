@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegating import NOBODY, ReviewingApi, bearer, headers, owned_by
 from stowplan.api.api_errors import (
     BadRequest,
     Forbidden,
@@ -20,11 +19,10 @@ from stowplan.api.api_errors import (
     Unauthorized,
 )
 from stowplan.api.decode import DecodeError
+from stowplan.api.port import Unreachable
 from stowplan.api.reviews import TokenReviewStatus
 from stowplan.api.status import StatusDetails
-from stowplan.client.api import Unreachable
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.client.manual_time import ManualTime, settle
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.access_metrics import AuthenticationMetrics
@@ -32,6 +30,8 @@ from stowplan.serving.reviews import Reviewer
 from stowplan.serving.token_reviews import ReviewedTokens
 from stowplan.serving.tokens import BearerTokens, WebSocketTokens, bearer_token, web_socket_token, without_token
 from stowplan.serving.user import Rejected, UserInfo
+from stowplan.timing.manual_time import ManualTime, settle
+from support.serving.delegation import NOBODY, ReviewingApi, bearer, headers, owned_by
 
 PREFIX = "base64url.bearer.authorization.k8s.io."
 

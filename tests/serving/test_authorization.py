@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delegating import ReviewingApi
 from stowplan.api.api_errors import Forbidden, InternalError
+from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReviewStatus
-from stowplan.client.api import Unreachable
-from stowplan.client.manual_time import ManualTime, settle
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.access_metrics import AuthorizationMetrics
 from stowplan.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
 from stowplan.serving.reviews import Reviewer
 from stowplan.serving.user import ANONYMOUS_USER, AuthorizationFailed, UserInfo
+from stowplan.timing.manual_time import ManualTime, settle
+from support.serving.delegation import ReviewingApi
 
 DEFAULT_PATHS = ("/healthz", "/readyz", "/livez")
 ALICE = UserInfo("alice", uid="7", groups=("staff", "system:authenticated"), extra={"k": ("v", "w")})

@@ -3,12 +3,12 @@
 import pytest
 from cryptography import x509
 
-from certificates import make_ca, make_client_certificate, make_server_certificate
 from stowplan.klog.logger import configure
 from stowplan.serving.authorities import Bundle
 from stowplan.serving.certificate_detail import certificate_detail
 from stowplan.serving.certificates import KeyPair
 from stowplan.serving.key_pairs import CertificateFiles, IdentityFiles, generated_identity
+from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
 
 CA = make_ca("some-ca")
 

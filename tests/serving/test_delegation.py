@@ -7,17 +7,13 @@ from dataclasses import fields
 
 import pytest
 
-from client_chains import authority, client
-from delegating import NOBODY, ReviewingApi, bearer, headers, owned_by, presenting
-from kubeconfigs import a_kubeconfig, write_kubeconfig
 from stowplan.api.api_errors import Forbidden, NotFound, Unauthorized
 from stowplan.api.config_map import ConfigMap
 from stowplan.api.meta import ObjectMeta
+from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReviewStatus
-from stowplan.cli.flags.table import AUTHENTICATION, AUTHORIZATION
-from stowplan.client.api import Unreachable
 from stowplan.client.connection import Surroundings
-from stowplan.client.manual_time import ManualTime, settle
+from stowplan.command_line.flags.table import AUTHENTICATION, AUTHORIZATION
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.delegation import (
@@ -30,6 +26,10 @@ from stowplan.serving.delegation import (
 )
 from stowplan.serving.lookup import NAME, NAMESPACE
 from stowplan.serving.user import UserInfo
+from stowplan.timing.manual_time import ManualTime, settle
+from support.http.client_chains import authority, client
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.serving.delegation import NOBODY, ReviewingApi, bearer, headers, owned_by, presenting
 
 CLIENTS, PROXIES = authority("clients"), authority("proxies")
 

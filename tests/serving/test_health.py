@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from serving import asked
 from stowplan.klog import logger
 from stowplan.serving.health import HealthChecks
+from support.serving.secure_port import asked
 
 
 class Observed:

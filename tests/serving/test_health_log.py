@@ -1,7 +1,7 @@
 """What the log says of health checks."""
 
-from log_lines import logged
 from stowplan.serving.health import HealthChecks
+from support.observing.log_lines import logged
 
 
 def test_health_checks_that_are_installed():

@@ -17,12 +17,12 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from certificates import make_ca, make_client_certificate
-from serving import Door, connected, secure_server, trusting, with_settings
-from stowplan.client.times import REAL_TIMES
 from stowplan.klog import logger
 from stowplan.serving.health import HealthChecks
 from stowplan.serving.http import Response
+from stowplan.timing.times import REAL_TIMES
+from support.http.certificates import make_ca, make_client_certificate
+from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
 
 PIECES = (
     b"GET /healthz HTTP/1.1\r\n",

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 import yaml
 
-from serving import asked
 from stowplan.api.api_errors import NotAcceptable
-from stowplan.client.times import REAL_TIMES
 from stowplan.serving.http import Response
 from stowplan.serving.pages.configz import configz_page
 from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
+from stowplan.timing.times import REAL_TIMES
+from support.serving.secure_port import asked
 
 START = 1_795_201_063.7
 STATUS = ProcessStatus(

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from stowplan.client.manual_time import ManualTime
 from stowplan.serving.handler import refuse
 from stowplan.serving.protocol import HttpServer, Timer
+from stowplan.timing.manual_time import ManualTime
 
 
 @asynccontextmanager

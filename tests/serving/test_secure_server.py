@@ -12,8 +12,6 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
-from serving import Door, connected, secure_server, trusting, with_settings
-from stowplan.client.times import REAL_TIMES
 from stowplan.serving.errors import ServingError
 from stowplan.serving.health import HealthChecks
 from stowplan.serving.http import Response, text
@@ -23,6 +21,8 @@ from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.server import SecureServer
 from stowplan.serving.tls import TlsTransport, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed
+from stowplan.timing.times import REAL_TIMES
+from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
 
 
 def _echo(request):

@@ -10,13 +10,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from certificates import make_ca, make_server_certificate
-from serving import connected, secure_server, with_settings
 from stowplan.serving.certificates import KeyPair
 from stowplan.serving.errors import ServingError
 from stowplan.serving.health import HealthChecks
 from stowplan.serving.key_pairs import CertificateFiles, generated_identity, read_identity
 from stowplan.serving.listener import Listener
+from support.http.certificates import make_ca, make_server_certificate
+from support.serving.secure_port import connected, secure_server, with_settings
 
 PAGES = HealthChecks("healthz", {}).pages
 CA = make_ca()

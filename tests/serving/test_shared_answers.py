@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.client.manual_time import settle
 from stowplan.serving.shared_answers import SharedAnswers
+from stowplan.timing.manual_time import settle
 
 
 class Clock:

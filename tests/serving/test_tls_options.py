@@ -5,10 +5,10 @@ import ssl
 import pytest
 from OpenSSL import SSL
 
-from serving import connected, secure_server, trusting, with_settings
 from stowplan.serving.errors import ServingError
 from stowplan.serving.health import HealthChecks
 from stowplan.serving.tls_options import TlsOptions, tls_parameters
+from support.serving.secure_port import connected, secure_server, trusting, with_settings
 
 PAGES = HealthChecks("healthz", {}).pages
 

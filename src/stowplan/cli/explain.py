@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.errors import reported
-from stowplan.cli.event_loop import run
-from stowplan.cli.question import Question
+from stowplan.command_line.errors import reported
+from stowplan.command_line.event_loop import run
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.tables import Line, write
 from stowplan.explain.text import explanation
+from stowplan.sources.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -216,7 +216,7 @@ def _view(about: Question, name: str) -> NodeView:
 
 
 def _ask_scheduler(what: str, name: str, output: str, **about: Any) -> None:
-    from stowplan.cli.asking_scheduler import Asked, page_of, pending_told, pod_told
+    from stowplan.sources.running_scheduler import Asked, page_of, pending_told, pod_told
 
     if what == "node":
         raise click.UsageError('--from-scheduler answers about pods: ask for "pod [NS/]NAME" or "pending".')

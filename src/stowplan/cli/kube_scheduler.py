@@ -8,19 +8,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from stowplan.cli.stop_signals import stop_signals
+from stowplan.command_line.stop_signals import stop_signals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.cli.scheduler_process import Opener
+    from stowplan.daemon.process import Opener
 
 
 def main(arguments: Sequence[str] | None = None, *, opener: Opener | None = None) -> int:
     """Run the command, and return its exit code; `opener` reaches the cluster, None: over HTTP."""
     with stop_signals() as stop:
-        from stowplan.cli.scheduler_command import command
-        from stowplan.cli.standard_streams import give_up_unwritable, open_closed
+        from stowplan.command_line.standard_streams import give_up_unwritable, open_closed
+        from stowplan.daemon.command import command
 
         open_closed()
         try:

@@ -7,13 +7,13 @@ import sys
 import click
 
 from stowplan import __version__
-from stowplan.cli.apiserver import apiserver
-from stowplan.cli.demo import demo
-from stowplan.cli.errors import Commands
 from stowplan.cli.explain import explain
 from stowplan.cli.run import run
-from stowplan.cli.standard_streams import open_closed
-from stowplan.cli.up import up
+from stowplan.command_line.errors import Commands
+from stowplan.command_line.standard_streams import open_closed
+from stowplan_cluster.commands.apiserver import apiserver
+from stowplan_cluster.commands.demo import demo
+from stowplan_cluster.commands.up import up
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

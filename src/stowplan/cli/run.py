@@ -16,16 +16,16 @@ import click
 from msgspec.structs import replace
 
 from stowplan.api.timestamps import parse_timestamp
-from stowplan.cli import event_loop
-from stowplan.cli.errors import InputError, reported
-from stowplan.cli.event_loop import first_of, running
-from stowplan.cli.hang_guard import HangGuard
-from stowplan.cli.life_cycle import until_stopped
-from stowplan.cli.registry import registry_with
-from stowplan.cli.scheduler_process import Job, opened
-from stowplan.cli.stop_signals import stop_signals
+from stowplan.command_line import event_loop
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.types import DEFAULT_SCHEDULER_NAME
+from stowplan.daemon.hang_guard import HangGuard
+from stowplan.daemon.life_cycle import until_stopped
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.daemon.process import Job, opened
 from stowplan.explain.words import count, joined
 from stowplan.klog.values import duration_text
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stowplan.api.policy import Lease
-    from stowplan.cli.life_cycle import AtWork
-    from stowplan.cli.scheduler_process import Opener
-    from stowplan.cli.stop_signals import StopSignals
-    from stowplan.client.api import Api
+    from stowplan.api.port import Api
     from stowplan.client.connection import Connection
+    from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
+    from stowplan.daemon.life_cycle import AtWork
+    from stowplan.daemon.process import Opener
 
 _NO_LIMIT = -1.0
 _MAX_IN_UNSCHEDULABLE = 300.0
@@ -148,7 +148,7 @@ def work(
 async def _schedule(
     job: Job, stop: StopSignals, opener: Opener, wall_clock: Callable[[], float], *, force: bool
 ) -> None:
-    from stowplan.scheduler.live import NotSupportedError
+    from stowplan.live.scheduler import NotSupportedError
 
     stopped = stop.event()
     async with opener(job) as cluster:
@@ -172,9 +172,9 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     """Refuse to work where another scheduler of the same name does, and where nobody answers."""
     from stowplan.api.api_errors import ApiError, Forbidden, NotFound
     from stowplan.api.policy import Lease
-    from stowplan.cli.refusals import no_answer
-    from stowplan.client.api import Unreachable
+    from stowplan.api.port import Unreachable
     from stowplan.client.config_error import CredentialsError
+    from stowplan.command_line.unreachable import no_answer
 
     election = job.config.leader_election
     try:

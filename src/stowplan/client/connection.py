@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stowplan.client.config_error import ClientConfigError, CredentialsError
-from stowplan.client.credentials import Credentials, TokenFile, UserCredentials
-from stowplan.client.file_content import FileContent
-from stowplan.client.kubeconfig import (
+from stowplan.client.credentials.file_content import FileContent
+from stowplan.client.credentials.kubeconfig import (
     Kubeconfig,
     Selection,
     known_contexts,
@@ -33,11 +32,12 @@ from stowplan.client.kubeconfig import (
     load_kubeconfigs,
     select,
 )
-from stowplan.client.kubeconfig_validation import check
-from stowplan.client.proxies import proxy_from_environment
-from stowplan.client.server_url import server_url
-from stowplan.client.tls import TlsSettings
-from stowplan.client.user_credentials import Readers, content_of, credentials_of
+from stowplan.client.credentials.kubeconfig_validation import check
+from stowplan.client.credentials.request_credentials import Credentials, TokenFile, UserCredentials
+from stowplan.client.credentials.user_credentials import Readers, content_of, credentials_of
+from stowplan.client.http.proxies import proxy_from_environment
+from stowplan.client.http.server_url import server_url
+from stowplan.client.http.tls import TlsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

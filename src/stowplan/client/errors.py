@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.client.api import Unreachable
+from stowplan.api.port import Unreachable
 
 
 class OutcomeUnknown(Unreachable):

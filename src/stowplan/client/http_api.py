@@ -25,17 +25,17 @@ from stowplan.api.api_errors import AlreadyExists, ApiError, Conflict, NotFound,
 from stowplan.api.decode import DecodeError, namespace_of, to_dict
 from stowplan.api.field_errors import go_quote
 from stowplan.api.meta import ApiStruct, ObjectMeta
+from stowplan.api.port import Lane, Listing, PatchType, Unreachable, WatchEvent
+from stowplan.api.resources import ApiResource, resource_of
 from stowplan.api.types import Event, Pod
-from stowplan.client.answers import Answer, Subject
-from stowplan.client.api import Lane, Listing, PatchType, Unreachable, WatchEvent
-from stowplan.client.decoding import LineSplitter, WatchDecoder, decode_one, decode_page
-from stowplan.client.discovery import Discovery
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.client.lanes import Lanes, Turns
+from stowplan.client.http.answers import Answer, Subject
+from stowplan.client.http.decoding import LineSplitter, WatchDecoder, decode_one, decode_page
+from stowplan.client.http.discovery import Discovery
+from stowplan.client.http.lanes import Lanes, Turns
+from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.request_metrics import RequestMetrics
-from stowplan.client.resources import ApiResource, resource_of
-from stowplan.client.times import REAL_TIMES, Times
-from stowplan.client.transport import Limits, Request, Transport
+from stowplan.timing.times import REAL_TIMES, Times
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence

@@ -1,5 +1,6 @@
 """KubeSchedulerConfiguration: what it may say, what it means, what plugins come of it."""
 
+from stowplan.api.durations import Duration, parse_duration
 from stowplan.config.args import (
     ARGS_KINDS,
     Args,
@@ -16,7 +17,6 @@ from stowplan.config.args import (
     UtilizationShapePoint,
     VolumeBindingArgs,
 )
-from stowplan.config.durations import Duration, parse_duration
 from stowplan.config.errors import ConfigError, ConfigFileError
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
 from stowplan.config.load import load_config

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from stowplan.api.durations import Duration
 from stowplan.api.types import NodeAffinity, TopologySpreadConstraint
-from stowplan.config.durations import Duration
 
 LEAST_ALLOCATED = "LeastAllocated"
 MOST_ALLOCATED = "MostAllocated"

@@ -8,6 +8,7 @@ Upstream: pkg/scheduler/apis/config/validation/validation_pluginargs.go.
 
 from collections.abc import Iterator, Sequence
 
+from stowplan.api.durations import Duration
 from stowplan.api.field_errors import child, not_supported
 from stowplan.api.labels import label_key_errors
 from stowplan.api.node_selectors import node_selector_errors, preferred_terms_errors
@@ -34,7 +35,6 @@ from stowplan.config.args import (
     VolumeBindingArgs,
 )
 from stowplan.config.defaults import binding_timeout_enabled
-from stowplan.config.durations import Duration
 from stowplan.config.errors import duplicate, forbidden, invalid, required
 from stowplan.config.features import FeatureGates
 

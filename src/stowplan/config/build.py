@@ -16,10 +16,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stowplan.api.durations import Duration
 from stowplan.api.field_errors import aggregate
 from stowplan.config.args import NodeResourcesFitArgs
 from stowplan.config.args_validation import node_resources_fit_errors
-from stowplan.config.durations import Duration
 from stowplan.config.errors import ConfigError, os_error_text
 from stowplan.config.features import FeatureGates
 from stowplan.config.plugins import expand, with_weights

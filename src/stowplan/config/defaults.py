@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.api.durations import Duration
 from stowplan.config.args import (
     ARGS_KINDS,
     DEFAULT_RESOURCES,
@@ -28,7 +29,6 @@ from stowplan.config.args import (
     VolumeBindingArgs,
 )
 from stowplan.config.decode import DecodedArgs
-from stowplan.config.durations import Duration
 from stowplan.config.features import FeatureGates
 from stowplan.config.plugins import default_plugins, merge_plugins
 from stowplan.config.types import (

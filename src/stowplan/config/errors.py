@@ -8,8 +8,8 @@ Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 
 import errno
 
+from stowplan.api.durations import Duration
 from stowplan.api.field_errors import go_json, go_quote
-from stowplan.config.durations import Duration
 
 
 class ConfigError(ValueError):

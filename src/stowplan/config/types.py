@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from stowplan.api.durations import Duration
 from stowplan.config.args import Args
-from stowplan.config.durations import Duration
 from stowplan.config.schema import CONFIGURATION, POINTS
 from stowplan.config.serialize import encode_object
 

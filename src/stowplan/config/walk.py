@@ -15,9 +15,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from stowplan.api.durations import parse_duration
 from stowplan.api.field_errors import go_quote
 from stowplan.config.documents import members_of
-from stowplan.config.durations import parse_duration
 from stowplan.config.errors import ConfigError
 from stowplan.config.schema import BOOL, DURATION, STRING, Pointer, Raw, Scalar, Slice, StringMap, Struct, Type, go_type
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from stowplan.api.taints import UNSCHEDULABLE
 from stowplan.api.types import Pod, Taint, Toleration
+from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.explain.words import count, joined, listed, taint_text
-from stowplan.scheduler.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

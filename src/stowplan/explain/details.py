@@ -16,8 +16,8 @@ from stowplan.api.taints import tolerates
 from stowplan.cluster.ports import ports_conflict
 from stowplan.explain.grouping import classes, split
 from stowplan.explain.words import amount, port_text, requirement_text, selector_text, sentence, taint_text, term_text
-from stowplan.plugins.node_selection import requirement_mask
-from stowplan.plugins.pod_topology_spread import HARD, PodTopologySpread
+from stowplan.in_tree.common.node_selection import requirement_mask
+from stowplan.in_tree.pod_topology_spread.plugin import HARD, PodTopologySpread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan.explain.grouping import Refusal
     from stowplan.explain.inspection import Inspection
     from stowplan.framework.status import Reason
-    from stowplan.plugins.pod_topology_spread import Constraint
+    from stowplan.in_tree.pod_topology_spread.plugin import Constraint
 
     Rows = npt.NDArray[np.intp]
     Columns = list[npt.NDArray[Any]]

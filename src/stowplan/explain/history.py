@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.explain.tables import Grid, Line
 from stowplan.explain.words import count, listed
-from stowplan.scheduler.story import time_text
+from stowplan.inspection.stories import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.explain.tables import Block, Cell
+    from stowplan.inspection.stories import DecisionRecord, Step, Story
     from stowplan.queue.queued_pod import QueuedPod
-    from stowplan.scheduler.story import DecisionRecord, Step, Story
 
 #: Steps of a story in the short form, the last ones.
 _STEPS = 12

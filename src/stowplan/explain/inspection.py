@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.scheduler.evaluation import Evaluation
+from stowplan.engine.evaluation.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stowplan.engine.algorithm import NO_NODES, post_filtered, promised_row
+from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.status import Code, Status
-from stowplan.plugins.default_preemption import PreemptionOutcome
-from stowplan.scheduler.cycle import NO_NODES, post_filtered, promised_row
-from stowplan.scheduler.evaluation import Evaluation
+from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.handle import Preemptor
-    from stowplan.framework.preemption import Candidate
     from stowplan.framework.runtime import Framework
+    from stowplan.preemption.dry_run import Candidate
 
 
 #: Modules of plugins that are known to act by the handle's preemptor, if at all.

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.verdict import Verdict
-    from stowplan.framework.preemption import Candidate
     from stowplan.framework.runtime import Framework
+    from stowplan.preemption.dry_run import Candidate
 
 PODS = "pods"
 #: Kinds of refused pods that changes are tried for; each takes many evaluations.

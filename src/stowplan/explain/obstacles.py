@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.explain.words import amount, count, namespaces_text, requirement_text, selector_text
-from stowplan.plugins.node_selection import requirement_mask
+from stowplan.in_tree.common.node_selection import requirement_mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from stowplan.explain.changes import CONDITION_PREFIXES, Change, Dial
 from stowplan.explain.grouping import classes, split
 from stowplan.explain.shrinking import shrink
 from stowplan.explain.words import port_text, requirement_text, term_text
-from stowplan.plugins.node_selection import requirement_mask, term_mask
+from stowplan.in_tree.common.node_selection import requirement_mask, term_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

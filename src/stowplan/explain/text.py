@@ -15,8 +15,8 @@ from stowplan.explain.grouping import refusals
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.tables import Cell, Grid, Line
 from stowplan.explain.words import count, joined, listed, sentence
-from stowplan.framework.preemption import NO_VICTIMS, NOT_HELPFUL
 from stowplan.framework.status import Code
+from stowplan.preemption.dry_run import NO_VICTIMS, NOT_HELPFUL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.tables import Block, Span
     from stowplan.explain.verdict import Verdict
-    from stowplan.framework.preemption import Candidate, DryRun
     from stowplan.framework.runtime import Framework
+    from stowplan.preemption.dry_run import Candidate, DryRun
 
 #: What the short form shows of each part.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan.explain.suggestions import Advice, Suggestion
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.status import Status
-    from stowplan.plugins.default_preemption import PreemptionOutcome
+    from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
 
 
 @dataclass

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stowplan.framework.nominated import statuses_with_nominated_pods
+from stowplan.framework.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.port import Api
     from stowplan.api.types import Pod
-    from stowplan.client.api import Api
     from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.metrics import FrameworkMetrics
-    from stowplan.framework.preemption import Candidate
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
+    from stowplan.preemption.dry_run import Candidate
 
 
 class Random(Protocol):

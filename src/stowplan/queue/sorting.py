@@ -10,7 +10,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.status import NOT_THEIRS
-from stowplan.plugins.priority_sort import PrioritySort
+from stowplan.in_tree.priority_sort.plugin import PrioritySort
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from cryptography import x509
 
 from stowplan.api.field_errors import go_quote
-from stowplan.client.file_content import FileContent
+from stowplan.client.credentials.file_content import FileContent
 from stowplan.config.errors import os_error_text
 from stowplan.klog import get_logger
 from stowplan.serving.certificate_detail import certificate_detail

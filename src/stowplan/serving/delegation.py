@@ -17,11 +17,11 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from stowplan.api.durations import Duration
 from stowplan.client.config_error import ClientConfigError
 from stowplan.client.connection import connect_from_scheduler_flags, connect_in_cluster
-from stowplan.client.transport import Limits
+from stowplan.client.http.transport import Limits
 from stowplan.config import ClientConnection
-from stowplan.config.durations import Duration
 from stowplan.klog import get_logger
 from stowplan.serving.access_metrics import AuthenticationMetrics, AuthorizationMetrics
 from stowplan.serving.authentication import DelegatedAuthenticator
@@ -37,12 +37,12 @@ from stowplan.serving.tokens import BearerTokens, WebSocketTokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stowplan.client.api import Api
+    from stowplan.api.port import Api
     from stowplan.client.connection import Connection, Surroundings
-    from stowplan.client.times import Times
     from stowplan.metrics.serving import ServingMetrics
     from stowplan.serving.authentication import Method
     from stowplan.serving.authorities import Authorities
+    from stowplan.timing.times import Times
 
     Gate = Callable[[str], bool]
 

@@ -19,7 +19,6 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 
 from stowplan.api.api_errors import ApiError, BadRequest, RequestEntityTooLarge
-from stowplan.client.times import within
 from stowplan.klog.logger import get_logger
 from stowplan.klog.quoting import go_quote
 from stowplan.klog.values import stack_trace
@@ -27,15 +26,16 @@ from stowplan.serving.forms import error_response
 from stowplan.serving.http import Request, Response, refusal
 from stowplan.serving.tls import PEER_CERTIFICATES, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed, Peer
+from stowplan.timing.times import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aiohttp.web_request import BaseRequest
 
-    from stowplan.client.times import Times
     from stowplan.serving.http import Page
     from stowplan.serving.user import Authenticator, Authorizer
+    from stowplan.timing.times import Times
 
 log = get_logger(__name__)
 

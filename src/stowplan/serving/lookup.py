@@ -18,7 +18,7 @@ import msgspec
 
 from stowplan.api.api_errors import Forbidden, NotFound
 from stowplan.api.config_map import ConfigMap
-from stowplan.client.list_watch import Failing, ListWatch
+from stowplan.client.watching.list_watch import Failing, ListWatch
 from stowplan.klog import get_logger
 from stowplan.serving.authorities import Bundle, BundleError
 from stowplan.serving.request_header import RequestHeaders
@@ -27,10 +27,10 @@ from stowplan.serving.reviews import FAILURES, answer_within
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.client.api import Api
-    from stowplan.client.known import Change
-    from stowplan.client.list_watch import Report
-    from stowplan.client.times import Times
+    from stowplan.api.port import Api
+    from stowplan.client.watching.known_objects import Change
+    from stowplan.client.watching.list_watch import Report
+    from stowplan.timing.times import Times
 
 _log = get_logger(__name__)
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from stowplan.api.api_errors import ApiError, InternalError, ServerTimeout, Timeout, TooManyRequests
 from stowplan.api.decode import DecodeError
+from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReview, TokenReview
-from stowplan.client.api import Unreachable
 from stowplan.client.backoff import Backoff, BackoffPolicy
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.client.times import within
+from stowplan.timing.times import within
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from stowplan.client.api import Api
-    from stowplan.client.times import Times
+    from stowplan.api.port import Api
+    from stowplan.timing.times import Times
 
 R = TypeVar("R", TokenReview, SubjectAccessReview)
 T = TypeVar("T")

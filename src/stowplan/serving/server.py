@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from stowplan.client.times import REAL_TIMES, Times, within
 from stowplan.klog.logger import get_logger
 from stowplan.serving.handler import Handler, refuse
 from stowplan.serving.listener import Listener
 from stowplan.serving.protocol import HttpServer
 from stowplan.serving.tls import OpenConnections, TlsConnection
+from stowplan.timing.times import REAL_TIMES, Times, within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,9 +22,9 @@ from stowplan.serving.shared_answers import SharedAnswers
 from stowplan.serving.user import Rejected, UserInfo
 
 if TYPE_CHECKING:
-    from stowplan.client.times import Times
     from stowplan.metrics.serving import ServingMetrics
     from stowplan.serving.reviews import Reviewer
+    from stowplan.timing.times import Times
 
 _log = get_logger(__name__)
 

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-import manifests
-from scheduled import PATHS, Objects
+from support.api import manifests
+from support.live.http_scheduler import PATHS, Objects
 
 _NUMBERS = count(1)
 

@@ -5,15 +5,15 @@ from math import ceil
 import numpy as np
 import pytest
 
-from answering import answering, configuration, profile
-from attempts import asking, at_fraction, attempts, moves
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.framework.events import NODE, Action, on
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Reason, Status, unschedulable
-from stowplan.scheduler.live import LiveSettings
+from stowplan.live.scheduler import SchedulerSettings
+from support.api.manifests import node, pod
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.attempts import asking, at_fraction, attempts, moves
 
 EAGER = DEFAULT_FEATURES
 PATIENT = DEFAULT_FEATURES.with_gates({"SchedulerPopFromBackoffQ": False})
@@ -247,8 +247,8 @@ async def test_who_waits_for_something_outside_does_not_back_off(api_server, nam
     ("settings", "looked"),
     [
         # The look at 300 seconds comes too early for a pod that has slept for 299.75.
-        pytest.param(LiveSettings(), [330, 660], id="default"),
-        pytest.param(LiveSettings(max_in_unschedulable=45.0), [60, 120], id="configured"),
+        pytest.param(SchedulerSettings(), [330, 660], id="default"),
+        pytest.param(SchedulerSettings(max_in_unschedulable=45.0), [60, 120], id="configured"),
     ],
 )
 async def test_who_has_slept_too_long(api_server, namespace, settings, looked):

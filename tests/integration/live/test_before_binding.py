@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from answering import answering, configuration, profile
-from left_behind import check, failed, nothing_under_way
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.status import SKIP, Code, Status, error, unschedulable
-from tampered import Held, Tampered
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import check, failed, nothing_under_way
 
 WAIT = Status(Code.Wait)
 PARALLEL = PreBindPreFlightResult(allow_parallel=True)

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from answering import answering, configuration, profile
-from left_behind import nothing_under_way
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.api.api_errors import Forbidden, InternalError
 from stowplan.framework.status import Code, Status, unschedulable
-from tampered import Held, Tampered, raising
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered, raising
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import nothing_under_way
 
 WAIT = Status(Code.Wait)
 

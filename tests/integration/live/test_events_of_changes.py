@@ -2,16 +2,16 @@
 
 import pytest
 
-from answering import answering, configuration, profile
-from attempts import asking, attempts, moves, on
-from manifests import node, pod
-from scheduled import scheduled
-from storage_objects import claim
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.framework.events import NODE, POD, PVC, Action, Hint
 from stowplan.framework.events import on as registered
 from stowplan.framework.status import Code, Status, unschedulable
-from waking import change, create, delete, reallocate, relabel, resize, retaint, tolerate
+from support.api.manifests import node, pod
+from support.api.storage_objects import claim
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.attempts import asking, attempts, moves, on
+from support.scheduling.waking import change, create, delete, reallocate, relabel, resize, retaint, tolerate
 
 WAIT = Status(Code.Wait)
 PATIENT = DEFAULT_FEATURES.with_gates({"SchedulerPopFromBackoffQ": False})

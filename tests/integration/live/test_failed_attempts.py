@@ -6,16 +6,16 @@ Each case is one row of the failure matrix, met by a pod that comes with a nomin
 import numpy as np
 import pytest
 
-from answering import answering, configuration, profile
-from left_behind import check, failed, nominated, nothing_under_way, rejected
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.api.api_errors import Forbidden
 from stowplan.framework.events import NODE, Action, on
 from stowplan.framework.interface import PostFilterResult, PreFilterResult
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
-from tampered import Tampered, raising
+from support.api.manifests import node, pod
+from support.api.tampered_api import Tampered, raising
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import check, failed, nominated, nothing_under_way, rejected
 
 WAIT = Status(Code.Wait)
 PENDING = Status(Code.Pending, ("later",))

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from attempts import asking, labelled
-from manifests import budget, node, pod
-from preempting import CLASSES, leaving, nodes, placed, pods, wanting
-from scheduled import scheduled
 from stowplan.api import types as t
 from stowplan.api.api_errors import Forbidden, not_found
-from stowplan.scheduler.live import LiveSettings
+from stowplan.live.scheduler import SchedulerSettings
+from support.api.manifests import budget, node, pod
+from support.live.http_scheduler import scheduled
+from support.scheduling.attempts import asking, labelled
+from support.scheduling.preempting import CLASSES, leaving, nodes, placed, pods, wanting
 
 DEVICES = (t.ResourceClaim, t.ResourceSlice, t.DeviceClass)
 CLAIMS = "no new claims to deallocate"
@@ -82,7 +82,7 @@ async def test_a_group_that_comes_later(api_server, namespace, caplog, error):
 
 
 async def test_it_is_looked_for_as_often_as_told(api_server, namespace):
-    settings = LiveSettings(look_again=5.0)
+    settings = SchedulerSettings(look_again=5.0)
     async with scheduled(api_server, namespace, wrap=older(*DEVICES), settings=settings) as c:
         await c.advance(4.0)
         c.api.hidden.clear()

@@ -2,15 +2,15 @@
 
 import pytest
 
-from answering import answering, configuration, profile
-from attempts import asking, attempts, labelled, moves, on
-from left_behind import nominated
-from manifests import node, pod
-from preempting import CLASSES, nodes, nominated_node, placed, pods, wanting
-from scheduled import scheduled
 from stowplan.api.api_errors import Conflict
 from stowplan.framework.status import Code, Status
-from tampered import Held, Tampered, raising
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered, raising
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.attempts import asking, attempts, labelled, moves, on
+from support.scheduling.left_behind import nominated
+from support.scheduling.preempting import CLASSES, nodes, nominated_node, placed, pods, wanting
 
 ZONE = "topology.kubernetes.io/zone"
 

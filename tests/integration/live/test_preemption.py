@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from answering import answering, configuration, profile
-from attempts import asking, attempts, moves, sized
-from left_behind import is_now, written
-from manifests import node, pod
-from preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
-from scheduled import scheduled
 from stowplan.api.api_errors import Forbidden, InternalError
-from tampered import Held, Tampered, raising
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered, raising
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.attempts import asking, attempts, moves, sized
+from support.scheduling.left_behind import is_now, written
+from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
 
 NO_CLAIMS = "no new claims to deallocate, preemption: "
 TERMINATING = "not eligible due to a terminating pod on the nominated node."

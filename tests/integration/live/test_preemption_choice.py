@@ -2,11 +2,11 @@
 
 import pytest
 
-from answering import configuration, profile
-from attempts import labelled, sized
-from manifests import budget, node
-from preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
-from scheduled import scheduled
+from support.api.manifests import budget, node
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import configuration, profile
+from support.scheduling.attempts import labelled, sized
+from support.scheduling.preempting import CLASSES, leaving, nodes, nominated_node, placed, pods, wanting
 
 EARLY, LATE, LATEST = (f"2026-01-0{day}T00:00:00Z" for day in (1, 2, 3))
 TWO = [*CLASSES, *nodes(node("n1"), node("n2"))]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from answering import answering, configuration, profile
-from attempts import asking, attempts, labelled, moves, on
-from manifests import node, pod
-from preempting import CLASSES, nodes, pods
-from scheduled import scheduled
 from stowplan.framework.events import NODE, Action
 from stowplan.framework.events import on as registered
 from stowplan.framework.status import unschedulable
+from support.api.manifests import node, pod
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.attempts import asking, attempts, labelled, moves, on
+from support.scheduling.preempting import CLASSES, nodes, pods
 
 NO = (unschedulable("no"), 0.0)
 

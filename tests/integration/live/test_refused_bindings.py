@@ -2,17 +2,17 @@
 
 import pytest
 
-from answering import answering, configuration, profile
-from left_behind import check, failed, nominated, nothing_under_way
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.api.api_errors import Conflict, InternalError
-from stowplan.client.api import Unreachable
+from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.framework.events import POD, Action, on
 from stowplan.framework.status import Code, Status, unschedulable
-from tampered import Held, Tampered, raising
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered, raising
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import check, failed, nominated, nothing_under_way
 
 WAIT = Status(Code.Wait)
 TRIED = 'running Bind plugin "DefaultBinder": '

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 
-from answering import answering, configuration, profile
-from attempts import asking, labelled
-from manifests import node, pod
-from scheduled import Objects, scheduled
+from support.api.manifests import node, pod
+from support.live.http_scheduler import Objects, scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.attempts import asking, labelled
 
 ZONE = "topology.kubernetes.io/zone"
 NODES = 150

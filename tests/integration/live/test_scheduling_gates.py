@@ -1,12 +1,12 @@
 """Pods that are held back before they are tried: by their own gates, and by a plugin's PreEnqueue."""
 
-from answering import answering, configuration, profile
-from attempts import asking, attempts, moves
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.framework.events import NODE, Action, on
 from stowplan.framework.status import error, unresolvable
-from tampered import Tampered
+from support.api.manifests import node, pod
+from support.api.tampered_api import Tampered
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.attempts import asking, attempts, moves
 
 OPENED = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
 GATES = {"schedulingGates": [{"name": "a"}, {"name": "b"}]}

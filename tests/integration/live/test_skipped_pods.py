@@ -1,12 +1,12 @@
 """Pods that are taken from the queue and left alone, and pods that are nobody's business here."""
 
-from answering import answering, configuration, profile
-from left_behind import nothing_under_way
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.api.types import Pod
 from stowplan.framework.status import Code, Status, unschedulable
-from tampered import Held, Tampered
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import nothing_under_way
 
 WAIT = Status(Code.Wait)
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from answering import answering, configuration, profile
-from left_behind import nominated, nothing_under_way, written
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.api.api_errors import Conflict, Forbidden, InternalError, NotFound, ServiceUnavailable
-from stowplan.client.api import Unreachable
+from stowplan.api.port import Unreachable
 from stowplan.framework.interface import PostFilterResult
 from stowplan.framework.status import Code, Status, unschedulable
-from tampered import Held, Tampered, raising
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered, raising
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import nominated, nothing_under_way, written
 
 
 def refusing(api_server, namespace, *, before=(), wrap=Tampered, **answers):

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from answering import answering, configuration, profile
-from left_behind import is_now
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.api.api_errors import Forbidden
 from stowplan.framework.status import unschedulable
-from stowplan.scheduler.live import LiveSettings
-from tampered import Tampered
+from stowplan.live.scheduler import SchedulerSettings
+from support.api.manifests import node, pod
+from support.api.tampered_api import Tampered
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import is_now
 
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
@@ -30,7 +30,7 @@ async def retry(c, seconds=0.0):
 
 
 async def test_scheduled(api_server, namespace):
-    settings = LiveSettings(hostname="node-7.example.com")
+    settings = SchedulerSettings(hostname="node-7.example.com")
     async with scheduled(api_server, namespace, settings=settings) as c:
         await c.nodes(node("n1"))
         await c.pods(pod("web"))
@@ -80,7 +80,7 @@ async def test_notes(api_server, namespace, text, shown):
 
 
 async def test_repetitions_become_a_series(api_server, namespace):
-    settings = LiveSettings(hostname="host", max_in_unschedulable=10_000.0)
+    settings = SchedulerSettings(hostname="host", max_in_unschedulable=10_000.0)
     async with refusing(api_server, namespace, settings=settings) as c:
         await c.pods(pod("web"))
         # The condition changed the pod, so that the second failure is about another version of it.

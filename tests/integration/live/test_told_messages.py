@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from answering import answering, configuration, profile
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.framework.interface import PostFilterResult, PreFilterResult
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Reason, unschedulable
+from support.api.manifests import node, pod
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 CLAIMS = "no new claims to deallocate"

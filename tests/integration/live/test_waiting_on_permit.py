@@ -2,14 +2,14 @@
 
 import pytest
 
-from answering import answering, configuration, profile
-from left_behind import check, nothing_under_way, rejected
-from manifests import node, pod
-from scheduled import scheduled
 from stowplan.api.api_errors import Forbidden
 from stowplan.framework.events import NODE, Action, on
 from stowplan.framework.status import Code, Status, error, unschedulable
-from tampered import Held, Tampered, raising
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered, raising
+from support.live.http_scheduler import scheduled
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.left_behind import check, nothing_under_way, rejected
 
 WAIT = Status(Code.Wait)
 

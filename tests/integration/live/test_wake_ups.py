@@ -2,9 +2,21 @@
 
 import pytest
 
-from attempts import asking, labelled, on, sized
-from manifests import node, pod
-from waking import change, check_row, create, delete, reallocate, relabel, resize, retaint, row, taint, tolerate
+from support.api.manifests import node, pod
+from support.scheduling.attempts import asking, labelled, on, sized
+from support.scheduling.waking import (
+    change,
+    check_row,
+    create,
+    delete,
+    reallocate,
+    relabel,
+    resize,
+    retaint,
+    row,
+    taint,
+    tolerate,
+)
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from attempts import moves, only_these
-from manifests import node, pod
-from scheduled import scheduled
-from waking import change, check_row, create, delete, reallocate, relabel, retaint, row, taint
+from support.api.manifests import node, pod
+from support.live.http_scheduler import scheduled
+from support.scheduling.attempts import moves, only_these
+from support.scheduling.waking import change, check_row, create, delete, reallocate, relabel, retaint, row, taint
 
 
 def of_devices(kind, name, **spec):

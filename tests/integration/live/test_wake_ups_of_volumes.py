@@ -5,10 +5,10 @@ The claims are of no namespace: they come to the test's own.
 
 import pytest
 
-from attempts import labelled, on
-from manifests import node, pod
-from storage_objects import claim, storage_class, volume
-from waking import change, check_row, create, delete, relabel, retaint, row, taint
+from support.api.manifests import node, pod
+from support.api.storage_objects import claim, storage_class, volume
+from support.scheduling.attempts import labelled, on
+from support.scheduling.waking import change, check_row, create, delete, relabel, retaint, row, taint
 
 ZONE = "topology.kubernetes.io/zone"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"

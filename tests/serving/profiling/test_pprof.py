@@ -5,8 +5,8 @@ import gzip
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pprof_reading import message, read_profile
 from stowplan.serving.profiling.pprof import Frame, Profile, stack_of
+from support.serving.pprof_reading import message, read_profile
 
 frames = st.builds(Frame, st.text(max_size=8), st.text(max_size=8), st.integers(0, 500), st.integers(0, 2**31))
 samples = st.lists(st.tuples(st.lists(frames, max_size=5).map(tuple), st.integers(0, 2**62), st.integers(0, 9)))

@@ -17,8 +17,8 @@ from stowplan.serving.http import JSON, Page, Request, Response, text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from stowplan.client.times import Times
     from stowplan.serving.forms import Target
+    from stowplan.timing.times import Times
 
 _COMPONENT = "kube-scheduler"
 _GROUP = "config.k8s.io"

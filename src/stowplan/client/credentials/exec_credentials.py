@@ -1,0 +1,230 @@
+"""Credentials from a program: the exec plugins of client.authentication.k8s.io/v1 and v1beta1.
+
+The plugin runs when its credentials are first needed, when they have expired and when the server refused them. One
+run at a time: callers that arrive meanwhile wait for it and share its result, also a failure, so that a plugin that
+takes a minute to fail does not fail for each of them in turn. It runs as a process of its own and never blocks the
+event loop; one that does not come back is killed, with what it started.
+
+With a terminal the plugin talks to the user itself; without one, what it wrote to standard error is part of the error.
+
+Upstream: staging/src/k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import unicodedata
+from asyncio import subprocess
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stowplan.client.config_error import ClientConfigError, CredentialsError
+from stowplan.client.credentials.exec_protocol import ExecAnswer, ExecAnswerError, ExecCluster, exec_info, parse_answer
+from stowplan.client.credentials.request_credentials import bearer
+from stowplan.config.errors import os_error_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stowplan.client.http.tls import ClientCertificate
+
+_log = logging.getLogger(__name__)
+
+#: Seconds that a plugin has; a user who has to answer gets longer.
+TIMEOUT = 60.0
+INTERACTIVE_TIMEOUT = 300.0
+
+_SHOWN_STDERR = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecPlugin:
+    """What a kubeconfig's user entry says of its plugin."""
+
+    #: A name that PATH has, or a path.
+    command: str
+    api_version: str
+    #: Never, IfAvailable or Always.
+    interactive_mode: str
+    #: The file and the user entry, for messages.
+    where: str
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    install_hint: str = ""
+    #: Given if the plugin asked for it.
+    cluster: ExecCluster | None = None
+
+
+class ExecCredentials:
+    """The authorization and the client certificate that a plugin returned last."""
+
+    def __init__(
+        self,
+        plugin: ExecPlugin,
+        *,
+        environ: Mapping[str, str],
+        wall_clock: Callable[[], float],
+        is_terminal: Callable[[], bool],
+        timeout: float | None = None,
+    ) -> None:
+        self._plugin = plugin
+        self._environ = environ
+        self._wall_clock = wall_clock
+        self._is_terminal = is_terminal
+        self._timeout = timeout
+        #: The run under way, which all share who need one; what it comes to is as `_run` says.
+        self._running: asyncio.Task[ExecAnswer | str] | None = None
+        self._answer: ExecAnswer | None = None
+        #: Stays while the plugin runs again: connections of before are still open.
+        self._certificate: ClientCertificate | None = None
+
+    def client_certificate(self) -> ClientCertificate | None:
+        return self._certificate
+
+    async def authorization(self) -> str | None:
+        answer = self._answer
+        if answer is None or self._expired(answer):
+            answer = await self._renewed()
+        return _authorization(answer)
+
+    async def refused(self, used: str | None) -> bool:
+        answer = self._answer
+        if answer is None or _authorization(answer) != used:
+            return True
+        renewed = await self._renewed()
+        return (renewed.token, renewed.certificate) != (answer.token, answer.certificate)
+
+    def _expired(self, answer: ExecAnswer) -> bool:
+        return answer.expires is not None and self._wall_clock() > answer.expires
+
+    async def _renewed(self) -> ExecAnswer:
+        """Run the plugin, or share the run that is under way.
+
+        Whoever does not wait for its end leaves it running: a slow plugin would never get there for callers with little
+        patience, such as a leader that renews its lease.
+        """
+        if self._running is None:
+            self._answer = None
+            self._running = asyncio.create_task(self._run(), name="exec plugin")
+        # Not `_answer`: once this run has ended, the first who wakes may begin another.
+        outcome = await asyncio.shield(self._running)
+        if isinstance(outcome, str):
+            raise CredentialsError(outcome)
+        return outcome
+
+    async def _run(self) -> ExecAnswer | str:
+        """What the plugin answered, or why it did not: nobody may be left to whom that could be raised."""
+        try:
+            answer = await self._ask()
+        except (CredentialsError, ClientConfigError) as error:
+            return str(error)
+        except ExecAnswerError as error:
+            return f"{self._plugin.where}: exec plugin {self._plugin.command}: {error}"
+        finally:
+            self._running = None
+        self._answer = answer
+        self._certificate = answer.certificate
+        return answer
+
+    async def _ask(self) -> ExecAnswer:
+        plugin, interactive = self._plugin, self._interactive()
+        info = exec_info(api_version=plugin.api_version, interactive=interactive, cluster=plugin.cluster)
+        output = await self._output(self._executable(), info, interactive=interactive)
+        return parse_answer(output, api_version=plugin.api_version, where=plugin.where)
+
+    def _interactive(self) -> bool:
+        terminal = self._plugin.interactive_mode != "Never" and self._is_terminal()
+        if self._plugin.interactive_mode == "Always" and not terminal:
+            raise CredentialsError(
+                f"{self._plugin.where}: exec plugin cannot support interactive mode: standard input is not a terminal, "
+                f"and {self._plugin.command} has interactiveMode Always; run this in a terminal or use a plugin that "
+                "needs no answers"
+            )
+        return terminal
+
+    def _executable(self) -> str:
+        command = self._plugin.command
+        path = shutil.which(command, path=self._environ.get("PATH", os.defpath))
+        # Parity: a relative entry of PATH could be anybody's folder.
+        if path is None or not os.path.isabs(path):
+            hint = f"\n\n{printable(self._plugin.install_hint)}" if self._plugin.install_hint else ""
+            raise CredentialsError(
+                f"{self._plugin.where}: exec: executable {command} not found: this credential plugin has to be "
+                f"installed where PATH finds it{hint}"
+            )
+        return path
+
+    async def _output(self, executable: str, info: str, *, interactive: bool) -> bytes:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                executable,
+                *self._plugin.args,
+                stdin=None if interactive else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=None if interactive else subprocess.PIPE,
+                env={**self._environ, **self._plugin.env, "KUBERNETES_EXEC_INFO": info},
+                # Away from the terminal, its whole group can be killed; at the terminal it has to stay in ours.
+                start_new_session=not interactive,
+            )
+        except (OSError, ValueError) as error:
+            why = os_error_text("exec", executable, error) if isinstance(error, OSError) else str(error)
+            raise CredentialsError(f"{self._plugin.where}: {why}") from None
+        stdout, stderr = await self._finished(process, interactive=interactive)
+        self._check_exit(process.returncode, stderr)
+        return stdout
+
+    async def _finished(self, process: subprocess.Process, *, interactive: bool) -> tuple[bytes, bytes]:
+        seconds = self._timeout if self._timeout is not None else INTERACTIVE_TIMEOUT if interactive else TIMEOUT
+        try:
+            async with asyncio.timeout(seconds):
+                stdout, stderr = await process.communicate()
+        except TimeoutError:
+            raise CredentialsError(
+                f"{self._plugin.where}: exec plugin {self._plugin.command} did not finish within {seconds:g} seconds "
+                "and was killed"
+            ) from None
+        finally:
+            if process.returncode is None:
+                await _kill(process, group=not interactive)
+        return stdout, stderr or b""
+
+    def _check_exit(self, code: int | None, stderr: bytes) -> None:
+        command, text = self._plugin.command, _tail(stderr)
+        if code:
+            said = f":\n{text}" if text else ", it wrote nothing to standard error"
+            raise CredentialsError(
+                f"{self._plugin.where}: exec: executable {command} failed with exit code {code}{said}"
+            )
+        if text:
+            _log.info("exec plugin %s: %s", command, text)
+
+
+def _authorization(answer: ExecAnswer) -> str | None:
+    return bearer(answer.token) if answer.token else None
+
+
+async def _kill(process: subprocess.Process, *, group: bool) -> None:
+    with suppress(ProcessLookupError):
+        if group:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    await process.wait()
+
+
+def _tail(stderr: bytes) -> str:
+    text = printable(stderr[-_SHOWN_STDERR:].decode(errors="replace")).strip()
+    return f"…{text}" if len(stderr) > _SHOWN_STDERR else text
+
+
+def printable(text: str) -> str:
+    """Write out control characters, so that no text of others can drive the user's terminal."""
+    return "".join(
+        char if char in "\t\n\v\f\r" or unicodedata.category(char)[0] in "LMNPSZ" else f"U+{ord(char):04X}"
+        for char in text
+    )

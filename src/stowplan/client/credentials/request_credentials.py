@@ -1,0 +1,191 @@
+"""Who we are, request by request: the headers that carry a user's credentials, and what to do when they are refused.
+
+A user of a kubeconfig proves itself by an `Authorization` header (fixed, from a file that rotates, or from an exec
+plugin), by a client certificate, or by both; on top of that it may ask to act as somebody else. `UserCredentials`
+puts these three together, each is a part of its own:
+
+- an `AuthorizationSource` gives the header and is told when the server answered 401;
+- a `CertificateSource` gives the certificate that `TlsSettings` loads;
+- the impersonation headers never change.
+
+Upstream: staging/src/k8s.io/client-go/transport/round_trippers.go and token_source.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from stowplan.client.config_error import ClientConfigError, CredentialsError
+from stowplan.client.http.tls import NoCertificate
+from stowplan.config.errors import os_error_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from multidict import MultiMapping
+
+    from stowplan.client.http.tls import CertificateSource, ClientCertificate
+
+_log = logging.getLogger(__name__)
+
+#: Half of the time between the kubelet's renewal of a projected token and the old token's end, less a margin.
+_SECONDS_BETWEEN_READS = 50.0
+_SECONDS_AFTER_FAILURE = 1.0
+
+_UNSENDABLE = re.compile(r"[\x00-\x20\x7f]")
+
+
+class Credentials(Protocol):
+    async def headers(self) -> MultiMapping[str]:
+        """Return the headers of a request made now; raise CredentialsError if there are none to be had.
+
+        A name can occur several times (`Impersonate-Group`): hand all of it on, a plain dict would drop some.
+        """
+
+    async def refused(self, used: Mapping[str, str] | None = None) -> bool:
+        """Learn that the server answered 401, and renew what can be renewed; True if asking again may help.
+
+        `used` are the headers that were refused, so that credentials which another request has renewed meanwhile are
+        not thrown away; without it, those handed out last. Raises CredentialsError like `headers`.
+        """
+
+    def client_certificate(self) -> ClientCertificate | None:
+        """Return what to show to the server now; `TlsSettings.context()` loads it, and follows when it changes."""
+
+
+class AuthorizationSource(Protocol):
+    async def authorization(self) -> str | None:
+        """Return the value of the `Authorization` header; None sends none."""
+
+    async def refused(self, used: str | None) -> bool: ...
+
+
+class FixedAuthorization:
+    """A token or password that stands in the configuration; None is anonymous, or known by its certificate only."""
+
+    def __init__(self, value: str | None = None) -> None:
+        self._value = value
+
+    async def authorization(self) -> str | None:
+        return self._value
+
+    async def refused(self, used: str | None) -> bool:
+        return False
+
+
+def bearer(token: str) -> str:
+    return f"Bearer {token}"
+
+
+def basic(username: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+def is_sendable(token: str) -> bool:
+    """Tell whether a header can carry the token: no spaces, line ends or control characters in it."""
+    return not _UNSENDABLE.search(token)
+
+
+class TokenFile:
+    """A bearer token in a file that is read again every now and then, and at once after a 401.
+
+    Once a token has been read, failing to read the next one keeps it: the old token is good for a while.
+    """
+
+    def __init__(self, path: str, *, where: str, clock: Callable[[], float], fallback: str = "") -> None:
+        self._path = path
+        self._where = where
+        self._clock = clock
+        #: The kubeconfig's `token` until the file has been read once.
+        self._token = fallback
+        self._read_again: float | None = None
+        self._failing = False
+
+    def check(self) -> TokenFile:
+        """Read the token now: at the start, one that cannot be had is an error of the configuration."""
+        try:
+            self.token()
+        except CredentialsError as error:
+            raise ClientConfigError(str(error)) from None
+        return self
+
+    async def authorization(self) -> str:
+        return bearer(self.token())
+
+    async def refused(self, used: str | None) -> bool:
+        if used == bearer(self._token):
+            self._read_again = None
+        return await self.authorization() != used
+
+    def token(self) -> str:
+        now = self._clock()
+        if self._read_again is None or now >= self._read_again:
+            read = self._reread()
+            self._token = read or self._token
+            self._read_again = now + (_SECONDS_BETWEEN_READS if read else _SECONDS_AFTER_FAILURE)
+        return self._token
+
+    def _reread(self) -> str | None:
+        """Read the token; None if that failed and there is another one to go on with."""
+        token, problem = self._read()
+        if not problem:
+            self._failing = False
+            return token
+        if not self._token:
+            raise CredentialsError(f"{self._where}: {problem}")
+        if not self._failing:
+            _log.warning("%s: %s; the token of before stays in use", self._where, problem)
+        self._failing = True
+        return None
+
+    def _read(self) -> tuple[str, str]:
+        try:
+            token = Path(self._path).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            return "", os_error_text("open", self._path, error)
+        except UnicodeDecodeError:
+            return "", f"{self._path} is not UTF-8 text, so there is no token in it"
+        if not token:
+            return "", f"{self._path} is empty, expected a token"
+        if not is_sendable(token):
+            return "", f"{self._path} holds more than one token: there are spaces or line ends within its text"
+        return token, ""
+
+
+class UserCredentials:
+    def __init__(
+        self,
+        authorization: AuthorizationSource | None = None,
+        *,
+        certificate: CertificateSource | None = None,
+        impersonation: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self._authorization = authorization or FixedAuthorization()
+        self._certificate = certificate or NoCertificate()
+        self._impersonation = tuple(impersonation)
+        self._current: str | None = None
+        self._headers = self._built(None)
+
+    async def headers(self) -> MultiMapping[str]:
+        value = await self._authorization.authorization()
+        if value != self._current:
+            self._current, self._headers = value, self._built(value)
+        return self._headers
+
+    async def refused(self, used: Mapping[str, str] | None = None) -> bool:
+        return await self._authorization.refused(self._current if used is None else used.get("Authorization"))
+
+    def client_certificate(self) -> ClientCertificate | None:
+        return self._certificate.client_certificate()
+
+    def _built(self, authorization: str | None) -> CIMultiDictProxy[str]:
+        headers = CIMultiDict(self._impersonation)
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        return CIMultiDictProxy(headers)

@@ -1,0 +1,154 @@
+"""Standing for a Lease whose holder the API server names: the candidate's side of a coordinated election.
+
+A LeaseCandidate says what version we are. Now and then the server asks all candidates of a Lease whether they are still
+there, by setting `pingTime`; who answers, by a `renewTime` no earlier, can be named. Who is silent for half an hour is
+forgotten, so it is renewed in any case every five minutes.
+
+Parity: upstream writes its own time, and answers for ever if that is earlier than the server's; ours is the later of
+both. It waits for the next renewal before it makes a candidate anew that was deleted.
+
+Upstream: staging/src/k8s.io/client-go/tools/leaderelection/leasecandidate.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stowplan.api.api_errors import ApiError
+from stowplan.api.decode import DecodeError
+from stowplan.api.meta import ObjectMeta
+from stowplan.api.policy import LeaseCandidate, LeaseCandidateSpec
+from stowplan.api.port import Unreachable
+from stowplan.api.timestamps import micro_timestamp, parse_timestamp
+from stowplan.client.backoff import REQUESTING, Backoff
+from stowplan.client.watching.list_watch import Failing, ListWatch
+from stowplan.klog import get_logger
+from stowplan.timing.times import within
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.port import Api
+    from stowplan.client.watching.known_objects import Change
+    from stowplan.client.watching.list_watch import Report
+    from stowplan.timing.times import Times
+
+_log = get_logger(__name__)
+
+#: Where candidates are, whatever the namespace of the Lease.
+NAMESPACE = "kube-system"
+#: The Lease they stand for, whatever the one is called that is elected by.
+LEASE_NAME = "kube-scheduler"
+STRATEGY = "OldestEmulationVersion"
+#: Seconds between renewals that nobody asked for.
+RENEWAL = 300.0
+
+_LOGGER = "leasecandidate"
+
+
+class LeaseCandidates:
+    """One process' candidate: `run` it beside the elector; `synced` is set once it is known what the server has."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        identity: str,
+        lease_name: str = LEASE_NAME,
+        binary_version: str,
+        emulation_version: str,
+        strategy: str = STRATEGY,
+        times: Times,
+    ) -> None:
+        self._api = api
+        self._times = times
+        self._wanted = LeaseCandidate(
+            metadata=ObjectMeta(name=identity, namespace=NAMESPACE),
+            spec=LeaseCandidateSpec(
+                lease_name=lease_name,
+                binary_version=binary_version,
+                emulation_version=emulation_version,
+                strategy=strategy,
+            ),
+        )
+        self._watch = ListWatch(
+            api,
+            LeaseCandidate,
+            times=times,
+            report=_report,
+            namespace=NAMESPACE,
+            field_selector=f"metadata.name={identity}",
+        )
+        self._stored: LeaseCandidate | None = None
+        self._asked = asyncio.Event()
+        self._backoff = Backoff(REQUESTING, clock=times.clock, random=times.random)
+
+    @property
+    def synced(self) -> asyncio.Event:
+        return self._watch.synced
+
+    async def run(self) -> None:
+        """Stand until cancelled. The candidate is left behind: the server forgets it."""
+        watching = asyncio.create_task(self._watch.run(self._changed))
+        renewing = asyncio.create_task(self._renew())
+        try:
+            await asyncio.gather(watching, renewing)
+        finally:
+            watching.cancel()
+            renewing.cancel()
+            await asyncio.gather(watching, renewing, return_exceptions=True)
+
+    def _changed(self, changes: Sequence[Change[LeaseCandidate]]) -> None:
+        self._stored = changes[-1].new
+        if self._stored is None or _is_asked(self._stored.spec):
+            self._asked.set()
+
+    async def _renew(self) -> None:
+        await self.synced.wait()
+        while True:
+            self._asked.clear()
+            if await self._ensure():
+                self._backoff.reset()
+                with suppress(TimeoutError):
+                    await within(RENEWAL, self._asked.wait(), sleep=self._times.sleep)
+            else:
+                await self._times.sleep(self._backoff.next())
+
+    async def _ensure(self) -> bool:
+        stored = self._stored
+        try:
+            if stored is None:
+                _log.v(2).info("Creating lease candidate", logger=_LOGGER)
+                await self._api.create(self._renewed(self._wanted))
+                _log.v(2).info("Created lease candidate", logger=_LOGGER)
+            else:
+                _log.v(2).info("Lease candidate exists. Renewing.", logger=_LOGGER)
+                await self._api.update(self._renewed(stored))
+        except (ApiError, Unreachable, DecodeError) as error:
+            _log.error(error, "Ensuring lease failed", logger=_LOGGER)
+            return False
+        return True
+
+    def _renewed(self, candidate: LeaseCandidate) -> LeaseCandidate:
+        spec, now = candidate.spec, self._times.wall_clock()
+        if spec.ping_time:
+            now = max(now, parse_timestamp(spec.ping_time))
+        renewed = msgspec.structs.replace(spec, renew_time=micro_timestamp(now))
+        return msgspec.structs.replace(candidate, spec=renewed)
+
+
+def _is_asked(spec: LeaseCandidateSpec) -> bool:
+    if not spec.ping_time:
+        return False
+    return not spec.renew_time or parse_timestamp(spec.ping_time) > parse_timestamp(spec.renew_time)
+
+
+def _report(report: Report) -> None:
+    if isinstance(report, Failing):
+        _log.error(report.why, "Failed to watch", logger=_LOGGER, resource=report.resource)
+    else:
+        _log.info(str(report), logger=_LOGGER)

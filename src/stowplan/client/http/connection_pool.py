@@ -1,0 +1,257 @@
+"""Connections to one server for requests that are answered at once, each kept for the next request.
+
+A request takes the connection that was used last: the others may then grow old and be closed. While all are busy, new
+ones are made, at most `MOST_DIALS` at a time; whoever waits for one takes what is free first, the new one or another
+that has done its work. So a burst of short requests costs few TLS handshakes, and no connection is made that nobody
+waits for.
+
+Connections belong to the SSL context that they were made with. When certificates change there is a new context, and
+those of the old one do not get another request.
+
+Time limits are the event loop's, and one timer for all connections, as nearly none of them ever comes due.
+
+Upstream: net/http of Go (Transport), with the settings of staging/src/k8s.io/client-go/transport/cache.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from stowplan.client.http.connection import HttpConnection
+from stowplan.client.http.dialing import Address, dial
+from stowplan.client.http.failures import Failure, NotAnswered, not_connected
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+
+    from yarl import URL
+
+    from stowplan.client.http.answers import Answer
+    from stowplan.client.http.tls import TlsSettings
+    from stowplan.client.http.transport import Limits
+
+#: Handshakes at a time: they cost the server far more than requests do.
+MOST_DIALS = 8
+#: Seconds that an idle connection is kept.
+KEPT_IDLE = 90.0
+
+#: Seconds to wait, at the end, until the event loop has let go of the connections.
+LETTING_GO = 0.5
+
+_CLOSED = "this client has been closed"
+
+
+def _closed() -> NotAnswered:
+    return NotAnswered(Failure(_CLOSED, sent=False, lasting=True))
+
+
+def _nothing() -> None:
+    pass
+
+
+class ConnectionPool:
+    """Made within a running event loop; `close` it. Requests after that are a RuntimeError."""
+
+    def __init__(self, server: URL, *, tls: TlsSettings | None, limits: Limits) -> None:
+        self._address = Address.of(server, tls)
+        self._tls = tls
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._context: ssl.SSLContext | None = None
+        #: All that have been made and are not lost.
+        self._all: set[HttpConnection] = set()
+        #: The last one was used last.
+        self._idle: list[HttpConnection] = []
+        #: Requests that want a connection, the first one first.
+        self._waiting: deque[asyncio.Future[HttpConnection]] = deque()
+        self._dials: set[asyncio.Task[HttpConnection]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        #: When the timer is due.
+        self._next_check = 0.0
+        #: Set when the pool is closed; done when nothing is left.
+        self._closing: asyncio.Future[None] | None = None
+
+    async def exchange(
+        self, request: bytes, *, to_head: bool = False, before_sending: Callable[[], None] = _nothing
+    ) -> Answer:
+        """Send a request on a connection that is free, or made for it; raise NotAnswered.
+
+        `before_sending` is called at the moment of sending, however long there was no connection; what it raises keeps
+        the request from being sent.
+        """
+        if self._closing is not None:
+            raise RuntimeError(f"{_CLOSED}, it sends no more requests")
+        now = self._loop.time()
+        answer_due = now + self._limits.total
+        self._follow_certificates()
+        connection = self._take_idle()
+        while connection is None or not connection.usable:
+            connection = await self._wait()
+            now = self._loop.time()
+        try:
+            before_sending()
+        except BaseException:
+            self.free(connection)
+            raise
+        self._check_at(min(answer_due, now + self._limits.silence))
+        return await connection.exchange(request, answer_due=answer_due, to_head=to_head)
+
+    async def close(self) -> None:
+        """End everything at once, also what is under way."""
+        if self._closing is None:
+            self._closing = self._loop.create_future()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._dials:
+            task.cancel()
+        await asyncio.gather(*self._dials, return_exceptions=True)
+        while self._refuse(_closed()):
+            pass
+        for connection in tuple(self._all):
+            connection.give_up(_CLOSED, lasting=True)
+        if self._all:
+            # uvloop does not always tell of the end of a TLS connection that was aborted; why is not known.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LETTING_GO):
+                    await self._closing
+        # Connections that were about to be made are closed in the next round of the event loop.
+        await asyncio.sleep(0)
+
+    # -- told by connections ------------------------------------------------------------------------------------------
+
+    def made(self, connection: HttpConnection) -> None:
+        self._all.add(connection)
+
+    def free(self, connection: HttpConnection) -> None:
+        """Hand a connection on to who waits, or keep it."""
+        if self._closing is not None or connection.context is not self._context or not connection.usable:
+            connection.abort()
+            return
+        waiter = self._next_waiter()
+        if waiter is not None:
+            waiter.set_result(connection)
+            return
+        connection.idle_until = self._loop.time() + KEPT_IDLE
+        self._idle.append(connection)
+        self._check_at(connection.idle_until)
+
+    def lost(self, connection: HttpConnection) -> None:
+        self._all.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if self._closing is not None and not self._all and not self._closing.done():
+            self._closing.set_result(None)
+
+    # -- where a request gets its connection --------------------------------------------------------------------------
+
+    def _follow_certificates(self) -> None:
+        if self._tls is None:
+            return
+        context = self._tls.context()
+        if context is not self._context:
+            # Busy connections follow when they are done.
+            self._context = context
+            while self._idle:
+                self._idle.pop().abort()
+
+    def _take_idle(self) -> HttpConnection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+        return None
+
+    async def _wait(self) -> HttpConnection:
+        if self._closing is not None:
+            raise _closed()
+        waiter: asyncio.Future[HttpConnection] = self._loop.create_future()
+        self._waiting.append(waiter)
+        self._dial_for_waiting()
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                return await waiter
+        except BaseException as error:
+            self._give_back(waiter)
+            if isinstance(error, TimeoutError):
+                raise NotAnswered(not_connected(error)) from None
+            raise
+
+    def _give_back(self, waiter: asyncio.Future[HttpConnection]) -> None:
+        """Do without what was waited for, also if it came at the same moment."""
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
+        elif not waiter.cancelled() and waiter.exception() is None:
+            self.free(waiter.result())
+
+    def _next_waiter(self) -> asyncio.Future[HttpConnection] | None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                return waiter
+        return None
+
+    def _refuse(self, error: BaseException) -> bool:
+        """Tell who has waited longest why there is no connection."""
+        waiter = self._next_waiter()
+        if waiter is not None:
+            waiter.set_exception(error)
+        return waiter is not None
+
+    def _dial_for_waiting(self) -> None:
+        while self._closing is None and len(self._dials) < min(len(self._waiting), MOST_DIALS):
+            task = self._loop.create_task(self._dial(self._context))
+            self._dials.add(task)
+            task.add_done_callback(self._dialled)
+
+    async def _dial(self, context: ssl.SSLContext | None) -> HttpConnection:
+        connection = HttpConnection(self, context)
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                await dial(self._address, connection, context)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    def _dialled(self, task: asyncio.Task[HttpConnection]) -> None:
+        self._dials.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self.free(task.result())
+        elif isinstance(error, OSError | UnicodeError):
+            self._refuse(NotAnswered(not_connected(error)))
+        else:
+            self._refuse(error)
+        self._dial_for_waiting()
+
+    # -- time limits --------------------------------------------------------------------------------------------------
+
+    def _check_at(self, due: float) -> None:
+        if self._timer is not None:
+            if self._next_check <= due:
+                return
+            self._timer.cancel()
+        self._next_check = due
+        self._timer = self._loop.call_at(due, self._check)
+
+    def _check(self) -> None:
+        """End what has taken too long, and come back for the next."""
+        self._timer = None
+        now = self._loop.time()
+        for connection in tuple(self._idle):
+            if now >= connection.idle_until:
+                self._idle.remove(connection)
+                connection.abort()
+        dues = [connection.idle_until for connection in self._idle]
+        for connection in tuple(self._all):
+            due = connection.check(now, self._limits.silence)
+            if due is not None:
+                dues.append(due)
+        if dues:
+            self._check_at(min(dues))

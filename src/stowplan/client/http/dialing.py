@@ -1,0 +1,69 @@
+"""A new connection to the server: its name resolved, the first of its addresses that takes us, TLS.
+
+Addresses of both families race with a head start for the first (RFC 8305), by the library that aiohttp uses, too: not
+every event loop can do it by itself.
+
+Upstream: net.Dialer of Go, with the settings of staging/src/k8s.io/client-go/transport/cache.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohappyeyeballs import start_connection
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiohappyeyeballs import AddrInfoType
+    from yarl import URL
+
+    from stowplan.client.http.tls import TlsSettings
+
+_SECONDS_BETWEEN_PROBES = 30
+_PROBES = 3
+_HEAD_START = 0.25
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str
+    port: int
+    #: Whom the server's certificate must name; None without TLS.
+    name: str | None
+
+    @classmethod
+    def of(cls, server: URL, tls: TlsSettings | None) -> Address:
+        # A dot at the end keeps resolvers from trying search domains. Certificates have none.
+        host = server.raw_host or ""
+        return cls(host, server.port or 0, None if tls is None else tls.server_name or host.rstrip("."))
+
+
+async def dial(address: Address, protocol: asyncio.Protocol, context: ssl.SSLContext | None) -> None:
+    """Make a connection for a protocol; raise OSError or UnicodeError. If it fails, abort what may have been made."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    sock = await start_connection(found, happy_eyeballs_delay=_HEAD_START, socket_factory=probed_socket)
+    # The socket is the event loop's from here on, whatever happens.
+    await loop.create_connection(lambda: protocol, sock=sock, ssl=context, server_hostname=address.name)
+
+
+def probed_socket(address: AddrInfoType) -> socket.socket:
+    """Make a socket that notices within two minutes that the other side is gone."""
+    family, type_, protocol, _, _ = address
+    made = socket.socket(family=family, type=type_, proto=protocol)
+    made.setblocking(False)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", _SECONDS_BETWEEN_PROBES),
+        ("TCP_KEEPINTVL", _SECONDS_BETWEEN_PROBES),
+        ("TCP_KEEPCNT", _PROBES),
+    ):
+        # Not every system lets them be set.
+        if hasattr(socket, name):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made

@@ -1,0 +1,102 @@
+"""Which version of a kind a cluster serves, for kinds that we read in several.
+
+A kind's versions are looked up at most once while they are found; that a cluster lacks a kind is believed for a few
+minutes, as it may be upgraded. Kinds of one group are asked about with the same request: those who ask while it is
+under way share its answer, and it is given up when the last of them has lost interest.
+
+Upstream: staging/src/k8s.io/client-go/discovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan.api.api_errors import Forbidden, NotFound
+from stowplan.client.http.answers import Subject
+from stowplan.client.http.decoding import decode_resource_names
+from stowplan.client.http.transport import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.api.resources import ApiResource
+    from stowplan.client.http.transport import Transport
+
+ABSENCE_KEPT = 300.0
+
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    """A request that is under way."""
+
+    asking: asyncio.Task[frozenset[str]]
+    waiting: int = 0
+
+
+class Discovery:
+    def __init__(self, transport: Transport, *, clock: Callable[[], float]) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._served: dict[ApiResource, str] = {}
+        #: When it was last found out that a resource is not served.
+        self._absent: dict[ApiResource, float] = {}
+        #: By path.
+        self._under_way: dict[str, _Question] = {}
+
+    async def version(self, resource: ApiResource) -> str:
+        """The version to use in requests; the preferred one if the cluster has none that we read."""
+        if len(resource.versions) == 1:
+            return resource.versions[0]
+        return await self.served_version(resource) or resource.versions[0]
+
+    async def served_version(self, resource: ApiResource) -> str | None:
+        """The first version that the cluster serves and we read; raise what asking it raises."""
+        if resource in self._served:
+            return self._served[resource]
+        since = self._absent.get(resource)
+        if since is not None and self._clock() - since < ABSENCE_KEPT:
+            return None
+        found = await self._look_up(resource)
+        if found is None:
+            self._absent[resource] = self._clock()
+        else:
+            self._served[resource] = found
+        return found
+
+    async def _look_up(self, resource: ApiResource) -> str | None:
+        try:
+            for version in resource.versions:
+                if resource.plural in await self._names(resource, version):
+                    return version
+        except Forbidden:
+            # Whoever may read a kind need not be allowed to ask what there is.
+            return resource.versions[0]
+        return None
+
+    async def _names(self, resource: ApiResource, version: str) -> frozenset[str]:
+        path = resource.root(version)
+        question = self._under_way.get(path)
+        if question is None:
+            question = self._under_way[path] = _Question(asyncio.create_task(self._ask(path)))
+        question.waiting += 1
+        try:
+            # Whoever is cancelled takes the answer from nobody else.
+            return await asyncio.shield(question.asking)
+        finally:
+            question.waiting -= 1
+            if self._under_way.get(path) is question and (question.asking.done() or not question.waiting):
+                del self._under_way[path]
+            if not question.waiting:
+                question.asking.cancel()
+
+    async def _ask(self, path: str) -> frozenset[str]:
+        subject = Subject("GET", name=path)
+        answer = await self._transport.send(Request(method="GET", path=path, subject=subject))
+        if not answer.ok:
+            error = self._transport.error_of(answer, subject)
+            if isinstance(error, NotFound):
+                return frozenset()
+            raise error
+        return decode_resource_names(answer.body)

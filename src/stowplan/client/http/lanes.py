@@ -1,0 +1,256 @@
+"""Who may send next: one token bucket for all requests, with a lane for each kind of request.
+
+`qps` tokens a second fill a bucket of `burst`; each request takes one, and a place among those in flight. While there
+is none, requests wait in their lane, first come first served, and lanes are served in the order bind, default, status,
+event. That order alone would let a flood of binds hold up the lease for ever, so:
+
+- every `FAIR_TURN`-th turn that later lanes had to wait for goes to the one of them whose first request has waited
+  longest. Thereby bind, default and status never starve;
+- an event gets such a turn only if no bind waits: a bind never waits behind an event. Events can starve, then, while
+  binds take every token. At most `EVENT_QUEUE` wait, the next one is dropped and counted; and they occupy at most half
+  the places in flight, so that slow ones do not lock out the rest.
+
+`Lanes` is the plain rule with the time as an argument; `Turns` lets coroutines wait for it.
+
+Upstream has one bucket for everything (client-go/util/flowcontrol/throttle.go), which is why an event storm delays
+binding there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+from stowplan.api.port import Lane
+from stowplan.client.errors import RequestDropped
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+FAIR_TURN = 10
+EVENT_QUEUE = 1000
+IN_FLIGHT = 64
+
+#: Parity: what client-go makes of zeros in a configuration.
+_DEFAULT_QPS = 5.0
+_DEFAULT_BURST = 10
+
+_ORDER: tuple[Lane, ...] = get_args(Lane)
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    lane: Lane
+    #: Its place in the order of arrival, over all lanes.
+    number: int
+    state: Literal["waiting", "in flight", "done"] = "waiting"
+    #: Set by `Turns`, of those that wait.
+    granted: asyncio.Future[None] | None = field(default=None, repr=False)
+    task: asyncio.Task[object] | None = field(default=None, repr=False)
+
+
+class Lanes:
+    def __init__(
+        self,
+        *,
+        qps: float,
+        burst: int,
+        now: float,
+        in_flight: int = IN_FLIGHT,
+        event_queue: int = EVENT_QUEUE,
+    ) -> None:
+        #: Negative: no limit.
+        self._qps = qps or _DEFAULT_QPS
+        self._burst = float(burst or _DEFAULT_BURST)
+        self._tokens = self._burst
+        self._filled_at = now
+        self._places = in_flight
+        self._event_places = max(1, in_flight // 2)
+        self._event_queue = event_queue
+        self._lanes: dict[Lane, deque[Ticket]] = {lane: deque() for lane in _ORDER}
+        self._waiting = 0
+        self._flying = 0
+        self._flying_events = 0
+        self._arrivals = 0
+        #: Turns since the last fair one, of those that a later lane waited for.
+        self._passed_over = 0
+        #: Events that found their lane full.
+        self.dropped = 0
+
+    @property
+    def waiting(self) -> Mapping[Lane, int]:
+        return {lane: len(queue) for lane, queue in self._lanes.items()}
+
+    @property
+    def in_flight(self) -> int:
+        return self._flying
+
+    def enter(self, lane: Lane) -> Ticket:
+        """Queue up; raise RequestDropped if the lane is full."""
+        queue = self._lanes[lane]
+        if lane == "event" and len(queue) >= self._event_queue:
+            self.dropped += 1
+            raise RequestDropped(f"{len(queue)} events wait to be sent already; this one is dropped")
+        self._arrivals += 1
+        ticket = Ticket(lane, self._arrivals)
+        queue.append(ticket)
+        self._waiting += 1
+        return ticket
+
+    def lift_limit(self) -> None:
+        """From now on only the places in flight are few."""
+        self._qps = -1.0
+
+    def waiting_in(self, lane: Lane) -> tuple[Ticket, ...]:
+        return tuple(self._lanes[lane])
+
+    def leave(self, ticket: Ticket) -> None:
+        """Give up waiting, or give back the place in flight."""
+        if ticket.state == "waiting":
+            self._lanes[ticket.lane].remove(ticket)
+            self._waiting -= 1
+        elif ticket.state == "in flight":
+            self._flying -= 1
+            self._flying_events -= ticket.lane == "event"
+        ticket.state = "done"
+
+    def grant(self, now: float) -> list[Ticket]:
+        """Let go all whose turn it is."""
+        granted: list[Ticket] = []
+        if not self._waiting:
+            return granted
+        self._fill(now)
+        while self._flying < self._places and (self._qps < 0 or self._tokens >= 1.0):
+            lane = self._next_lane()
+            if lane is None:
+                break
+            granted.append(self._let_go(lane))
+        return granted
+
+    def seconds_to_next(self, now: float) -> float | None:
+        """How long until the bucket has a token for those who wait; None if they do not wait for a token."""
+        if self._qps < 0 or not self._waiting:
+            return None
+        self._fill(now)
+        if self._tokens >= 1.0:
+            return None
+        # A little more than calculated: rounding must not wake us up just before the token is there.
+        return (1.0 - self._tokens) / self._qps + 1e-6
+
+    def _fill(self, now: float) -> None:
+        if now > self._filled_at:
+            self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * max(self._qps, 0.0))
+            self._filled_at = now
+
+    def _let_go(self, lane: Lane) -> Ticket:
+        ticket = self._lanes[lane].popleft()
+        ticket.state = "in flight"
+        self._waiting -= 1
+        self._flying += 1
+        self._flying_events += lane == "event"
+        if self._qps > 0:
+            self._tokens -= 1.0
+        return ticket
+
+    def _next_lane(self) -> Lane | None:
+        ready = [lane for lane in _ORDER if self._lanes[lane] and self._may_fly(lane)]
+        if not ready:
+            return None
+        later = [lane for lane in ready[1:] if lane != "event" or ready[0] != "bind"]
+        if not later:
+            return ready[0]
+        self._passed_over += 1
+        if self._passed_over < FAIR_TURN:
+            return ready[0]
+        self._passed_over = 0
+        return min(later, key=lambda lane: self._lanes[lane][0].number)
+
+    def _may_fly(self, lane: Lane) -> bool:
+        return lane != "event" or self._flying_events < self._event_places
+
+
+class Turns:
+    """Coroutines that wait for their turn; whoever is last to need a token keeps a task that waits for it."""
+
+    def __init__(
+        self, lanes: Lanes, *, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]]
+    ) -> None:
+        self.lanes = lanes
+        self._clock = clock
+        self._sleep = sleep
+        self._pump: asyncio.Task[None] | None = None
+
+    def turn(self, lane: Lane) -> _Turn:
+        """What to enter to wait for a turn and hold a place in flight; entering raises RequestDropped."""
+        return _Turn(self, lane)
+
+    def grant(self) -> None:
+        """Let go all whose turn it is, and see to it that the rest will be."""
+        wait = self._grant()
+        if wait is not None and (self._pump is None or self._pump.done()):
+            self._pump = asyncio.get_running_loop().create_task(self._pumping(wait))
+
+    def _grant(self) -> float | None:
+        """Let go all whose turn it is; return how long until there is a token for the rest, if that is what they need.
+
+        Both at the same moment: a token that comes in between would be nobody's, and wake nobody.
+        """
+        now = self._clock()
+        for ticket in self.lanes.grant(now):
+            # A cancelled waiter is still to leave, which gives the place to the next.
+            if ticket.granted is not None and not ticket.granted.done():
+                ticket.granted.set_result(None)
+        return self.lanes.seconds_to_next(now)
+
+    def give_up(self, lane: Lane) -> None:
+        """Cancel the tasks that wait in a lane, nothing of theirs having been sent; the others need wait no longer."""
+        for ticket in self.lanes.waiting_in(lane):
+            if ticket.task is not None:
+                ticket.task.cancel()
+        self.lanes.lift_limit()
+        self.grant()
+
+    async def close(self) -> None:
+        if self._pump is not None:
+            self._pump.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._pump
+
+    async def _pumping(self, wait: float) -> None:
+        left: float | None = wait
+        while left is not None:
+            await self._sleep(left)
+            left = self._grant()
+
+
+class _Turn:
+    """One request's turn, an asynchronous context. Every request enters one, and a generator would cost 1 µs more."""
+
+    __slots__ = ("_lane", "_ticket", "_turns")
+
+    def __init__(self, turns: Turns, lane: Lane) -> None:
+        self._turns = turns
+        self._lane = lane
+
+    async def __aenter__(self) -> None:
+        turns = self._turns
+        ticket = self._ticket = turns.lanes.enter(self._lane)
+        turns.grant()
+        if ticket.state == "waiting":
+            ticket.granted = asyncio.get_running_loop().create_future()
+            ticket.task = asyncio.current_task()
+            try:
+                await ticket.granted
+            except BaseException:
+                self._leave()
+                raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        self._turns.lanes.leave(self._ticket)
+        self._turns.grant()

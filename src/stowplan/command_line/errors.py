@@ -1,0 +1,108 @@
+"""How the command ends when something is wrong: a line on stderr and an exit code, never a traceback.
+
+0: done (a pod that stays pending is an answer, too). 2: the input or the way the command was called is at fault.
+1: the fault is here. 130: interrupted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.api.load import LoadError
+from stowplan.command_line.standard_streams import complain, give_up_unwritable, into_nothing
+from stowplan.config import ConfigError, ConfigFileError
+from stowplan.framework.registry import PluginLoadError
+from stowplan.framework.runtime import PluginInitError
+from stowplan.offline import ClusterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: Set to anything, it shows where an internal error came from.
+DEBUG_VARIABLE = "STOWPLAN_DEBUG"
+
+
+class InputError(click.ClickException):
+    """What the user gave cannot be worked with."""
+
+    exit_code = 2
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+    def show(self, file: Any = None) -> None:
+        for problem in self.problems:
+            click.echo(f"error: {problem}", file=file, err=file is None)
+
+
+@contextmanager
+def reported(config: str | None = None) -> Iterator[None]:
+    """Tell what is wrong with the input in the words of whoever found it; `config` is the configuration's file."""
+    try:
+        yield
+    except LoadError as error:
+        raise InputError(*error.errors) from error
+    except (ConfigFileError, PluginLoadError, PluginInitError, ClusterError) as error:
+        raise InputError(str(error)) from error
+    except ConfigError as error:
+        # The reference's words do not say which file it is.
+        raise InputError(f"{config}: {error}" if config else str(error)) from error
+
+
+class Commands(click.Group):
+    """A group that turns every ending into an exit code."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *more: Any, **extra: Any) -> Any:
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args, prog_name, *more, **extra)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            with suppress(OSError):
+                error.show()
+            code = error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            code = 130
+        except BrokenPipeError:
+            code = _reader_left()
+        except OSError as error:
+            code = _disk_full(error) if error.errno == errno.ENOSPC and error.filename is None else _internal(error)
+        except Exception as error:
+            code = _internal(error)
+        give_up_unwritable()
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Here, as Click would make it a failure of the command.
+            return _reader_left()
+
+
+def _reader_left() -> int:
+    """Whoever read our output has seen enough; nothing more can be written, at exit neither."""
+    into_nothing(sys.stdout)
+    return 0
+
+
+def _disk_full(error: OSError) -> int:
+    complain(f"error: standard output: {error.strerror}")
+    return 1
+
+
+def _internal(error: Exception) -> int:
+    complain(f"internal error: {type(error).__name__}: {error}")
+    if os.environ.get(DEBUG_VARIABLE):
+        complain("".join(traceback.format_exception(error)))
+    else:
+        complain(f"This is a bug in Stowplan. {DEBUG_VARIABLE}=1 shows where it comes from.")
+    return 1

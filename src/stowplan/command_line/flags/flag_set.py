@@ -1,0 +1,139 @@
+"""Read a command line as Go programs do.
+
+`--name=value` and `--name value`; switches alone or with `=`; `-v3`, `-v=3`, `-v 3`; `--` ends the flags; `_` in names
+is as good as `-`. What is no flag is an argument, wherever it stands.
+
+Upstream: github.com/spf13/pflag, flag.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from stowplan.api.field_errors import go_quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from stowplan.command_line.flags.kinds import Kind
+
+
+Options = TypeVar("Options")
+
+
+class FlagError(ValueError):
+    """A command line that cannot be read; `str()` is upstream's message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    name: str
+    kind: Kind
+    default: Any
+    #: Heading in help.
+    section: str
+    usage: str
+    shorthand: str = ""
+    #: False: the flag is read and checked, and what it asks for is not built.
+    built: bool = True
+
+    @property
+    def shown_name(self) -> str:
+        return f"-{self.shorthand}, --{self.name}" if self.shorthand else f"--{self.name}"
+
+    @property
+    def shown_default(self) -> str:
+        return self.kind.show(self.default)
+
+
+@dataclass
+class CommandLine:
+    """What was read: each flag's value, given or not, and the arguments."""
+
+    values: dict[str, Any]
+    #: Names of the flags that were given, in that order.
+    given: dict[str, None] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def is_given(self, name: str) -> bool:
+        return name in self.given
+
+
+def options_of(kind: type[Options], line: CommandLine) -> Options:
+    """A dataclass, each of whose fields has the name of a flag."""
+    return kind(**{field.name: line[field.name.replace("_", "-")] for field in fields(cast("Any", kind))})
+
+
+class FlagSet:
+    def __init__(self, flags: Iterable[Flag]) -> None:
+        self._flags = {flag.name: flag for flag in flags}
+        self._by_shorthand = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
+
+    def __iter__(self) -> Iterator[Flag]:
+        return iter(self._flags.values())
+
+    def parse(self, arguments: Iterable[str]) -> CommandLine:
+        """Read a command line without the command's name; raise FlagError at the first thing that is wrong."""
+        line = CommandLine({flag.name: flag.default for flag in self})
+        left = list(arguments)
+        while left:
+            word = left.pop(0)
+            if word == "--":
+                line.arguments += left
+                break
+            if word.startswith("--"):
+                self._read_long(word, left, line)
+            elif word.startswith("-") and word != "-":
+                self._read_short(word[1:], left, line)
+            else:
+                line.arguments.append(word)
+        return line
+
+    def _read_long(self, word: str, left: list[str], line: CommandLine) -> None:
+        name, equals, value = word[2:].partition("=")
+        if not name or name.startswith("-"):
+            raise FlagError(f"bad flag syntax: {word}")
+        flag = self._flags.get(name.replace("_", "-"))
+        if flag is None:
+            raise FlagError(f"unknown flag: --{name}")
+        if not equals:
+            value = _value_of(flag, left, f"--{name}")
+        _set(line, flag, value)
+
+    def _read_short(self, letters: str, left: list[str], line: CommandLine) -> None:
+        """Read `-abc`: switches one after the other, until one of them takes the rest as its value."""
+        while letters:
+            letter, rest = letters[0], letters[1:]
+            flag = self._by_shorthand.get(letter)
+            if flag is None:
+                raise FlagError(f"unknown shorthand flag: '{letter}' in -{letters}")
+            if len(rest) > 1 and rest.startswith("="):
+                _set(line, flag, rest[1:])
+                return
+            if flag.kind.alone is None:
+                _set(line, flag, rest or _value_of(flag, left, f"'{letter}' in -{letters}"))
+                return
+            _set(line, flag, flag.kind.alone)
+            letters = rest
+
+
+def _value_of(flag: Flag, left: list[str], asked: str) -> str:
+    """Find the value of a flag that has none behind a `=`."""
+    if flag.kind.alone is not None:
+        return flag.kind.alone
+    if not left:
+        raise FlagError(f"flag needs an argument: {asked}")
+    return left.pop(0)
+
+
+def _set(line: CommandLine, flag: Flag, text: str) -> None:
+    before = line.values[flag.name] if line.is_given(flag.name) else None
+    try:
+        line.values[flag.name] = flag.kind.read(text, before)
+    except ValueError as error:
+        raise FlagError(f'invalid argument {go_quote(text)} for "{flag.shown_name}" flag: {error}') from None
+    line.given[flag.name] = None

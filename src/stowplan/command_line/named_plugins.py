@@ -1,0 +1,21 @@
+"""The plugin classes that users name with --plugin."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from stowplan.framework.registry import load_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.framework.interface import Plugin
+
+
+def named_plugins(paths: Sequence[str]) -> list[type[Plugin]]:
+    """The classes behind `module:Class`."""
+    if paths and "" not in sys.path:
+        # As with `python -m`: modules of the current directory can be named.
+        sys.path.insert(0, "")
+    return [load_plugin(path) for path in paths]

@@ -1,0 +1,207 @@
+"""`kube-scheduler` once everything that was said has been read: its port, its cluster, its scheduler, its end.
+
+Upstream: Setup and Run in cmd/kube-scheduler/app/server.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stowplan import __version__
+from stowplan.client.config_error import ClientConfigError
+from stowplan.command_line.event_loop import beside, first_of
+from stowplan.command_line.flags.kinds import NO_VERSION
+from stowplan.config.errors import os_error_text
+from stowplan.daemon.debugger import CacheDebugger, on_signal
+from stowplan.daemon.errors import CommandError, LeaseLost
+from stowplan.daemon.life_cycle import flushing, until_stopped, while_leading
+from stowplan.daemon.secure_port import Running, opened_port, served
+from stowplan.daemon.stowplan_metrics import gather, sample_lag
+from stowplan.framework.runtime import PluginInitError
+from stowplan.klog import get_logger
+from stowplan.live.scheduler import NotSupportedError, Scheduler
+from stowplan.serving.delegation import DelegationError
+from stowplan.serving.errors import ServingError
+from stowplan.timing.times import REAL_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from stowplan.command_line.flags.flag_set import CommandLine
+    from stowplan.command_line.flags.gates import Gates
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan.config import Configuration
+    from stowplan.daemon.process import Job, Opener, Reached
+    from stowplan.daemon.secure_port import Port
+    from stowplan.klog.setup import Logs
+    from stowplan.metrics.component import ComponentMetrics
+
+T = TypeVar("T")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    job: Job
+    metrics: ComponentMetrics
+    line: CommandLine
+    gates: Gates
+    stop: StopSignals
+    logs: Logs
+
+
+async def schedule(process: Process, opener: Opener) -> None:
+    """Until told to end; raise CommandError for what the user can mend, LeaseLost when somebody else may lead."""
+    job, line = process.job, process.line
+    stopped = process.stop.event()
+    async with AsyncExitStack() as stack:
+        try:
+            # This may ask an API server that does not answer.
+            opening = stack.enter_async_context(opened_port(line, process.gates, process.metrics))
+            port = await _unless(stopped, opening)
+            cluster = await stack.enter_async_context(opener(job))
+            scheduler = cluster.new_scheduler()
+        except (ServingError, DelegationError, ClientConfigError, PluginInitError, NotSupportedError) as error:
+            raise CommandError(str(error)) from error
+        except _StoppedError:
+            return _say_farewell(elected=job.config.leader_election.leader_elect, told=True)
+        _show_configuration(job.config)
+        if line["write-config-to"]:
+            return _write_configuration(job.config, line["write-config-to"])
+        _greet(line)
+        told = await _live(process, port, cluster, scheduler, stopped)
+    _say_farewell(elected=cluster.election is not None, told=told)
+
+
+class _StoppedError(Exception):
+    """A signal came before anything had begun."""
+
+
+async def _unless(stopped: asyncio.Event, beginning: Coroutine[Any, Any, T]) -> T:
+    """What it comes to; given up if the end is asked for first."""
+    task = asyncio.create_task(beginning)
+    try:
+        await first_of(stopped.wait(), task)
+        if not task.done():
+            raise _StoppedError
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _greet(line: CommandLine) -> None:
+    reported = line["version"]
+    version = f"stowplan {__version__} (decides as kube-scheduler 1.36)" if reported == NO_VERSION else reported
+    _log.info("Starting Kubernetes Scheduler", version=version)
+    _log.info(
+        "Python settings",
+        implementation=platform.python_implementation(),
+        version=platform.python_version(),
+        PYTHONOPTIMIZE=os.environ.get("PYTHONOPTIMIZE", ""),
+        PYTHONHASHSEED=os.environ.get("PYTHONHASHSEED", ""),
+        PYTHONFAULTHANDLER=os.environ.get("PYTHONFAULTHANDLER", ""),
+    )
+
+
+async def _live(
+    process: Process, port: Port | None, cluster: Reached, scheduler: Scheduler, stopped: asyncio.Event
+) -> bool:
+    """Serve and schedule; return whether it ended because it was asked to."""
+    job, logs = process.job, process.logs
+    lead = asyncio.Event()
+    shown = Running(
+        config=job.config,
+        line=process.line,
+        gates=process.gates,
+        scheduler=scheduler,
+        election=cluster.election,
+        metrics=process.metrics,
+        stopped=stopped,
+        lead=lead,
+        set_verbosity=logs.set_verbosity,
+        started=time.time(),
+    )
+    async with AsyncExitStack() as stack:
+        if logs.buffered:
+            seconds = process.line["log-flush-frequency"].seconds
+            await stack.enter_async_context(beside(flushing(logs.flush, seconds)))
+        await _watch_over(stack, process, cluster, scheduler)
+        await stack.enter_async_context(served(port, shown))
+        if cluster.election is None:
+            await until_stopped(scheduler, stopped, lead=lead, on_ready=_synced)
+            return True
+        return await while_leading(
+            scheduler,
+            cluster.election.elector,
+            stopped,
+            lead=lead,
+            delayed=job.config.delay_cache_until_active,
+            on_ready=_synced,
+        )
+
+
+async def _watch_over(stack: AsyncExitStack, process: Process, cluster: Reached, scheduler: Scheduler) -> None:
+    """Begin what lets others look into the scheduler while it works."""
+    metrics = process.metrics
+    gather(metrics, scheduler, lanes=cluster.lanes, guard=process.job.guard)
+    await stack.enter_async_context(beside(sample_lag(metrics.stowplan.event_loop_lag_seconds, REAL_TIMES)))
+    debugger = CacheDebugger(informers=scheduler.informers, state=scheduler.state, queue=scheduler.queue)
+    await stack.enter_async_context(beside(debugger.run()))
+    stack.enter_context(on_signal(debugger))
+
+
+def _synced() -> None:
+    _log.v(3).info("Handlers synced")
+
+
+def _say_farewell(*, elected: bool, told: bool) -> None:
+    if not elected:
+        # Parity: whoever runs it without leader election did not want it to end.
+        raise CommandError("finished without leader elect")
+    if not told:
+        raise LeaseLost
+    _log.info("Requested to terminate, exiting")
+
+
+# --- the configuration, shown and written
+
+
+def _show_configuration(config: Configuration) -> None:
+    verbose = _log.v(2)
+    if verbose.enabled:
+        for plugins in config.effective_plugins().values():
+            verbose.info("the scheduler starts to work with those plugins", Plugins=plugins)
+        verbose.info("Using component config", config=_as_yaml(config))
+
+
+def _write_configuration(config: Configuration, path: str) -> None:
+    try:
+        Path(path).write_text(_as_yaml(config), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(os_error_text("open", path, error)) from error
+    _log.info("Wrote configuration", file=path)
+
+
+def _as_yaml(config: Configuration) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """As Go's library writes: what needs quotes has double ones."""
+
+    def text(dumper: Any, value: str) -> yaml.ScalarNode:
+        tag = "tag:yaml.org,2002:str"
+        plain = dumper.resolve(yaml.ScalarNode, value, (True, False)) == tag
+        node: yaml.ScalarNode = dumper.represent_scalar(tag, value, style=None if plain else '"')
+        return node
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(config.to_dict(), Dumper=Dumper, sort_keys=True, allow_unicode=True, width=2**31 - 1)

@@ -1,0 +1,219 @@
+"""What `kube-scheduler` does, step by step: flags, gates, log, options, configuration, cluster, port, scheduling.
+
+Each step can end the process with one line that says what is wrong, in upstream's words: those before there is a log
+are plain, later ones are its lines. Exit codes: 0 for help, a version, a written configuration, and a stop on request;
+1 for everything else. As upstream has it, a stop on request of a scheduler that does without leader election is such
+an else.
+
+Upstream: cmd/kube-scheduler/app/server.go, k8s.io/component-base/cli/run.go.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import closing
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.field_errors import aggregate, go_quote
+from stowplan.command_line.flags.flag_set import FlagError, FlagSet
+from stowplan.command_line.flags.gates import Gates, gates_of
+from stowplan.command_line.flags.kinds import KUBERNETES_VERSION
+from stowplan.command_line.flags.log_options import log_option_errors, log_settings
+from stowplan.command_line.flags.overrides import check_unvalidated, with_flags
+from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
+from stowplan.command_line.flags.validation import option_errors, serving_errors
+from stowplan.command_line.flags.versions import shown, versions_of
+from stowplan.command_line.standard_streams import answer, complain
+from stowplan.config import ConfigError, load_config
+from stowplan.daemon.errors import CommandError, LeaseLost
+from stowplan.klog import get_logger
+from stowplan.klog.setup import LogSettings, set_up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.command_line.flags.flag_set import CommandLine
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.daemon.process import Opener
+    from stowplan.framework.registry import Registry
+    from stowplan.klog.setup import Logs
+
+_NAME = "kube-scheduler"
+_ABOUT = """\
+Stowplan's kube-scheduler is a control plane process that assigns Pods to Nodes.
+For each Pod in its queue it finds the Nodes that the Pod's constraints and the
+free resources allow, ranks them, and binds the Pod to the best. Flags, files and
+decisions are those of Kubernetes' own kube-scheduler 1.36, the reference
+implementation; several schedulers can work in one cluster. See
+https://kubernetes.io/docs/concepts/scheduling-eviction/
+for what it considers."""
+
+_log = get_logger(__name__)
+
+
+def command(arguments: Sequence[str], stop: StopSignals, opener: Opener | None) -> int:
+    flags = FlagSet(KUBE_SCHEDULER_FLAGS)
+    try:
+        line = flags.parse(arguments)
+    except FlagError as error:
+        complain(_usage(sys.stderr))
+        return _refuse(error)
+    if line["help"]:
+        return answer(f"{_ABOUT}\n\n{_usage(sys.stdout)}")
+    try:
+        _check_arguments(line)
+    except FlagError as error:
+        return _refuse(error)
+    try:
+        versions = versions_of(line["emulated-version"], line["min-compatibility-version"])
+        gates = gates_of(line["feature-gates"], versions)
+    except FlagError as error:
+        return _fail(error)
+    if line["version"] in ("true", "raw"):
+        return answer(_version(line["version"]))
+    problems = list(log_option_errors(line, gates.features))
+    if problems:
+        complain(str(aggregate(problems)))
+        return 1
+    return _logging(line, gates, opener, stop)
+
+
+def _refuse(error: FlagError) -> int:
+    complain(f"Error: {error}")
+    return 1
+
+
+def _fail(error: FlagError) -> int:
+    """In the log, though nobody has said yet how it is to look."""
+    with closing(set_up(LogSettings())):
+        _log.error(error, "command failed")
+    return 1
+
+
+def _version(asked: str) -> str:
+    from stowplan.daemon.version_info import version_text
+
+    return version_text() if asked == "raw" else f"Kubernetes {KUBERNETES_VERSION}"
+
+
+def _check_arguments(line: CommandLine) -> None:
+    if any(line.arguments):
+        given = " ".join(map(go_quote, line.arguments))
+        raise FlagError(f'"{_NAME}" does not take any arguments, got [{given}]')
+
+
+# --- from here on errors are log lines
+
+
+def _logging(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSignals) -> int:
+    with closing(set_up(log_settings(line))) as logs:
+        stop.before_the_end = logs.flush
+        try:
+            _tell_of_gates(gates)
+            _show_flags(line)
+            _work(line, gates, opener, stop, logs)
+        except CommandError as error:
+            _log.error(error, "command failed")
+            return 1
+        except LeaseLost:
+            _log.error(None, "Leaderelection lost")
+            return 1
+        except Exception as error:
+            # Nobody else is there to tell: a bug, with the way to it.
+            _log.error(error, "command failed", trace=True)
+            return 1
+    return 0
+
+
+def _tell_of_gates(gates: Gates) -> None:
+    for what, name, value in gates.retiring():
+        message = f"Warning: setting {what} feature gate. It will be removed in a future release."
+        _log.info(message, featureGate=name, value=value)
+    if alpha := " ".join(gates.alpha()):
+        _log.warning(
+            f"component has alpha features enabled in emulated version, this is unsupported: features=[{alpha}]"
+        )
+    for name in gates.without_effect():
+        _log.warning(f"feature gate {name} is off, which has no effect: Stowplan always works with it")
+
+
+def _show_flags(line: CommandLine) -> None:
+    verbose = _log.v(1)
+    if verbose.enabled:
+        for flag in sorted(KUBE_SCHEDULER_FLAGS, key=lambda flag: flag.name):
+            verbose.plain(f"FLAG: --{flag.name}={go_quote(flag.kind.show(line[flag.name]))}")
+
+
+def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSignals, logs: Logs) -> None:
+    """Schedule until told to end; raise CommandError for what the user can mend."""
+    from stowplan.client.connection import ClientConfigError, connect_from_scheduler_flags
+    from stowplan.command_line.event_loop import run
+    from stowplan.daemon.assembly import Process, schedule
+    from stowplan.daemon.hang_guard import HangGuard
+    from stowplan.daemon.plugin_registry import registry_with
+    from stowplan.daemon.process import Job, opened
+    from stowplan.daemon.secure_port import metrics_of
+    from stowplan.framework.registry import PluginLoadError
+
+    guard = HangGuard(seconds=line["plugin-timeout"].seconds, binding_seconds=line["plugin-binding-timeout"].seconds)
+    try:
+        _check(list(option_errors(line, gates.features.enabled)))
+        registry = registry_with(line["plugin"], guard=guard)
+        config = _configuration(line, registry, gates.features)
+        connection = connect_from_scheduler_flags(
+            kubeconfig=config.client_connection.kubeconfig or None, master=line["master"] or None
+        )
+        _check(list(islice(serving_errors(line), 1)))
+        check_unvalidated(config)
+    except (ConfigError, PluginLoadError, ClientConfigError) as error:
+        raise CommandError(str(error)) from error
+    _admit_what_is_missing(line)
+    metrics = metrics_of(line, gates)
+    job = Job(
+        connection=connection,
+        config=config,
+        registry=registry,
+        features=gates.features,
+        max_in_unschedulable=line["pod-max-in-unschedulable-pods-duration"].seconds,
+        command=_NAME,
+        emulated_version=f"{shown(gates.versions.emulated)}.0",
+        metrics=metrics,
+        guard=guard,
+    )
+    run(schedule(Process(job=job, metrics=metrics, line=line, gates=gates, stop=stop, logs=logs), opener or opened))
+
+
+def _check(problems: list[str]) -> None:
+    if problems:
+        raise ConfigError(aggregate(problems))
+
+
+def _configuration(line: CommandLine, registry: Registry, features: FeatureGates) -> Configuration:
+    return load_config(
+        line["config"] or None,
+        known_plugins=registry.points(),
+        features=features,
+        adjust=lambda configuration: with_flags(configuration, line),
+    )
+
+
+def _admit_what_is_missing(line: CommandLine) -> None:
+    for flag in KUBE_SCHEDULER_FLAGS:
+        if not flag.built and line.is_given(flag.name) and line[flag.name] != flag.default:
+            _log.warning(f"--{flag.name} is accepted and has no effect")
+
+
+# --- words
+
+
+def _usage(stream: Any) -> str:
+    from stowplan.command_line.flags.usage import usage_of
+
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return f"Usage:\n  {_NAME} [flags]\n{usage_of(KUBE_SCHEDULER_FLAGS, columns=columns)}".removesuffix("\n")

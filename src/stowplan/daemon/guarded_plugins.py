@@ -1,0 +1,125 @@
+"""Plugin classes whose calls go through a guard: the same plugin, each extension point wrapped.
+
+Only users' plugins are wrapped; a subclass stands in for each in the registry, so the framework need not know. What is
+not wrapped is building a plugin: that may take its time, and whoever starts the scheduler sees it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from types import new_class
+from typing import TYPE_CHECKING, Any, cast
+
+from stowplan.framework import interface
+from stowplan.framework.events import ClusterEventWithHint
+from stowplan.framework.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.daemon.hang_guard import HangGuard
+    from stowplan.framework.interface import Plugin
+
+#: Method -> what it is called in messages.
+_POINTS = {
+    "pre_enqueue": "PreEnqueue",
+    "less": "QueueSort",
+    "sign_pod": "SignPod",
+    "sums_question": "SumsQuestion",
+    "pre_filter": "PreFilter",
+    "shift_pods": "AddPod and RemovePod",
+    "add_pod": "AddPod",
+    "remove_pod": "RemovePod",
+    "filter": "Filter",
+    "filter_holds": "FilterHolds",
+    "post_filter": "PostFilter",
+    "pre_score": "PreScore",
+    "score": "Score",
+    "score_holds": "ScoreHolds",
+    "normalize": "NormalizeScore",
+    "reserve": "Reserve",
+    "unreserve": "Unreserve",
+    "permit": "Permit",
+    "pre_bind_pre_flight": "PreBindPreFlight",
+    "generate_placements": "PlacementGenerate",
+    "score_placement": "PlacementScore",
+    "normalize_placements": "NormalizePlacements",
+    "close": "Close",
+}
+_ASYNCHRONOUS = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}
+_REGISTERING = "events_to_register"
+_EVENTS = "EventsToRegister"
+_HINT = "QueueingHint"
+
+#: What the framework itself defines calls no plugin's code, but for the loops over nodes.
+_LOOPS = (interface.NodeFilterPlugin.filter, interface.NodeScorePlugin.score)
+
+
+def guarded(registry: Registry, in_tree: Registry, guard: HangGuard) -> Registry:
+    """The registry with every plugin guarded that is not in-tree."""
+    ours = set(in_tree)
+    found = Registry()
+    for plugin in registry:
+        if plugin in ours:
+            found.register(plugin)
+        else:
+            guard.in_use = True
+            found.register(guarded_plugin(plugin, guard))
+    return found
+
+
+def guarded_plugin(plugin: type[Plugin], guard: HangGuard) -> type[Plugin]:
+    """A subclass that is called like it and does the same."""
+    members: dict[str, Any] = {name: getattr(plugin, name) for name in ("__module__", "__qualname__", "__doc__")}
+    for name, point in _POINTS.items():
+        if _is_own(plugin, name):
+            members[name] = _guarded(guard, plugin.name, point, getattr(plugin, name))
+    for name, point in _ASYNCHRONOUS.items():
+        if _is_own(plugin, name):
+            members[name] = _waited_for(guard, plugin.name, point, getattr(plugin, name))
+    if _is_own(plugin, _REGISTERING):
+        members[_REGISTERING] = _registering(guard, plugin.name, getattr(plugin, _REGISTERING))
+    return cast("type[Plugin]", new_class(plugin.__name__, (plugin,), {}, lambda body: body.update(members)))
+
+
+def _is_own(plugin: type[Plugin], name: str) -> bool:
+    method = getattr(plugin, name, None)
+    return callable(method) and (getattr(method, "__module__", "") != interface.__name__ or method in _LOOPS)
+
+
+def _guarded(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    call = guard.call
+    guard.guarded.add((plugin, point))
+
+    @wraps(method)
+    def calling(*args: Any, **keys: Any) -> Any:
+        return call(plugin, point, method, args, keys)
+
+    return calling
+
+
+def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    guard.guarded.add((plugin, point))
+
+    @wraps(method)
+    async def waiting(*args: Any, **keys: Any) -> Any:
+        return await guard.wait(plugin, point, method, args, keys)
+
+    return waiting
+
+
+def _registering(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Hints are plugins' code, too."""
+    guard.guarded.add((plugin, _EVENTS))
+
+    @wraps(method)
+    def registering(*args: Any, **keys: Any) -> Any:
+        return tuple(map(hinting, guard.call(plugin, _EVENTS, method, args, keys)))
+
+    def hinting(registered: Any) -> Any:
+        if not isinstance(registered, ClusterEventWithHint) or registered.hint is None:
+            return registered
+        return replace(registered, hint=_guarded(guard, plugin, _HINT, registered.hint))
+
+    return registering

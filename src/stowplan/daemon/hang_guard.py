@@ -1,0 +1,266 @@
+"""Users' plugins that do not return: their call is broken off, the pod's attempt fails, the scheduler goes on.
+
+One event loop does all the work, so a plugin that loops for ever, sleeps or waits for a lock would be the end of all of
+it: no pod scheduled, no lease renewed, no health check answered. A thread watches how long the call goes on that is
+under way, and when a plugin has taken more than its share of a turn of the event loop, sends the main thread a signal.
+Signals interrupt what blocks (sleeping, locks, sockets), and their handler runs in the main thread, on top of whatever
+it is doing; there it raises an exception that ends the call. To the framework it is a plugin that raised.
+
+The handler raises only while everything above the guarded call is the plugin's own code, or a library's. Where the
+plugin has called back into the scheduler, whose state must not be left half changed, it waits for a better moment.
+In one turn of the event loop a plugin may be asked about hundreds of pods, and all its calls at an extension point
+share the limit: once that is used up, a call gets no more than a moment, and where many had to be broken off the
+plugin is not asked any more until the loop has turned. So pods that it does not hang for have their answer, and the
+loop does turn.
+
+What waits in an asynchronous way (PreBind, Bind, PostBind) keeps nobody else waiting, but its pod: it has a limit of
+its own, which is generous. Between two waits it is guarded like any other call.
+
+What cannot be interrupted is code in C that neither returns nor looks for signals. The log says so, if that code lets
+other threads run; health checks fail then, and whoever looks after the process restarts it.
+
+It costs nothing but where it is needed: only plugins that are not in-tree are wrapped, and without any there is no
+thread. A guarded call costs a microsecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.durations import Duration
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+    from types import FrameType
+
+#: Seconds: less than a leader has to renew its lease, so that a plugin does not cost the lead.
+PLUGIN_TIMEOUT = 5.0
+#: Volumes may take ten minutes to be provisioned, and that is in-tree.
+BINDING_TIMEOUT = 15 * 60.0
+
+#: Does nothing where nobody handles it; Go's runtime uses it to the same end.
+_SIGNAL = signal.SIGURG
+#: What a call has where the others of its turn have used up the limit: this part of it, or that many seconds.
+_MOMENT, _LEAST_MOMENT = 0.01, 0.02
+#: Calls that are broken off in a turn before the plugin is not asked any more.
+_MOST_BROKEN_OFF = 16
+#: Seconds between two looks while something is overdue; and before, the most and the least of them.
+_AGAIN, _MOST, _LEAST = 0.01, 0.25, 0.01
+#: Frames that a complaint names, the innermost ones.
+_SHOWN = 5
+#: Code that must not be broken off half-way, nor can be: what the collector's callbacks raise is swallowed. What is
+#: pure loops around plugins' own code is none of it.
+_OURS = frozenset(("stowplan", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset"))
+_HARMLESS = frozenset(("stowplan.framework.interface",))
+
+_log = get_logger(__name__)
+
+
+class PluginTimeoutError(Exception):
+    """A plugin took too long; says which, where and how long."""
+
+
+class _BrokenOff(BaseException):
+    """What ends a plugin's call. Not an Exception: plugins catch those, and go on."""
+
+
+#: Plugin and extension point.
+_Where = tuple[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    where: _Where
+    began: float
+    #: When it is to be broken off.
+    due: float
+    complained: bool = False
+
+
+class HangGuard:
+    """Calls plugins; `watching` breaks off calls that take too long. All but `_watch` runs in the main thread."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float = PLUGIN_TIMEOUT,
+        binding_seconds: float = BINDING_TIMEOUT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        #: Of each plugin in a turn of the event loop; 0: as long as it takes.
+        self.seconds = seconds
+        #: Of each PreBind, Bind and PostBind of a plugin; 0: as long as it takes.
+        self.binding_seconds = binding_seconds
+        #: (plugin, point) -> calls that were broken off.
+        self.broken_off: Counter[_Where] = Counter()
+        #: What is called through it, be it broken off or not.
+        self.guarded: set[_Where] = set()
+        #: Set by whoever wraps plugins: without any there is nothing to watch.
+        self.in_use = False
+        self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main = 0
+        self._current: _Call | None = None
+        #: The call that the thread wants to have broken off.
+        self._condemned: _Call | None = None
+        #: Seconds in this turn, and calls that were broken off in it.
+        self._spent: dict[_Where, float] = {}
+        self._broken_off_now: Counter[_Where] = Counter()
+        self._turn_noted = False
+        self._stopped = threading.Event()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Break off what hangs, while this lasts; to be entered in the event loop of the main thread."""
+        if not self.in_use or not self.seconds:
+            yield
+            return
+        self._loop, self._main = asyncio.get_running_loop(), threading.get_ident()
+        previous = signal.signal(_SIGNAL, self._interrupted)
+        thread = threading.Thread(target=self._watch, name="plugin watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stopped.set()
+            thread.join()
+            self._loop = None
+            signal.signal(_SIGNAL, previous)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def call(
+        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
+    ) -> Any:
+        """Call a plugin; raise PluginTimeoutError when it was broken off, or was in this turn already."""
+        if self._loop is None or threading.get_ident() != self._main:
+            return function(*args, **keys)
+        where = plugin, point
+        if self._broken_off_now and self._broken_off_now[where] >= _MOST_BROKEN_OFF:
+            raise self._timeout(where)
+        outer, started, spent = self._current, self._clock(), self._spent.get(where, 0.0)
+        self._note_turn()
+        moment = max(self.seconds * _MOMENT, _LEAST_MOMENT)
+        self._current = _Call(where, started, started + max(self.seconds - spent, moment))
+        try:
+            return function(*args, **keys)
+        except _BrokenOff as broken_off:
+            self._broken_off_now[where] += 1
+            self.broken_off[where] += 1
+            # With its traceback: that is where the plugin hung.
+            raise self._timeout(where) from broken_off
+        finally:
+            self._current = outer
+            took = self._clock() - started
+            self._spent[where] = spent + took
+            if outer is not None:
+                outer.due += took
+
+    async def wait(
+        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
+    ) -> Any:
+        """The same for what is asynchronous: bounded as a whole, and guarded between its waits."""
+        limit = self.binding_seconds or None
+        awaited = self.call(plugin, point, function, args, keys)
+        try:
+            async with asyncio.timeout(limit) as bound:
+                return await self._stepwise(plugin, point, awaited)
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            self.broken_off[plugin, point] += 1
+            text = f'plugin "{plugin}" did not finish {point} within {Duration.of_seconds(limit or 0.0)}'
+            raise PluginTimeoutError(text) from None
+
+    @types.coroutine
+    def _stepwise(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
+        """As `yield from` does it, each step a guarded call."""
+        steps: Any = awaited.__await__()
+        resume, value = steps.send, None
+        while True:
+            try:
+                waits_for = self.call(plugin, point, resume, (value,), {})
+            except StopIteration as end:
+                return end.value
+            try:
+                resume, value = steps.send, (yield waits_for)
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as thrown:
+                resume, value = steps.throw, thrown
+
+    def _timeout(self, where: _Where) -> PluginTimeoutError:
+        plugin, point = where
+        limit = Duration.of_seconds(self.seconds)
+        return PluginTimeoutError(f'plugin "{plugin}" did not return from {point} within {limit}')
+
+    def _note_turn(self) -> None:
+        """Have all plugins begin anew when the event loop has turned."""
+        if not self._turn_noted and self._loop is not None:
+            self._turn_noted = True
+            self._loop.call_soon(self._turned)
+
+    def _turned(self) -> None:
+        self._turn_noted = False
+        self._spent.clear()
+        self._broken_off_now.clear()
+
+    # -- the thread, and what it brings about -------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        usual = min(_MOST, max(_LEAST, self.seconds / 10))
+        while not self._stopped.wait(_AGAIN if self._condemned or self._broken_off_now else usual):
+            call = self._current
+            overdue = 0.0 if call is None else self._clock() - call.due
+            if call is None or overdue <= 0:
+                self._condemned = None
+                continue
+            self._condemned = call
+            signal.pthread_kill(self._main, _SIGNAL)
+            if overdue > self.seconds and not call.complained:
+                call.complained = True
+                self._complain(call)
+
+    def _complain(self, call: _Call) -> None:
+        """Say that signals do not help."""
+        frames = traceback.extract_stack(sys._current_frames().get(self._main), limit=_SHOWN)
+        _log.error(
+            None,
+            "a plugin hangs and cannot be interrupted; nothing else happens meanwhile",
+            plugin=call.where[0],
+            extensionPoint=call.where[1],
+            where=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames)],
+        )
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        call = self._condemned
+        if call is not None and call is self._current and _is_plugins_own(frame):
+            raise _BrokenOff
+
+
+def _is_plugins_own(frame: FrameType | None) -> bool:
+    """Whether nothing of ours runs above the innermost guarded call."""
+    innermost = frame
+    while frame is not None:
+        if frame.f_code is _GUARDED:
+            return frame is not innermost
+        module = frame.f_globals.get("__name__") or ""
+        if module.partition(".")[0] in _OURS and module not in _HARMLESS:
+            return False
+        frame = frame.f_back
+    return False
+
+
+_GUARDED = HangGuard.call.__code__

@@ -1,0 +1,282 @@
+"""What a running scheduler tells of its decisions, below /stowplan/ on the secure port; all of it JSON.
+
+    /stowplan/decisions?limit=N         the last decisions of all pods, the newest first
+    /stowplan/pending?limit=N           the pods that wait, and where
+    /stowplan/stories/<ns>/<pod>        what happened to a pod so far
+    /stowplan/explain/<ns>/<pod>        that, and what would be decided of it now, from the scheduler's own state:
+                                        pods that are only assumed to be on their nodes count there
+
+`?page=text` (or `wide`) answers with a page to be drawn, under "page"; that is what `stowplan explain --from-scheduler`
+asks for.
+
+Asking changes nothing: nobody is evicted for it and nothing is counted. An explanation looks at every node in one go,
+as the cluster must not move meanwhile, and that takes milliseconds; so there is one at a time, and pauses in between
+that keep explanations to a tenth of the scheduler's time.
+
+Upstream has no counterpart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
+from stowplan.explain.history import Standing, decisions_page, waiting_page
+from stowplan.explain.judging import judged, only_asking
+from stowplan.explain.sending import sendable
+from stowplan.explain.tables import Line
+from stowplan.explain.text import explanation
+from stowplan.serving.http import JSON, Response
+from stowplan.timing.times import REAL_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.explain.tables import Block
+    from stowplan.framework.runtime import Framework
+    from stowplan.framework.waiting_pods import WaitingPods
+    from stowplan.inspection.stories import Stories
+    from stowplan.queue.queued_pod import QueuedPod
+    from stowplan.serving.http import Page, Request
+    from stowplan.timing.times import Times
+
+PREFIX = "/stowplan/"
+_FEW, _MOST = 100, 1000
+#: Nodes that a wide page spells out: it takes 60 µs for each, in which nothing is scheduled.
+_MOST_WIDE = 2000
+_TOO_WIDE = f"more than {_MOST_WIDE:,} nodes are too many for a running scheduler to spell out: -o json has them all"
+#: How much longer than an explanation took the next one waits, and how many may wait.
+_PAUSE = 9.0
+_WAITING = 8
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Queue(Protocol):
+    """`queue.scheduling_queue.SchedulingQueue`."""
+
+    def get(self, key: str, /) -> QueuedPod | None: ...
+
+    def is_in_flight(self, uid: str, /) -> bool: ...
+
+    def pending(self) -> Iterator[QueuedPod]: ...
+
+    def counts(self) -> Mapping[str, int]: ...
+
+    def summary(self) -> str: ...
+
+
+class AtWork(Protocol):
+    """`scheduler.live.Scheduler`."""
+
+    state: ClusterState
+    stories: Stories
+    waiting_pods: WaitingPods
+    unassigned: dict[str, Pod]
+    scheduler: SchedulingAlgorithm
+
+    @property
+    def queue(self) -> Queue: ...
+
+    @property
+    def synced(self) -> asyncio.Event: ...
+
+
+class SchedulerPages:
+    def __init__(
+        self, scheduler: AtWork, *, other_leader: Callable[[], str | None] = lambda: None, times: Times = REAL_TIMES
+    ) -> None:
+        self._scheduler = scheduler
+        #: Who leads while this process stands by, "" for nobody; None if it does not stand by.
+        self._other_leader = other_leader
+        self._times = times
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
+        self._not_before = 0.0
+
+    def pages(self) -> dict[str, Page]:
+        """For the server's routes."""
+        return {
+            f"{PREFIX}decisions": self._decisions,
+            f"{PREFIX}pending": self._pending,
+            f"{PREFIX}stories/": self._story,
+            f"{PREFIX}explain/": self._explain,
+        }
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    def _decisions(self, request: Request) -> Response:
+        decisions = self._scheduler.stories.last_decisions(_limit(request))
+        found: dict[str, Any] = {"decisions": [one.to_dict() for one in decisions]}
+        return _json(found | _drawn(request, lambda: decisions_page(decisions)))
+
+    def _pending(self, request: Request) -> Response:
+        queue = self._scheduler.queue
+        waiting = list(islice(queue.pending(), _limit(request)))
+        counts = dict(queue.counts())
+        left_out = sum(counts.values()) - len(waiting)
+        pods = [{"pod": queued.key} | Standing(queued.place.value, queued).to_dict() for queued in waiting]
+        found: dict[str, Any] = {"counts": counts, "pods": pods, "leftOut": left_out}
+        drawn = _drawn(
+            request,
+            lambda: [*self._caveat(), *waiting_page(waiting, left_out=left_out, summary=queue.summary())],
+        )
+        return _json(found | self._standing_by() | drawn)
+
+    def _story(self, request: Request) -> Response:
+        key = _key(request, "stories/")
+        story = self._scheduler.stories.of(key)
+        if story is None:
+            raise NotFound(f'no story of pod "{key}": it never was in the queue of this scheduler, or is forgotten')
+        return _json(story.to_dict())
+
+    async def _explain(self, request: Request) -> Response:
+        key = _key(request, "explain/")
+        if self._waiting >= _WAITING:
+            raise TooManyRequests("too many explanations are waited for; try again in a moment")
+        clock = self._times.clock
+        self._waiting += 1
+        try:
+            async with self._one_at_a_time:
+                pause = self._not_before - clock()
+                if pause > 0:
+                    await self._times.sleep(pause)
+                began = clock()
+                answer = self._explained(key, request)
+                now = clock()
+                self._not_before = now + _PAUSE * (now - began)
+                return answer
+        finally:
+            self._waiting -= 1
+
+    # -- one that stands by -------------------------------------------------------------------------------------------
+
+    def _standing_by(self) -> dict[str, str]:
+        leader = self._other_leader()
+        return {} if leader is None else {"leader": leader}
+
+    def _caveat(self) -> list[Block]:
+        """Without it, all that waits would seem to be tried any moment."""
+        leader = self._other_leader()
+        if leader is None:
+            return []
+        who = f"{leader} leads, ask there" if leader else "nobody leads"
+        return [Line(((f"this replica stands by and tries no pod: {who}", "pending"),)), Line()]
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    def _explained(self, key: str, request: Request) -> Response:
+        if not self._scheduler.synced.is_set():
+            raise ServiceUnavailable("the scheduler has not read the cluster yet")
+        info = self._find(key)
+        standing = self._standing(key, info)
+        if info is None:
+            if standing.story is None:
+                raise NotFound(self._unknown(key))
+            page = _drawn(request, lambda: _page_of_one_gone(key, standing, wide=_is_wide(request)))
+            return _json({"pod": key, "scheduler": standing.to_dict()} | self._standing_by() | page)
+        framework = self._scheduler.scheduler.framework_for(info)
+        if framework is None:
+            name = info.pod.spec.scheduler_name
+            raise NotFound(f'pod "{key}" is for scheduler "{name}", which has no profile here: ask that one')
+        return _json(self._judgement(framework, info, standing, request))
+
+    def _judgement(self, framework: Framework, info: PodInfo, standing: Standing, request: Request) -> dict[str, Any]:
+        wide = _is_wide(request)
+        too_wide = wide and self._scheduler.state.table.count > _MOST_WIDE
+        note = [Line(((_TOO_WIDE, "dim"),))] if too_wide else []
+        with only_asking(framework):
+            verdict = judged(framework, info)
+            drawn = _drawn(
+                request,
+                lambda: [
+                    *self._caveat(),
+                    *explanation(framework, verdict, wide=wide and not too_wide),
+                    *note,
+                    *standing.blocks(wide=wide),
+                ],
+            )
+            # Whoever wants a page has no use for a megabyte of scores.
+            told = {"pod": verdict.key} if drawn else verdict.to_dict()
+        return told | {"scheduler": standing.to_dict()} | self._standing_by() | drawn
+
+    def _find(self, key: str) -> PodInfo | None:
+        """The pod as it is decided about: pending, on its way, or on a node."""
+        scheduler = self._scheduler
+        pod = scheduler.unassigned.get(key)
+        if pod is not None:
+            queued = scheduler.queue.get(key)
+            assumed = scheduler.state.placed(pod.metadata.uid)
+            return assumed or (scheduler.state.pod_info(pod) if queued is None else queued.pod)
+        story = scheduler.stories.of(key)
+        placed = None if story is None else scheduler.state.placed(story.uid)
+        return placed or next((info for info in scheduler.state.placed_pods() if info.key == key), None)
+
+    def _standing(self, key: str, info: PodInfo | None) -> Standing:
+        scheduler, story = self._scheduler, self._scheduler.stories.of(key)
+        if info is None:
+            return Standing(story=story)
+        queued = scheduler.queue.get(key)
+        if info.node_name:
+            return Standing(self._on_a_node(info), queued, info.node_name, story)
+        if queued is not None:
+            return Standing(queued.place.value, queued, story=story)
+        place = "in flight" if scheduler.queue.is_in_flight(info.uid) else "not in the queue"
+        return Standing(place, story=story)
+
+    def _on_a_node(self, info: PodInfo) -> str:
+        if not self._scheduler.state.is_assumed(info.uid):
+            return "bound to"
+        return "waits on Permit for" if self._scheduler.waiting_pods.get(info.uid) is not None else "being bound to"
+
+    def _unknown(self, key: str) -> str:
+        pending = len(self._scheduler.unassigned)
+        return f'pod "{key}" not found: this scheduler has {pending} without a node, and it is not on one either'
+
+
+# -- requests and answers ---------------------------------------------------------------------------------------------
+
+
+def _page_of_one_gone(key: str, standing: Standing, *, wide: bool) -> list[Block]:
+    return [Line(((key, "name"), (" is gone", "pending"))), *standing.blocks(wide=wide)]
+
+
+def _key(request: Request, page: str) -> str:
+    key = request.path.removeprefix(PREFIX + page)
+    namespace, _, name = key.partition("/")
+    if not namespace or not name or "/" in name:
+        raise BadRequest(f"{PREFIX}{page}<namespace>/<pod>: which pod? got {key!r}")
+    return key
+
+
+def _limit(request: Request) -> int:
+    text = request.first("limit", str(_FEW))
+    if not text.isascii() or not text.isdigit():
+        raise BadRequest(f"limit: want a number up to {_MOST}, got {text!r}")
+    return min(int(text), _MOST)
+
+
+def _is_wide(request: Request) -> bool:
+    return request.first("page") == "wide"
+
+
+def _drawn(request: Request, draw: Callable[[], list[Block]]) -> dict[str, Any]:
+    """The page, if one is asked for."""
+    match request.first("page"):
+        case "":
+            return {}
+        case "text" | "wide":
+            return {"page": sendable(draw())}
+    raise BadRequest(f"page: want text or wide, got {request.first('page')!r}")
+
+
+def _json(found: dict[str, Any]) -> Response:
+    return Response(_encode(found), content_type=JSON)

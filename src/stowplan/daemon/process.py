@@ -1,0 +1,179 @@
+"""A scheduler as a process: what it is made of, from a configuration to an API, a scheduler and an elector.
+
+`kube-scheduler` and `stowplan run` differ in how they are told what to do and in what they tell; this is the rest. How
+the parts live and end is `life_cycle`'s.
+"""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from stowplan import __version__
+from stowplan.command_line.event_loop import beside
+from stowplan.daemon.hang_guard import HangGuard
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from stowplan.api.port import Api
+    from stowplan.client.connection import Connection
+    from stowplan.client.http.lanes import Lanes
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.daemon.life_cycle import Elector
+    from stowplan.framework.registry import Registry
+    from stowplan.live.scheduler import Scheduler
+    from stowplan.metrics.component import ComponentMetrics
+
+#: Seconds that events of the election get when everything else has ended.
+_LAST_EVENTS = 1.0
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be scheduled, and how."""
+
+    connection: Connection
+    config: Configuration
+    registry: Registry
+    features: FeatureGates
+    #: Seconds.
+    max_in_unschedulable: float
+    #: As requests name it.
+    command: str
+    #: None: nobody will ask.
+    metrics: ComponentMetrics | None = None
+    #: As "1.36.0", for elections among different versions: what this program is, and what it behaves as.
+    binary_version: str = "1.36.0"
+    emulated_version: str = "1.36.0"
+    #: What users' plugins of the registry are called through.
+    guard: HangGuard = field(default_factory=HangGuard)
+
+
+class Election(NamedTuple):
+    elector: Elector
+    #: Set once the server knows that this process stands for election; None if nobody asks for that.
+    candidate_synced: asyncio.Event | None
+
+
+class Reached(NamedTuple):
+    """A cluster, and who would work on it."""
+
+    api: Api
+    new_scheduler: Callable[[], Scheduler]
+    #: None where nobody is elected.
+    election: Election | None = None
+    #: Where requests wait for their turn.
+    lanes: Lanes | None = None
+
+
+class Opener(Protocol):
+    """Reaches the cluster of a job. Tests have their own."""
+
+    def __call__(self, job: Job, /) -> AbstractAsyncContextManager[Reached]: ...
+
+
+@asynccontextmanager
+async def opened(job: Job) -> AsyncIterator[Reached]:
+    """Over HTTP; nothing but an election's candidate is asked of the server yet."""
+    # What talks HTTP takes a while to import, and is of no use to a command line that is wrong.
+    from stowplan.client.http_api import HttpApi
+    from stowplan.live.scheduler import Scheduler, SchedulerSettings
+
+    async with AsyncExitStack() as stack:
+        stack.enter_context(job.guard.watching())
+        election = None
+        if job.config.leader_election.leader_elect:
+            election = await stack.enter_async_context(_election(job))
+        elector = None if election is None else election.elector
+        api = await stack.enter_async_context(
+            HttpApi.open(
+                job.connection,
+                client_settings=job.config.client_connection,
+                agent=_agent(job, "scheduler"),
+                metrics=None if job.metrics is None else job.metrics.client,
+                may_change=None if elector is None else lambda: elector.is_leader,
+            )
+        )
+        settings = SchedulerSettings(max_in_unschedulable=job.max_in_unschedulable, hostname=socket.gethostname())
+        yield Reached(
+            api,
+            lambda: Scheduler(
+                api,
+                job.config,
+                registry=job.registry,
+                settings=settings,
+                features=job.features,
+                give_up_waiting=api.give_up_binds,
+                metrics=None if job.metrics is None else job.metrics.scheduler,
+            ),
+            election,
+            api.lanes,
+        )
+
+
+def _agent(job: Job, purpose: str) -> str:
+    from stowplan.client.http.user_agent import user_agent
+
+    return user_agent(command=job.command, version=__version__, purpose=purpose)
+
+
+@asynccontextmanager
+async def _election(job: Job) -> AsyncIterator[Election]:
+    """An elector with a client of its own: its requests wait for nobody else's, and are given up early."""
+    from stowplan.client.election.leader_election import LeaderElector, request_timeout
+    from stowplan.client.election.lease_candidate import LeaseCandidates
+    from stowplan.client.events.event_forms import CoreV1
+    from stowplan.client.events.event_recorder import EventBroadcaster
+    from stowplan.client.http.transport import Limits
+    from stowplan.client.http_api import HttpApi
+    from stowplan.timing.times import REAL_TIMES
+
+    settings, hostname = job.config.leader_election, socket.gethostname()
+    identity = f"{hostname}_{uuid.uuid4()}"
+    metrics = None if job.metrics is None else job.metrics.client
+    seconds = request_timeout(settings)
+    limits = Limits(connect=seconds, silence=seconds, total=seconds, trying=seconds)
+    coordinated = job.features.enabled("CoordinatedLeaderElection")
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(
+            HttpApi.open(
+                job.connection,
+                client_settings=job.config.client_connection,
+                agent=_agent(job, "leader-election"),
+                limits=limits,
+                metrics=metrics,
+            )
+        )
+        # Upstream's events of elections are of the old form on every cluster.
+        events = EventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning, form=CoreV1())
+        stack.push_async_callback(events.flush, _LAST_EVENTS)
+        await stack.enter_async_context(beside(events.run()))
+        elector = LeaderElector(
+            api,
+            settings,
+            identity=identity,
+            times=REAL_TIMES,
+            recorder=events.recorder(job.config.profiles[0].scheduler_name),
+            metrics=metrics,
+            coordinated=coordinated,
+        )
+        candidates = None
+        if coordinated:
+            candidates = LeaseCandidates(
+                api,
+                identity=identity,
+                binary_version=job.binary_version,
+                emulation_version=job.emulated_version,
+                times=REAL_TIMES,
+            )
+            await stack.enter_async_context(beside(candidates.run()))
+        yield Election(elector, None if candidates is None else candidates.synced)

@@ -1,0 +1,291 @@
+"""The secure port of `kube-scheduler`: who may see what of the running scheduler.
+
+It is opened, and those who may pass it are set up, before there is a scheduler, as much can be wrong about it
+(`opened_port`); pages are served once there is one (`served`). `serving` knows nothing of scheduling: what pages show
+is put together here.
+
+Upstream: cmd/kube-scheduler/app/server.go (newEndpointsHandler), app/options/options.go (ApplyTo).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stowplan import __version__
+from stowplan.api.types import Pod
+from stowplan.client.http.user_agent import user_agent
+from stowplan.client.http_api import HttpApi
+from stowplan.command_line.event_loop import beside
+from stowplan.command_line.flags.flag_set import options_of
+from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
+from stowplan.command_line.flags.validation import read_allow_list
+from stowplan.daemon.pages import SchedulerPages
+from stowplan.daemon.resource_metrics import resource_page
+from stowplan.daemon.version_info import build_info, compatibility_versions
+from stowplan.metrics.component import ComponentMetrics
+from stowplan.metrics.exposition import TEXT
+from stowplan.metrics.registry import MetricsOptions
+from stowplan.serving.delegation import (
+    CLIENT_LIMITS,
+    CLIENT_SETTINGS,
+    AuthenticationOptions,
+    AuthorizationOptions,
+    Delegation,
+    delegated,
+    delegated_connection,
+)
+from stowplan.serving.health import HealthChecks
+from stowplan.serving.key_pairs import CertificateFiles
+from stowplan.serving.listener import Listener
+from stowplan.serving.pages.configz import configz_page
+from stowplan.serving.pages.debug_flags import debug_flags_pages
+from stowplan.serving.pages.metrics import metrics_page
+from stowplan.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
+from stowplan.serving.profiling.pages import Profiling
+from stowplan.serving.server import SecureServer
+from stowplan.serving.settings import ServingSettings
+from stowplan.serving.tls_options import TlsOptions
+from stowplan.timing.times import REAL_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from stowplan.api.port import Api
+    from stowplan.client.connection import Connection
+    from stowplan.command_line.flags.flag_set import CommandLine
+    from stowplan.command_line.flags.gates import Gates
+    from stowplan.config import Configuration
+    from stowplan.daemon.process import Election
+    from stowplan.live.scheduler import Scheduler
+    from stowplan.serving.health import Check
+    from stowplan.serving.http import Page
+
+#: Seconds beyond its lease after which a leader that has not ended is ill.
+_TOLERANCE = 20.0
+
+NOT_SYNCED = "handlers are not fully synchronized"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """What is shown."""
+
+    config: Configuration
+    line: CommandLine
+    gates: Gates
+    scheduler: Scheduler
+    election: Election | None
+    metrics: ComponentMetrics
+    #: Set by the first signal, and while this process leads.
+    stopped: asyncio.Event
+    lead: asyncio.Event
+    set_verbosity: Callable[[int], None]
+    #: Seconds since the epoch.
+    started: float
+
+
+# --- metrics
+
+
+def metrics_of(line: CommandLine, gates: Gates) -> ComponentMetrics:
+    labels = line["allow-metric-labels"]
+    if line["allow-metric-labels-manifest"]:
+        labels = read_allow_list(line["allow-metric-labels-manifest"])
+    return ComponentMetrics(
+        MetricsOptions.of(disabled=line["disabled-metrics"], allow_labels=labels),
+        gates=gates.features,
+        features=_features(gates),
+        build=build_info(),
+        versions=compatibility_versions(gates.versions),
+        stowplan_version=__version__,
+    )
+
+
+def _features(gates: Gates) -> list[tuple[str, str, bool]]:
+    return [
+        (name, "" if gate.stage == "GA" else gate.stage, gates.features.enabled(name))
+        for name, gate in sorted(gates.known.items())
+        if gate.stage != "PREALPHA"
+    ]
+
+
+# --- before there is a scheduler
+
+
+@dataclass(frozen=True)
+class Port:
+    listener: Listener
+    delegation: Delegation
+    settings: ServingSettings
+
+
+@asynccontextmanager
+async def opened_port(line: CommandLine, gates: Gates, metrics: ComponentMetrics) -> AsyncIterator[Port | None]:
+    """The port, open but not served, None without one; raise ServingError, DelegationError."""
+    if not line["secure-port"]:
+        yield None
+        return
+    settings = serving_settings(line)
+    listener = Listener(settings, wall_clock=REAL_TIMES.wall_clock)
+    listener.open()
+    async with AsyncExitStack() as stack:
+        stack.callback(listener.close)
+        delegation = await delegated(
+            options_of(AuthenticationOptions, line),
+            options_of(AuthorizationOptions, line),
+            authentication_api=await _api(stack, _connection(line, "authentication"), metrics),
+            authorization_api=await _api(stack, _connection(line, "authorization"), metrics),
+            gate=gates.features.enabled,
+            times=REAL_TIMES,
+            metrics=metrics.serving,
+        )
+        stack.push_async_callback(delegation.close)
+        await stack.enter_async_context(beside(delegation.run()))
+        yield Port(listener, delegation, settings)
+
+
+def serving_settings(line: CommandLine) -> ServingSettings:
+    certificate = None
+    if line["tls-cert-file"]:
+        certificate = CertificateFiles(certificate=line["tls-cert-file"], key=line["tls-private-key-file"])
+    return ServingSettings(
+        bind_address=str(line["bind-address"]),
+        port=line["secure-port"],
+        reuse_port=line["permit-port-sharing"],
+        certificate=certificate,
+        certificate_directory=line["cert-dir"],
+        named_certificates=[
+            CertificateFiles(certificate=pair.cert_file, key=pair.key_file, names=pair.names)
+            for pair in line["tls-sni-cert-key"]
+        ],
+        tls=TlsOptions(
+            cipher_suites=line["tls-cipher-suites"],
+            min_version=line["tls-min-version"],
+            curves=line["tls-curve-preferences"],
+        ),
+    )
+
+
+def _connection(line: CommandLine, purpose: Any) -> Connection | None:
+    return delegated_connection(line[f"{purpose}-kubeconfig"], purpose=purpose)
+
+
+async def _api(stack: AsyncExitStack, connection: Connection | None, metrics: ComponentMetrics) -> Api | None:
+    if connection is None:
+        return None
+    agent = user_agent(command="kube-scheduler", version=__version__)
+    api: Api = await stack.enter_async_context(
+        HttpApi.open(
+            connection, client_settings=CLIENT_SETTINGS, agent=agent, limits=CLIENT_LIMITS, metrics=metrics.client
+        )
+    )
+    return api
+
+
+# --- once there is one
+
+
+@asynccontextmanager
+async def served(port: Port | None, shown: Running) -> AsyncIterator[None]:
+    """Serve the pages while this lasts; those under way at its end are waited for."""
+    if port is None:
+        yield
+        return
+    server = SecureServer(
+        port.settings,
+        pages=pages_of(shown),
+        authenticator=port.delegation.authenticator,
+        authorizer=port.delegation.authorizer,
+        listener=port.listener,
+    )
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop()
+
+
+def pages_of(shown: Running) -> Mapping[str, Page]:
+    pages = {**_health_pages(shown), **_metrics_pages(shown), "/configz": configz_page(shown.config.to_dict)}
+    if shown.config.enable_profiling:
+        pages |= Profiling().pages()
+        pages |= debug_flags_pages(shown.set_verbosity)
+    if shown.gates.features.enabled("ComponentFlagz"):
+        pages["/flagz"] = flagz_page(lambda: _flags(shown.line), chance=REAL_TIMES.random)
+    if shown.gates.features.enabled("ComponentStatusz"):
+        pages["/statusz"] = statusz_page(_status(shown, tuple(pages)), times=REAL_TIMES)
+    return pages | SchedulerPages(shown.scheduler, other_leader=_other_leader(shown)).pages()
+
+
+def _other_leader(shown: Running) -> Callable[[], str | None]:
+    if shown.election is None:
+        return lambda: None
+    elector = shown.election.elector
+    return lambda: None if shown.lead.is_set() else elector.leader
+
+
+def _health_pages(shown: Running) -> dict[str, Page]:
+    elected: dict[str, Check] = {}
+    if shown.election is not None:
+        elector = shown.election.elector
+        elected["leaderElection"] = lambda: elector.check(_TOLERANCE)
+    ready: dict[str, Check] = {
+        **elected,
+        "shutdown": lambda: "process is shutting down" if shown.stopped.is_set() else None,
+        "sched-handler-sync": lambda: _not_synced(shown.scheduler),
+    }
+    candidate = None if shown.election is None else shown.election.candidate_synced
+    if candidate is not None:
+        ready["informer-sync"] = lambda: None if candidate.is_set() else "1 informers not started yet"
+    observer = shown.metrics.health
+    return {
+        **HealthChecks("healthz", elected, observer=observer).pages,
+        **HealthChecks("livez", {}, observer=observer).pages,
+        **HealthChecks("readyz", ready, observer=observer).pages,
+    }
+
+
+def _not_synced(scheduler: Scheduler) -> str | None:
+    if scheduler.synced.is_set():
+        return None
+    told = [f"{resource}: {why}" for resource, why in scheduler.informers.awaited.items() if why]
+    return f"{NOT_SYNCED}: {told[0]}" if told else NOT_SYNCED
+
+
+def _metrics_pages(shown: Running) -> dict[str, Page]:
+    metrics = shown.metrics
+    return {
+        "/metrics": metrics_page(metrics.page, reset=metrics.reset, process_start=shown.started),
+        "/metrics/slis": metrics_page(metrics.slis_page, reset=metrics.reset_slis, process_start=shown.started),
+        # Nothing is kept that could be set back, but the reference says that it was.
+        "/metrics/resources": metrics_page(
+            lambda _: _resources(shown), shown=shown.lead.is_set, reset=lambda: None, process_start=shown.started
+        ),
+    }
+
+
+async def _resources(shown: Running) -> tuple[str, bytes]:
+    pieces = []
+    for piece in resource_page(shown.scheduler.informers.known(Pod)):
+        pieces.append(piece)
+        await asyncio.sleep(0)
+    return TEXT, b"".join(pieces)
+
+
+def _flags(line: CommandLine) -> dict[str, str]:
+    return {flag.name: flag.kind.show(line[flag.name]) for flag in KUBE_SCHEDULER_FLAGS}
+
+
+def _status(about: Running, paths: tuple[str, ...]) -> ProcessStatus:
+    versions = compatibility_versions(about.gates.versions)
+    return ProcessStatus(
+        start_time=about.started,
+        runtime_version=build_info().go_version,
+        binary_version=versions.binary,
+        emulation_version=versions.emulation,
+        # Parity: neither itself nor what is there for debugging.
+        paths=[path for path in paths if not path.startswith("/debug")],
+    )

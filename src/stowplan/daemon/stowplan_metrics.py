@@ -1,0 +1,62 @@
+"""What this scheduler tells of itself beyond the reference's metrics (`stowplan_*`): gathered as the page is read.
+
+The exception is the event loop's lag, which is sampled once a second: whatever holds the loop up, a decision, a page
+or a plugin, holds up everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from stowplan.client.http.lanes import Lanes
+    from stowplan.daemon.hang_guard import HangGuard
+    from stowplan.metrics.component import ComponentMetrics
+    from stowplan.metrics.families import Histogram
+    from stowplan.timing.times import Times
+
+_EVERY = 1.0
+
+
+class Counted(Protocol):
+    """What is asked of `scheduler.live.Scheduler`."""
+
+    @property
+    def dropped_events(self) -> int: ...
+
+    @property
+    def stories(self) -> _Sized: ...
+
+    def refresh_metrics(self) -> None: ...
+
+
+class _Sized(Protocol):
+    def __len__(self) -> int: ...
+
+
+def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None, guard: HangGuard) -> None:
+    """Have the numbers set at each scrape."""
+    own = metrics.stowplan
+
+    def refresh() -> None:
+        scheduler.refresh_metrics()
+        own.stories.set(float(len(scheduler.stories)))
+        dropped = scheduler.dropped_events
+        if lanes is not None:
+            dropped += lanes.dropped
+            for lane, number in lanes.waiting.items():
+                own.client_requests_waiting.with_label_values(lane).set(float(number))
+        own.events_dropped_total.value = float(dropped)
+        # From the beginning: whoever looks for an increase does not see it in a series that begins with it.
+        for plugin, point in guard.guarded:
+            own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.broken_off[plugin, point])
+
+    metrics.registry.at_scrape(refresh)
+
+
+async def sample_lag(lag: Histogram, times: Times) -> None:
+    """Observe, until cancelled, by how much a timer is late."""
+    while True:
+        due = times.clock() + _EVERY
+        await times.sleep(_EVERY)
+        lag.observe(max(0.0, times.clock() - due))

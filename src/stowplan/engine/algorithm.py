@@ -1,0 +1,278 @@
+"""One pod's way through the scheduling cycle: where it goes, or why nowhere, and whom preemption would evict.
+
+`SchedulingAlgorithm` holds one framework per profile and the evaluations that equal pods share. It decides and changes
+nothing; placing the pod is the caller's next step.
+
+Upstream: pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.engine.evaluation.node_sums import NodeSums
+from stowplan.engine.evaluation.sampling import Found, Sampling
+from stowplan.framework.metrics import ended, timed
+from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.evaluation.evaluation import Outcome
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.handle import Random
+    from stowplan.framework.interface import PostFilterResult
+    from stowplan.framework.runtime import Framework
+
+#: Attributes of an enumeration take their time.
+_SUCCESS, _ERROR = Code.Success, Code.Error
+
+NO_NODES = "no nodes available to schedule pods"
+
+#: Evaluations kept a profile; each holds a few arrays with a row a node.
+_KEPT_EVALUATIONS = 64
+
+
+# Not frozen: one is made for each attempt, and a frozen one takes four times as long to make.
+@dataclass(slots=True, eq=False)
+class Decision:
+    """What became of one attempt; not to be written to."""
+
+    pod: PodInfo
+    #: The chosen node; "" when there is none.
+    node_name: str = ""
+    #: Why there is none: a rejection, or an error.
+    status: Status | None = None
+    diagnosis: Diagnosis | None = None
+    #: What PostFilter plugins said, by plugin, in the order in which they ran.
+    post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
+    #: What plugins wrote in this attempt. Equal pods share it: who goes on with it works on a clone.
+    state: CycleState | None = None
+    #: Nodes that were judged.
+    evaluated: int = 0
+    #: Nodes that the choice was made from.
+    feasible: int = 0
+
+    @property
+    def message(self) -> str:
+        """The reference's text for a pod that found no node; "" for one that did."""
+        return "" if self.status is None else self.status.message
+
+    @property
+    def nominated_node_name(self) -> str | None:
+        """The node that preemption makes room on; "" when a nomination must go, None when it stays as it is."""
+        if not self.post_filter:
+            return ""
+        last = self.post_filter[-1][1]
+        if last.status.code in (Code.Unschedulable, Code.Pending):
+            # Nobody had the last word: of those who said anything of a nomination, the last one counts.
+            said = (result.nominated_node_name for _, result in reversed(self.post_filter))
+            return next((name for name in said if name is not None), None)
+        decided = last.status.code in (Code.Success, Code.UnschedulableAndUnresolvable)
+        return last.nominated_node_name if decided else None
+
+    @property
+    def unschedulable_plugins(self) -> frozenset[str]:
+        return frozenset() if self.diagnosis is None else self.diagnosis.unschedulable_plugins
+
+    @property
+    def pending_plugins(self) -> frozenset[str]:
+        return frozenset() if self.diagnosis is None else self.diagnosis.pending_plugins
+
+
+class SchedulingAlgorithm:
+    """Decides for pods of several profiles on one cluster.
+
+    `percentage_of_nodes_to_score` is for profiles that do not name their own; 0 stands for all.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterState,
+        frameworks: dict[str, Framework],
+        *,
+        random: Random | None = None,
+        reuse: bool = True,
+        percentage_of_nodes_to_score: int = 0,
+    ) -> None:
+        self.cluster = cluster
+        self.frameworks = frameworks
+        self._random = random
+        self._reuse = reuse
+        self._sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
+        self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
+        self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
+
+    def forget(self) -> None:
+        """Drop everything that equal pods share: a profile's plugins are others now."""
+        self._evaluations.clear()
+        self._sums = {name: NodeSums(framework) for name, framework in self.frameworks.items()}
+
+    def framework_for(self, pod: PodInfo) -> Framework | None:
+        """The profile that is responsible for a pod."""
+        return self.frameworks.get(scheduler_name_of(pod.pod))
+
+    def schedule(self, framework: Framework, pod: PodInfo) -> Decision:
+        """Find the best node for a pod."""
+        if not self.cluster.table.count:
+            return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
+        evaluation, outcome, found = self._searched(framework, pod)
+        if isinstance(found, Status):
+            return Decision(pod, status=found, state=outcome.state)
+        if outcome.diagnosis is not None:
+            return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
+        return self._chosen(framework, evaluation, outcome.state, pod, found)
+
+    def _searched(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome, Found | Status]:
+        metrics = framework.metrics
+        if metrics is None:
+            evaluation = self._evaluation(framework, pod)
+            return evaluation, *self._search(framework, evaluation, pod)
+        asked = metrics.now()
+        evaluation = self._evaluation(framework, pod)
+        started, metrics.preparing = metrics.now(), 0.0
+        outcome, found = self._search(framework, evaluation, pod)
+        early, failed = evaluation.ended_early, isinstance(found, Status)
+        metrics.points["PreFilter"].took(metrics.preparing, ended(early))
+        if early is None:
+            # What PreFilter took is no part of it.
+            metrics.points["Filter"].ran(started + metrics.preparing, _ERROR if failed else _SUCCESS)
+            placed = not failed and outcome.diagnosis is None
+            metrics.hinted(evaluation.reused, seconds=started - asked, used=placed)
+        return evaluation, outcome, found
+
+    def _search(self, framework: Framework, evaluation: Evaluation, pod: PodInfo) -> tuple[Outcome, Found | Status]:
+        """The verdict on the nodes, and those that the choice is made from."""
+        outcome = evaluation.filter(pod, one_by_one=not self._sampling.stops_early(framework))
+        found = self._found(framework, evaluation, outcome, pod)
+        if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
+            # Plugins that look at nodes one by one left none: now the reasons count.
+            outcome = evaluation.filter(pod)
+            found = self._found(framework, evaluation, outcome, pod)
+        return outcome, found
+
+    def _found(self, framework: Framework, evaluation: Evaluation, outcome: Outcome, pod: PodInfo) -> Found | Status:
+        """The nodes that the choice is made from; none when nothing fits."""
+        if outcome.error is not None:
+            return outcome.error
+        feasible, seen = outcome.feasible, outcome.seen
+        if outcome.diagnosis is None:
+            tried = _row_tried_first(self.cluster, pod)
+            if tried is not None and feasible[tried] and evaluation.passes(pod, tried):
+                # It wins without scoring, and the search has not begun.
+                only = np.zeros(len(feasible), np.bool_)
+                only[tried] = True
+                return Found(only, 1, 1)
+            if self._sampling.stops_early(framework):
+                return self._sampling.search(
+                    framework, outcome.examined, feasible, ask=lambda rows: evaluation.passing(pod, rows), tried=tried
+                )
+        if seen < self.cluster.table.count:
+            self._sampling.saw(seen)
+        return Found(feasible, int(np.count_nonzero(feasible)), seen)
+
+    def _chosen(
+        self, framework: Framework, evaluation: Evaluation, state: CycleState, pod: PodInfo, found: Found
+    ) -> Decision:
+        if found.feasible_count == 1:
+            # A single feasible node is taken without scoring.
+            row = int(found.feasible.argmax())
+        else:
+            totals = _scored(framework, evaluation, pod, found.feasible)
+            if isinstance(totals, Status):
+                return Decision(pod, status=totals, state=state)
+            row = self._best(totals)
+        name = self.cluster.table.names[row]
+        return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
+
+    def _evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
+        signature = framework.signature(pod) if self._reuse else None
+        if signature is None:
+            return Evaluation(framework)
+        key = (framework.profile_name, signature)
+        found = self._evaluations.get(key)
+        if found is None:
+            found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
+            if len(self._evaluations) > _KEPT_EVALUATIONS:
+                self._evaluations.popitem(last=False)
+        else:
+            self._evaluations.move_to_end(key)
+        return found
+
+    def _best(self, totals: npt.NDArray[np.int64]) -> int:
+        """The row with the highest total; among equals the first, or any when there is chance."""
+        best = int(totals.argmax())
+        if self._random is None:
+            return best
+        equal = np.flatnonzero(totals == totals[best])
+        return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
+
+
+def _scored(
+    framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64] | Status:
+    metrics = framework.metrics
+    if metrics is None or not framework.score:
+        return evaluation.score(pod, feasible)
+    started, metrics.preparing = metrics.now(), 0.0
+    totals = evaluation.score(pod, feasible)
+    failed = evaluation.scoring.pre_score_failed
+    metrics.points["PreScore"].took(metrics.preparing, _ERROR if failed else _SUCCESS)
+    if not failed:
+        metrics.points["Score"].ran(started + metrics.preparing, _ERROR if isinstance(totals, Status) else _SUCCESS)
+    return totals
+
+
+def promised_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
+    """The node that preemption promised the pod, if it takes the pod now: it wins without scoring."""
+    row = _row_tried_first(cluster, pod)
+    return row if row is not None and feasible[row] else None
+
+
+def _row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
+    return cluster.table.row_of.get(cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name)
+
+
+def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+    """Let PostFilter plugins try to help a pod that fits nowhere."""
+    results, messages = _run_post_filter(framework, state, pod, diagnosis) if framework.post_filter else ([], [])
+    succeeded = bool(results) and results[-1][1].status.code == Code.Success
+    text = diagnosis.message("" if succeeded else ", ".join(messages))
+    status = Status(Code.Unschedulable, (text,))
+    return Decision(pod, "", status, diagnosis, tuple(results), state, diagnosis.evaluated)
+
+
+def _end_of_post_filter(answer: tuple[list[tuple[str, PostFilterResult]], list[str]]) -> Code:
+    last = answer[0][-1][1].status.code
+    if last == Code.Pending:
+        return Code.Unschedulable
+    return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
+
+
+@timed("PostFilter", _end_of_post_filter)
+def _run_post_filter(
+    framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+) -> tuple[list[tuple[str, PostFilterResult]], list[str]]:
+    """What each plugin said, up to the one that had the last word, and their messages."""
+    results: list[tuple[str, PostFilterResult]] = []
+    messages: list[str] = []
+    for plugin in framework.post_filter:
+        result = framework.run_post_filter(plugin, state, pod, diagnosis)
+        results.append((plugin.name, result))
+        if result.status.code == Code.Success:
+            break
+        if result.status.code not in (Code.Unschedulable, Code.Pending):
+            final = result.status.code == Code.UnschedulableAndUnresolvable
+            messages = [result.status.message if final else str(result.status.cause)]
+            break
+        messages += result.status.shown_reasons
+    return results, messages

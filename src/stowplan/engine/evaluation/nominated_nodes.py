@@ -1,0 +1,106 @@
+"""Which nodes have no room for a pod next to the pods that are promised to them.
+
+With hundreds of preemptors on their way, hundreds of nodes need the filters' second look for each pod that comes. But
+from one pod to its equal next, few promises come or go and few of their nodes change. So the verdicts are kept, row by
+row, and only those are worked out again whose promises or pods changed, as long as the filters that take part look at
+nothing but the node in question. The result is the same, bit for bit.
+
+Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go looks at each node anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.framework import nominated_pods as nominated
+from stowplan.framework.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.runtime import Framework
+
+    Mask = npt.NDArray[np.bool_]
+
+
+class PromisedRoom:
+    """The promised nodes as pods of one signature see them."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self._cluster = framework.handle.cluster
+        #: What the verdicts hang on besides pods and promises; None: there are none that may be kept.
+        self._stamp: tuple[int, int, int, frozenset[str]] | None = None
+        self._examined: Mask = np.zeros(0, np.bool_)
+        self._position = -1
+        self._version = -1
+        #: Row -> why it does not take the pod; rows that do are not here.
+        self._refused: dict[int, Status] = {}
+        #: The row that was judged for a pod that is promised it: for its equals it is another matter.
+        self._own: set[int] = set()
+
+    def refused(self, state: CycleState, pod: PodInfo, examined: Mask) -> dict[int, Status] | Status:
+        """Row -> why the pod does not fit there once the promised pods have come; a Status is an error."""
+        cluster = self._cluster
+        stamp = (cluster.table.generation, cluster.objects.total_version, pod.priority, frozenset(state.skip_filter))
+        kept = stamp == self._stamp and np.array_equal(examined, self._examined) and self._row_by_row(state)
+        rows = self._stale() if kept else None
+        # On the way it is not known what holds.
+        self._stamp = None
+        own = cluster.table.row_of.get(cluster.nominator.node_of(pod.uid))
+        if rows is None:
+            self._refused = {}
+            failed = self._judge(state, pod, nominated.promised(cluster, pod), examined)
+        else:
+            rows |= self._own | ({own} if own is not None else set())
+            for row in rows:
+                self._refused.pop(row, None)
+            names = [name for row in rows if (name := cluster.table.names[row])]
+            failed = self._judge(state, pod, nominated.promised(cluster, pod, names), examined)
+        if failed is not None:
+            return failed
+        self._own = {own} if own is not None else set()
+        self._stamp, self._examined = stamp, examined
+        self._position, self._version = cluster.changes.position, cluster.nominator.version
+        return self._refused.copy()
+
+    def _stale(self) -> set[int] | None:
+        """Rows whose verdict may be another now; None for all."""
+        rows = self._cluster.changes.since(self._position)
+        names = self._cluster.nominator.changed_since(self._version)
+        if rows is None or names is None:
+            return None
+        return {*rows, *self._rows_of(names)}
+
+    def _rows_of(self, names: Iterable[str]) -> Iterable[int]:
+        row_of = self._cluster.table.row_of
+        return (row_of[name] for name in names if name in row_of)
+
+    def _row_by_row(self, state: CycleState) -> bool:
+        """Whether a verdict depends on the node in question alone."""
+        if self._framework.has_active_pod_extensions(state):
+            return False
+        return all(p.name in state.skip_filter for p in self._framework.moving_filters)
+
+    def _judge(
+        self, state: CycleState, pod: PodInfo, promises: dict[int, list[PodInfo]], examined: Mask
+    ) -> Status | None:
+        rows = np.array(sorted(row for row in promises if examined[row]), np.intp)
+        if not len(rows):
+            return None
+        nodes = HypotheticalNodes(self._cluster, rows)
+        answer = nominated.first_pass(
+            self._framework, state, pod, nodes, nominated.Arrivals(self._cluster, rows, promises)
+        )
+        if isinstance(answer, Status):
+            return answer
+        for position, status in nominated.refusals(answer[0], len(rows)).items():
+            self._refused[int(rows[position])] = status
+        return None

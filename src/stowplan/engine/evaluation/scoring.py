@@ -1,0 +1,256 @@
+"""What the feasible nodes are worth to a pod: each Score plugin's array, and their sum.
+
+The scoring half of an `Evaluation`, which says what changed: the next equal pod's scores are worked out again only
+where that, or another set of feasible nodes, touches them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.view import Nodes
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.interface import CountsPods, Reads
+from stowplan.framework.metrics import preparing
+from stowplan.framework.status import NOT_THEIRS, Code, Status, error
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.evaluation.node_sums import NodeSums
+    from stowplan.framework.interface import PreScorePlugin, ScorePlugin
+    from stowplan.framework.runtime import Framework
+
+    Mask = npt.NDArray[np.bool_]
+    Ints = npt.NDArray[np.int64]
+
+#: Total of a node that is out of the question.
+INFEASIBLE = np.iinfo(np.int64).min
+
+_NO_ROWS = np.zeros(0, np.intp)
+
+
+@dataclass(eq=False)
+class _Score:
+    """One Score plugin's part of the totals."""
+
+    plugin: ScorePlugin
+    weight: int
+    raw: Ints
+    normal: Ints
+    #: Normalized, times the weight.
+    weighted: Ints
+
+
+class Scoring:
+    """All rows' scores as pods of one signature get them."""
+
+    def __init__(self, framework: Framework, sums: NodeSums) -> None:
+        self._framework = framework
+        self._metrics = framework.metrics
+        self._sums = sums
+        self._cluster = framework.handle.cluster
+        #: The evaluation's, of the pod that is being scored.
+        self._state = CycleState()
+        #: The feasible rows that the scores below were worked out for; None: there are no scores.
+        self._scored: Mask | None = None
+        self._scores: dict[str, _Score] = {}
+        #: Whether the last scoring ended with PreScore.
+        self.pre_score_failed = False
+        self._totals: Ints = np.zeros(0, np.int64)
+        #: The totals, INFEASIBLE where the pod does not fit.
+        self._ranked: Ints = np.zeros(0, np.int64)
+        #: Plugins whose PreScore state was renewed in this cycle.
+        self._moved: set[str] = set()
+        #: Rows that the scores do not know of yet.
+        self._dirty: npt.NDArray[np.intp] | None = None
+
+    def outdate(self, rows: npt.NDArray[np.intp] | None) -> None:
+        """The scores of these rows no longer hold; None: nothing does."""
+        if rows is None:
+            self._scored = None
+            self._dirty = None
+        elif self._dirty is None or not len(self._dirty):
+            self._dirty = rows
+        elif len(rows):
+            self._dirty = np.union1d(self._dirty, rows)
+
+    def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Ints | Status:
+        """Totals of all rows, `INFEASIBLE` where the pod does not fit."""
+        self._state = state
+        self.pre_score_failed = False
+        if self._scored is None or self._dirty is None:
+            failed = self._run(pod, feasible)
+        else:
+            failed = self._update(pod, feasible)
+        if failed is not None:
+            self._scored = None
+            return failed
+        return self._ranked
+
+    def _run(self, pod: PodInfo, feasible: Mask) -> Status | None:
+        nodes = Nodes(self._cluster)
+        nodes.candidates = feasible
+        failed = preparing(self._metrics, self._framework.run_pre_score, self._state, pod, nodes)
+        if failed is not None:
+            self.pre_score_failed = True
+            return failed
+        self._scores = {}
+        raws: list[tuple[ScorePlugin, Ints]] = []
+        active = self._framework.active_scores(self._state)
+        for plugin in active:
+            raw = self._framework.ask_score(plugin, self._state, pod, nodes)
+            if isinstance(raw, Status):
+                failed = raw
+                break
+            raws.append((plugin, raw))
+        if self._metrics is not None:
+            self._metrics.count(active[: len(raws) + 1], self._metrics.score, self._cluster.table.n)
+        if failed is not None:
+            return failed
+        totals = np.zeros(self._cluster.table.n, np.int64)
+        for plugin, raw in raws:
+            part = self._weighted(plugin, pod, raw, feasible)
+            if isinstance(part, Status):
+                return part
+            self._scores[plugin.name] = part
+            totals += part.weighted
+        self._totals, self._scored = totals, feasible
+        self._ranked = self._only_feasible(feasible)
+        self._dirty = _NO_ROWS
+        return None
+
+    def _only_feasible(self, feasible: Mask) -> Ints:
+        if np.count_nonzero(feasible) == len(feasible):
+            return self._totals
+        return np.where(feasible, self._totals, INFEASIBLE)
+
+    def _weighted(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints, feasible: Mask) -> _Score | Status:
+        weight = self._framework.weights.get(plugin.name, 1)
+        normal = self._framework.normalize(plugin, self._state, pod, raw, feasible)
+        return normal if isinstance(normal, Status) else _Score(plugin, weight, raw, normal, normal * weight)
+
+    def _update(self, pod: PodInfo, feasible: Mask) -> Status | None:
+        """Work out again what the changed rows and the changed set of feasible nodes touch."""
+        assert self._scored is not None
+        assert self._dirty is not None
+        moved = feasible is not self._scored and bool((feasible != self._scored).any())
+        rows, self._dirty = self._dirty, _NO_ROWS
+        whole = Nodes(self._cluster)
+        whole.candidates = feasible
+        if not preparing(self._metrics, self._renew_pre_scores, pod, whole, moved):
+            return self._run(pod, feasible)
+        everywhere = self._drop_skipped() or moved
+        for plugin in self._framework.active_scores(self._state):
+            part = self._scores.get(plugin.name)
+            failed: Status | None = None
+            if part is None or plugin.name in self._moved or plugin.reads is Reads.ANYTHING:
+                before = None if part is None else part.normal
+                failed = self._replace_score(plugin, pod, whole, feasible)
+                everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
+            elif len(rows) and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
+                failed = self._patch_score(part, pod, rows, feasible)
+                everywhere = everywhere or plugin.normalizes
+            elif moved and plugin.normalizes:
+                failed = self._renormalize(part, pod, feasible)
+            if failed is not None:
+                return failed
+        if everywhere:
+            self._ranked = self._only_feasible(feasible)
+        elif len(rows):
+            self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
+        self._scored = feasible
+        return None
+
+    def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool) -> bool:
+        self._moved = set()
+        for plugin in self._framework.moving_pre_scores:
+            if isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
+                continue
+            answer = self._attempt_pre_score(plugin, pod, nodes)
+            if answer is None or answer.code == Code.Success:
+                self._state.skip_score.discard(plugin.name)
+            elif answer.code == Code.Skip:
+                self._state.skip_score.add(plugin.name)
+            else:
+                return False
+            self._moved.add(plugin.name)
+        return True
+
+    def _attempt_pre_score(self, plugin: PreScorePlugin, pod: PodInfo, nodes: Nodes) -> Status | None:
+        try:
+            return self._framework.ask_pre_score(plugin, self._state, pod, nodes)
+        except NOT_THEIRS:
+            raise
+        except BaseException as e:
+            # The full run that follows will find it again, and tell it properly.
+            return error(e)
+
+    def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
+        """Score all nodes anew with one plugin."""
+        old = self._scores.get(plugin.name)
+        if old is None:
+            raw = self._framework.run_score(plugin, self._state, pod, nodes)
+            part = raw if isinstance(raw, Status) else self._weighted(plugin, pod, raw, feasible)
+            if isinstance(part, Status):
+                return part
+            self._totals += part.weighted
+            self._scores[plugin.name] = part
+            return None
+        raw = self._framework.run_score(plugin, self._state, pod, nodes)
+        if isinstance(raw, Status):
+            return raw
+        old.raw = raw
+        return self._renormalize(old, pod, feasible)
+
+    def _patch_score(self, part: _Score, pod: PodInfo, rows: npt.NDArray[np.intp], feasible: Mask) -> Status | None:
+        """Score some rows anew with one plugin."""
+        raw = self._score_rows(part.plugin, pod, rows)
+        if isinstance(raw, Status):
+            return raw
+        part.raw[rows] = raw
+        if part.plugin.normalizes:
+            return self._renormalize(part, pod, feasible)
+        normal = self._framework.normalize(part.plugin, self._state, pod, raw, feasible.take(rows))
+        if isinstance(normal, Status):
+            return normal
+        weighted = normal * part.weight
+        self._totals[rows] += weighted - part.weighted.take(rows)
+        part.weighted[rows] = weighted
+        return None
+
+    def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
+        if plugin.reads is Reads.NODE_SUMS:
+            column = self._sums.scored(plugin, self._state, pod)
+            return column if isinstance(column, Status) else column.take(rows)
+        return self._framework.run_score(plugin, self._state, pod, Nodes(self._cluster, rows))
+
+    def _renormalize(self, part: _Score, pod: PodInfo, feasible: Mask) -> Status | None:
+        normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
+        if isinstance(normal, Status):
+            return normal
+        if normal is not part.normal:
+            weighted = normal * part.weight
+            self._totals += weighted - part.weighted
+            part.normal, part.weighted = normal, weighted
+        return None
+
+    def _drop_skipped(self) -> bool:
+        """Take out plugins whose PreScore now says Skip; whether there were any."""
+        dropped = [name for name in self._scores if name in self._state.skip_score]
+        for name in dropped:
+            self._totals -= self._scores.pop(name).weighted
+        return bool(dropped)
+
+    @property
+    def totals(self) -> Ints:
+        """Sums over the plugins, of all rows, after `score`."""
+        return self._totals
+
+    def scores(self) -> dict[str, Ints]:
+        """Plugin -> normalized and weighted scores of all rows, after `score`."""
+        return {name: part.weighted for name, part in self._scores.items()}

@@ -1,0 +1,170 @@
+"""The scheduling cycle of one pod: decide, assume, reserve, permit.
+
+Everything here is synchronous: between the pod's pop and the end of its cycle nothing else happens to the cluster as
+the scheduler sees it. What comes out is an `Attempt` on its way to the binding cycle, or a `Failure`.
+
+Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §2 and §8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.engine.attempt import Attempt, Failure, refused_by_node
+from stowplan.framework.binding import run_permit, run_reserve, run_unreserve
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.status import Code, Status, error
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
+    from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.framework.runtime import Framework
+    from stowplan.framework.waiting_pods import WaitingPods
+    from stowplan.inspection.stories import Stories
+    from stowplan.queue.queued_pod import QueuedPod
+    from stowplan.queue.scheduling_queue import SchedulingQueue
+
+_log = get_logger(__name__)
+
+
+class SchedulingCycle:
+    def __init__(
+        self,
+        *,
+        scheduler: SchedulingAlgorithm,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        waiting_pods: WaitingPods,
+        stories: Stories,
+        metrics: AttemptMetrics,
+        report: Callable[[str], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._state = state
+        self._queue = queue
+        self._waiting_pods = waiting_pods
+        self._stories = stories
+        self._metrics = metrics
+        self._report = report
+
+    def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure:
+        """`started`: now."""
+        metrics = framework.handle.metrics
+        assert metrics is not None, "a live scheduler's framework has metrics"
+        metrics.begin_cycle()
+        try:
+            decision = self._scheduler.schedule(framework, queued.pod)
+        except Exception as e:
+            # Such as a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler.
+            _log.error(e, "the scheduling cycle failed", trace=True, pod=queued.pod)
+            return Failure(status=error(e))
+        finally:
+            self._metrics.decided(started)
+        self._stories.decided(decision, attempt=queued.attempts, seconds=self._metrics.now() - started)
+        if not decision.node_name:
+            if decision.diagnosis is not None:
+                _log_filters(framework, decision)
+            return _undecided(decision)
+        attempt = Attempt(
+            queued=queued,
+            framework=framework,
+            metrics=metrics,
+            # The cluster keeps this one up to date; the queue's stays as it was tried.
+            pod=PodInfo(queued.pod.pod, queued.pod.shape),
+            node_name=decision.node_name,
+            started=started,
+            # Equal pods share the decision's state; from here on plugins write into it.
+            state=CycleState() if decision.state is None else decision.state.clone(),
+            evaluated=decision.evaluated,
+            feasible=decision.feasible,
+        )
+        failure = self._take(attempt)
+        if failure is not None:
+            return failure
+        activate(self._queue, attempt.state)
+        return attempt
+
+    def _take(self, attempt: Attempt) -> Failure | None:
+        """Assume the pod and ask Reserve and Permit; whoever fails, all is given back."""
+        try:
+            self._state.assume(attempt.pod, attempt.node_name)
+        except ValueError as e:
+            _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
+            return Failure(status=error(e))
+        problems: list[str] = []
+        failed = run_reserve(attempt.framework, attempt.state, attempt.pod, attempt.node_name, problems=problems)
+        if failed is None:
+            failed = self._permit(attempt)
+            if failed is not None:
+                problems += run_unreserve(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
+        if failed is not None:
+            self._state.forget(attempt.pod)
+        for problem in problems:
+            self._report(problem)
+        return None if failed is None else failure_of(failed)
+
+    def _permit(self, attempt: Attempt) -> Status | None:
+        answer, timeouts = run_permit(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
+        if answer is None:
+            return None
+        if answer.code != Code.Wait:
+            return answer
+        attempt.permit_timeouts = timeouts
+        self._waiting_pods.add(attempt.pod, timeouts)
+        self._stories.step(
+            attempt.pod.key, attempt.pod.uid, "waits on Permit", ", ".join(timeouts), f"for {attempt.node_name}"
+        )
+        return None
+
+
+def activate(queue: SchedulingQueue, state: CycleState) -> None:
+    """Have the pods tried that plugins stashed away for the case that this attempt succeeds."""
+    if pods := state.pods_to_activate.take():
+        queue.activate(pods)
+
+
+def failure_of(status: Status) -> Failure:
+    """What a failing Reserve, Permit or wait on Permit makes of the attempt."""
+    return refused_by_node(status) if status.rejected else Failure(status=status)
+
+
+def _log_filters(framework: Framework, decision: Decision) -> None:
+    """Tell what plugins before and after the search said."""
+    pod, diagnosis = decision.pod, decision.diagnosis
+    verbose = _log.v(5)
+    if verbose.enabled and diagnosis is not None and diagnosis.pre_filter_message:
+        text = "Status after running PreFilter plugins for pod"
+        verbose.info(text, pod=pod, status=diagnosis.pre_filter_message)
+    if not framework.post_filter:
+        _log.v(3).info("No PostFilter plugins are registered, so no preemption will be performed")
+    elif decision.post_filter:
+        text = "Status after running PostFilter plugins for pod"
+        last = decision.post_filter[-1][1].status
+        if last.code == Code.Error:
+            _log.error(None, text, pod=pod, status=last.message)
+        elif verbose.enabled:
+            verbose.info(text, pod=pod, status=_post_filter_message(decision))
+
+
+def _post_filter_message(decision: Decision) -> str:
+    last = decision.post_filter[-1][1].status
+    if last.code not in (Code.Unschedulable, Code.Pending):
+        return last.message
+    return ", ".join(reason for _, result in decision.post_filter for reason in result.status.shown_reasons)
+
+
+def _undecided(decision: Decision) -> Failure:
+    assert decision.status is not None
+    if decision.diagnosis is None:
+        return Failure(status=decision.status)
+    return Failure(
+        status=decision.status,
+        unschedulable_plugins=decision.unschedulable_plugins,
+        pending_plugins=decision.pending_plugins,
+        nominated_node_name=decision.nominated_node_name,
+    )

@@ -1,0 +1,537 @@
+"""Required and preferred affinity between pods, in both directions.
+
+Three questions are asked of every topology domain: which hold pods that the incoming pod must be near, which hold
+pods that it avoids, and which hold pods that avoid it. All three are counts of pods a node (`MatchCounts` for the
+incoming pod's terms, `HeldCounts` for terms of existing pods), summed up by the domains of each topology key. Scores
+are the same sums with weights.
+
+In a hypothesis each node is judged in its own world, where only its own pods changed: `shift` arrays hold by how
+much its domain's count moved.
+
+Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stowplan.api import types as t
+from stowplan.cluster.terms import PodTerm, Role
+from stowplan.framework.interface import (
+    CountsPods,
+    EnqueueExtensions,
+    FilterPlugin,
+    PodExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+    SignPlugin,
+)
+from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
+from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
+from stowplan.in_tree.common.normalization import bounds_of, mapped
+from stowplan.in_tree.inter_pod_affinity import hints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.selectors import Selector
+    from stowplan.cluster.labels import LabelColumn
+    from stowplan.cluster.node_table import NodeTable
+    from stowplan.cluster.pod_info import AffinityTerm, PodInfo, PodShape
+    from stowplan.cluster.terms import HeldTerm
+    from stowplan.cluster.view import Nodes
+    from stowplan.config import InterPodAffinityArgs
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.pod_shift import PodShift
+
+PRE_FILTER_KEY = "PreFilterInterPodAffinity"
+PRE_SCORE_KEY = "PreScoreInterPodAffinity"
+
+AFFINITY = Reason("PodAffinity", "node(s) didn't match pod affinity rules")
+ANTI_AFFINITY = Reason("PodAntiAffinity", "node(s) didn't match pod anti-affinity rules")
+EXISTING_ANTI_AFFINITY = Reason("ExistingPodAntiAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
+
+_NO_LABELS: dict[str, str] = {}
+#: (is it a held term's counter, slot, version) of a counter that went into a state.
+Version = tuple[bool, int, int]
+
+
+@dataclass(eq=False)
+class _Table:
+    """Pods by domain of one topology key."""
+
+    key: str
+    column: LabelColumn
+    #: Pods by domain code; [0] (nodes without the key) is 0.
+    sums: npt.NDArray[np.int64]
+    #: What a pod of a shape adds to its node's domain.
+    amount: Callable[[PodShape], int]
+    #: Pods by row, where every domain is a single node and that is all there is to know.
+    counts: npt.NDArray[np.int32] | None = None
+    #: Pods that came to (left) each row in its own world; None outside hypotheses.
+    shift: npt.NDArray[np.int64] | None = None
+
+    def clone(self) -> _Table:
+        shift = None if self.shift is None else self.shift.copy()
+        return _Table(self.key, self.column, self.sums, self.amount, self.counts, shift)
+
+    def shift_pods(self, pods: PodShift, rows: int) -> None:
+        amounts = pods.amounts(self.amount)
+        if amounts is not None:
+            if self.shift is None:
+                self.shift = np.zeros(rows, np.int64)
+            self.shift[pods.rows] += amounts * (self.column.codes[pods.rows] > 0)
+
+    def here(self, nodes: Nodes) -> npt.NDArray[np.int64]:
+        """Pods in the domain of every node of the view."""
+        found: npt.NDArray[np.int64] = self.sums[nodes.take(self.column.codes)]
+        return found if self.shift is None else found + nodes.take(self.shift)
+
+    def absent(self, nodes: Nodes, state: CycleState, *, also_where_none: bool) -> npt.NDArray[np.bool_]:
+        """Nodes without the key, and (if asked) those whose domain has no pod; outside hypotheses."""
+        verdicts = self.sums <= 0 if also_where_none else np.zeros(len(self.sums), np.bool_)
+        verdicts[0] = True
+        return by_domain(verdicts, self.column, nodes, state, "far")
+
+    def present(self, nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
+        """Nodes whose domain has a pod; None when none has."""
+        if self.shift is not None:
+            return self.here(nodes) > 0
+        if self.counts is not None:
+            return nodes.take(self.counts) > 0
+        verdicts = self.sums > 0
+        return by_domain(verdicts, self.column, nodes, state, what) if verdicts.any() else None
+
+
+@dataclass(eq=False)
+class _FilterState:
+    """What Filter needs: tables of pods wanted near, avoided, and avoiding."""
+
+    affinity: list[_Table]
+    anti_affinity: list[_Table]
+    existing_anti_affinity: list[_Table]
+    #: Whether the pod would satisfy its own affinity: the first of a group may go anywhere.
+    matches_itself: bool
+    versions: list[Version]
+    epoch: int
+
+    def tables(self) -> list[_Table]:
+        return [*self.affinity, *self.anti_affinity, *self.existing_anti_affinity]
+
+    def clone(self) -> _FilterState:
+        return _FilterState(
+            [table.clone() for table in self.affinity],
+            [table.clone() for table in self.anti_affinity],
+            [table.clone() for table in self.existing_anti_affinity],
+            self.matches_itself,
+            self.versions,
+            self.epoch,
+        )
+
+
+@dataclass(eq=False)
+class _ScoreState:
+    #: Every row's score.
+    raw: npt.NDArray[np.int64]
+    #: The same by domain, where a single label decides and has few domains.
+    by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
+    versions: list[Version]
+    epoch: int
+
+
+class InterPodAffinity(
+    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
+):
+    name = "InterPodAffinity"
+    reads = Reads.CLUSTER_PODS
+    normalizes = True
+    in_range = True
+
+    def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
+
+    # -- terms --------------------------------------------------------------------------------------------------------
+
+    def _namespaces(self, term: AffinityTerm) -> frozenset[str] | None:
+        """Namespaces whose pods an incoming pod's term speaks of; None for all.
+
+        Parity: the namespace selector stays in force next to the namespaces that it was expanded to, matched against
+        no labels; one that demands nothing positive therefore reaches every namespace.
+        """
+        if term.namespace_selector.matches(_NO_LABELS):
+            return None
+        if term.namespace_selector.nothing:
+            return term.namespaces
+        selected = (
+            namespace.metadata.name
+            for namespace in self.handle.cluster.objects.all(t.Namespace)
+            if term.namespace_selector.matches(namespace.metadata.labels)
+        )
+        return term.namespaces.union(selected)
+
+    def _clause(self, term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:
+        return self._namespaces(term), term.selector
+
+    def _pod_terms(self, shape: PodShape) -> _PodTerms:
+        """The counters that an incoming pod's terms need; kept on the shape while no namespace changes."""
+        version = self.handle.cluster.objects.version(t.Namespace)
+        found: _PodTerms | None = shape.memo("affinity terms", version)
+        if found is None:
+            affinity = PodTerm(tuple(self._clause(term) for term in shape.required_affinity))
+            found = _PodTerms(
+                affinity=affinity,
+                matches_itself=affinity.matches(shape),
+                anti_affinity=[
+                    (term.topology_key, PodTerm((self._clause(term),))) for term in shape.required_anti_affinity
+                ],
+                preferred=[
+                    (term.topology_key, sign * term.weight, PodTerm((self._clause(term),)))
+                    for sign, terms in ((1, shape.preferred_affinity), (-1, shape.preferred_anti_affinity))
+                    for term in terms
+                ],
+            )
+            shape.remember("affinity terms", version, found)
+        return found
+
+    def _held(self, pod: PodInfo) -> list[tuple[int, HeldTerm]]:
+        """Terms of existing pods that the incoming pod matches."""
+        cluster = self.handle.cluster
+        version = (cluster.held.epoch, cluster.objects.version(t.Namespace))
+        found: list[tuple[int, HeldTerm]] | None = pod.shape.memo("held terms", version)
+        if found is None:
+            found = cluster.held.matching(pod.shape, cluster.objects.namespace_labels(pod.namespace))
+            pod.shape.remember("held terms", version, found)
+        return found
+
+    def _matched(self, term: PodTerm, versions: list[Version]) -> int:
+        """The slot that counts pods that match a term."""
+        cluster = self.handle.cluster
+        slot = cluster.matches.slot(term, cluster.pods)
+        versions.append((False, slot, cluster.matches.versions[slot]))
+        return slot
+
+    def _holding(self, slot: int, versions: list[Version]) -> int:
+        """A slot that counts how often pods hold a term, noted as used."""
+        versions.append((True, slot, self.handle.cluster.held.versions[slot]))
+        return slot
+
+    def _sums(self, key: str, slot: int, *, held: bool) -> npt.NDArray[np.int64]:
+        """A counter summed up by the domains of a key."""
+        cluster = self.handle.cluster
+        counts = cluster.held if held else cluster.matches
+        return counts.sum_by_domain(slot, cluster.table.label(key), cluster.table.n)
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """Labels matter through what they match: terms that existing pods hold, and the pod's own affinity."""
+        held = tuple(slot for slot, _ in self._held(pod))
+        return {"held": held, "itself": self._pod_terms(pod.shape).matches_itself}
+
+    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        return found is not None and found.epoch == self._epoch() and self._still(found.versions)
+
+    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        if found is None:
+            return self._ignore_existing
+        return found.epoch == self._epoch() and self._still(found.versions)
+
+    def _still(self, versions: Sequence[Version]) -> bool:
+        """Whether the counters that a state was made from have not moved."""
+        matches, held = self.handle.cluster.matches.versions, self.handle.cluster.held.versions
+        return all((held if is_held else matches)[slot] == version for is_held, slot, version in versions)
+
+    def _epoch(self) -> int:
+        """Moves when existing pods hold other terms than before: states may then lack a counter."""
+        return self.handle.cluster.held.epoch
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        shape = pod.shape
+        if shape.has_pod_affinity and shape.affinity_error is not None:
+            return unresolvable(f"parsing pod: {shape.affinity_error}")
+        terms = self._pod_terms(shape)
+        versions: list[Version] = []
+        existing = self._existing_anti_affinity(pod, versions)
+        if not shape.required_affinity and not shape.required_anti_affinity and not any(x.sums.any() for x in existing):
+            state.write(PRE_FILTER_KEY, _FilterState([], [], existing, False, versions, self._epoch()))
+            return SKIP
+        affinity = self._affinity_tables(shape, terms.affinity, versions)
+        anti_affinity = [self._anti_table(key, term, versions) for key, term in terms.anti_affinity]
+        itself = terms.matches_itself
+        state.write(PRE_FILTER_KEY, _FilterState(affinity, anti_affinity, existing, itself, versions, self._epoch()))
+        return None
+
+    def _affinity_tables(self, shape: PodShape, term: PodTerm, versions: list[Version]) -> list[_Table]:
+        """Pods that match all affinity terms at once, by domain of each term's key."""
+        if not shape.required_affinity:
+            return []
+        slot = self._matched(term, versions)
+        keys = dict.fromkeys(x.topology_key for x in shape.required_affinity)
+        return [self._table(key, self._sums(key, slot, held=False), lambda s: int(term.matches(s))) for key in keys]
+
+    def _anti_table(self, key: str, term: PodTerm, versions: list[Version]) -> _Table:
+        slot = self._matched(term, versions)
+        table = self._table(key, self._sums(key, slot, held=False), lambda s: int(term.matches(s)))
+        table.counts = self._single_counts(table.column, self.handle.cluster.matches.counts[slot])
+        return table
+
+    def _single_counts(self, column: LabelColumn, counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
+        """A counter's row when domains are single nodes and every node has the label."""
+        return counts if column.unique and column.everywhere(self.handle.cluster.table.count) else None
+
+    def _existing_anti_affinity(self, pod: PodInfo, versions: list[Version]) -> list[_Table]:
+        """Pods that hold anti-affinity towards the incoming one, by domain of each key in use."""
+        slots: dict[str, list[int]] = {}
+        for slot, held in self._held(pod):
+            if held.role is Role.REQUIRED_ANTI_AFFINITY:
+                slots.setdefault(held.term.topology_key, []).append(self._holding(slot, versions))
+        labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
+        return [self._avoiding_table(key, of_key, _avoids(pod, key, labels)) for key, of_key in slots.items()]
+
+    def _avoiding_table(self, key: str, slots: list[int], amount: Callable[[PodShape], int]) -> _Table:
+        sums = [self._sums(key, slot, held=True) for slot in slots]
+        if len(slots) > 1:
+            return self._table(key, np.add.reduce(sums), amount)
+        table = self._table(key, sums[0], amount)
+        table.counts = self._single_counts(table.column, self.handle.cluster.held.counts[slots[0]])
+        return table
+
+    def _table(self, key: str, sums: npt.NDArray[np.int64], amount: Callable[[PodShape], int]) -> _Table:
+        return _Table(key, self.handle.cluster.table.label(key), sums, amount)
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        found: _FilterState = state.read(PRE_FILTER_KEY)
+        rows = self.handle.cluster.table.n
+        if shift.sign > 0:
+            self._add_missing_keys(found, pod, shift)
+        labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
+        for table in found.existing_anti_affinity:
+            # Pods that share this state match the same terms of placed pods, but perhaps not of those that come.
+            table.amount = _avoids(pod, table.key, labels)
+        for table in found.tables():
+            table.shift_pods(shift, rows)
+        return None
+
+    def _add_missing_keys(self, found: _FilterState, pod: PodInfo, shift: PodShift) -> None:
+        """A pod that comes may hold anti-affinity over a key that nobody's did before."""
+        known = {table.key for table in found.existing_anti_affinity}
+        labels = self.handle.cluster.objects.namespace_labels(pod.namespace)
+        for shape in shift.shapes:
+            for term in shape.required_anti_affinity:
+                if term.topology_key not in known and term.matches(pod.namespace, pod.labels, labels):
+                    known.add(term.topology_key)
+                    none = np.zeros(self.handle.cluster.table.label(term.topology_key).size, np.int64)
+                    table = self._table(term.topology_key, none, _avoids(pod, term.topology_key, labels))
+                    found.existing_anti_affinity.append(table)
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        if found is None:
+            return error(f'error reading "{PRE_FILTER_KEY}" from cycleState: not found')
+        away = self._unmet_affinity(found, nodes, state)
+        avoided = _anywhere(found.anti_affinity, nodes, state, "avoided")
+        avoiding = _anywhere(found.existing_anti_affinity, nodes, state, "avoiding")
+        refused = _union((away, avoided, avoiding))
+        if refused is None or not refused.any():
+            return None
+        return Rejections(refused, lambda: _entries(away, avoided, avoiding))
+
+    @staticmethod
+    def _unmet_affinity(found: _FilterState, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
+        tables = found.affinity
+        if not tables:
+            return None
+        total = sum(int(table.sums.sum()) for table in tables) if found.matches_itself else 1
+        if all(table.shift is None for table in tables):
+            # The first pod of a group: nobody matches anywhere, but it does itself.
+            return _union(table.absent(nodes, state, also_where_none=total != 0) for table in tables)
+        lacking = np.logical_or.reduce([nodes.take(table.column.codes) == 0 for table in tables])
+        empty = np.logical_or.reduce([table.here(nodes) <= 0 for table in tables])
+        if found.matches_itself:
+            moved = [nodes.take(table.shift) for table in tables if table.shift is not None]
+            empty &= total + np.sum(moved, axis=0) != 0
+        unmet: npt.NDArray[np.bool_] = lacking | empty
+        return unmet
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        shape = pod.shape
+        has_preferences = bool(shape.preferred_affinity or shape.preferred_anti_affinity)
+        if self._ignore_existing and not has_preferences:
+            return SKIP
+        if shape.has_pod_affinity and shape.affinity_error is not None:
+            return error(f"failed to parse pod: {shape.affinity_error}")
+        versions: list[Version] = []
+        of_nodes: npt.NDArray[Any] | None = None
+        of_domains: dict[str, npt.NDArray[Any]] = {}
+        any_entry = False
+        for pull in self._pulls(pod, versions):
+            amounts, of_node = self._amounts(pull)
+            any_entry = any_entry or bool(np.count_nonzero(amounts))
+            part = amounts if pull.weight == 1 else amounts * pull.weight
+            if of_node:
+                of_nodes = part if of_nodes is None else of_nodes + part
+            else:
+                of_domains[pull.key] = of_domains[pull.key] + part if pull.key in of_domains else part
+        if any_entry:
+            state.write(PRE_SCORE_KEY, self._score_state(nodes.table, of_nodes, of_domains, versions))
+            return None
+        state.write(PRE_SCORE_KEY, _ScoreState(np.zeros(0, np.int64), None, versions, self._epoch()))
+        return SKIP
+
+    def _amounts(self, pull: _Pull) -> tuple[npt.NDArray[np.integer], bool]:
+        """Pods by domain, or (told by the flag) by node where that is the same and saves spreading it out."""
+        table = self.handle.cluster.table
+        counts = self.handle.cluster.held if pull.held else self.handle.cluster.matches
+        column = table.label(pull.key)
+        if self._single_counts(column, counts.counts[pull.slot]) is not None:
+            return counts.counts[pull.slot, : table.n], True
+        return counts.sum_by_domain(pull.slot, column, table.n), False
+
+    def _score_state(
+        self,
+        table: NodeTable,
+        of_nodes: npt.NDArray[Any] | None,
+        of_domains: dict[str, npt.NDArray[np.int64]],
+        versions: list[Version],
+    ) -> _ScoreState:
+        columns = [table.label(key) for key in of_domains]
+        if of_nodes is None and len(columns) == 1 and worth_normalizing(columns[0], table):
+            (sums,) = of_domains.values()
+            # A copy: counters' sums follow the pods.
+            return _ScoreState(unused_raw(table), (columns[0], sums.copy()), versions, self._epoch())
+        raw: npt.NDArray[np.int64] | None = None if of_nodes is None else of_nodes.astype(np.int64)
+        for column, sums in zip(columns, of_domains.values(), strict=True):
+            part = sums.take(column.codes[: table.n], mode="clip")
+            raw = part if raw is None else raw + part
+        assert raw is not None
+        return _ScoreState(raw, None, versions, self._epoch())
+
+    def _pulls(self, pod: PodInfo, versions: list[Version]) -> list[_Pull]:
+        """Everything that pulls the pod to some domains or pushes it from them."""
+        found = [
+            _Pull(key, weight, self._matched(term, versions), held=False)
+            for key, weight, term in self._pod_terms(pod.shape).preferred
+        ]
+        for slot, held in self._held(pod):
+            if weight := self._weight_of(held):
+                found.append(_Pull(held.term.topology_key, weight, self._holding(slot, versions), held=True))
+        return found
+
+    def _weight_of(self, held: HeldTerm) -> int:
+        if held.role is Role.REQUIRED_AFFINITY:
+            return self._hard_weight
+        if held.role is Role.PREFERRED_AFFINITY:
+            return held.term.weight
+        return -held.term.weight if held.role is Role.PREFERRED_ANTI_AFFINITY else 0
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        if found is None:
+            return error(f'failed to read "{PRE_SCORE_KEY}" from cycleState: not found')
+        return found.raw if nodes.rows is None else found.raw[nodes.rows]
+
+    def normalize(
+        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState = state.read(PRE_SCORE_KEY)
+        if found.by_domain is not None:
+            column, raw = found.by_domain
+            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, _stretched)
+        bounds = bounds_of(scores, feasible)
+        if bounds is None:
+            return np.zeros(len(scores), np.int64)
+        low, high = bounds
+        return mapped(scores, low, high, lambda raw: _stretched(raw, low, high))
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return hints.events(self.handle)
+
+
+class _Pull(NamedTuple):
+    """A counter of pods that attract the incoming one (or repel it) by domain of a key."""
+
+    key: str
+    weight: int
+    slot: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _PodTerms:
+    """The counters behind an incoming pod's terms."""
+
+    #: All required affinity terms together.
+    affinity: PodTerm
+    matches_itself: bool
+    #: (topology key, term) of each required anti-affinity term.
+    anti_affinity: list[tuple[str, PodTerm]]
+    #: (topology key, signed weight, term) of each preference.
+    preferred: list[tuple[str, int, PodTerm]]
+
+
+def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
+    if low == high:
+        return np.zeros(len(raw), np.int64)
+    # Parity: divide first, then stretch (29 of 50 gives 57, not 58).
+    return (100.0 * ((raw - low) / float(high - low))).astype(np.int64)
+
+
+def _avoids(pod: PodInfo, key: str, namespace_labels: dict[str, str]) -> Callable[[PodShape], int]:
+    """How many required anti-affinity terms over a key a shape holds that the pod matches."""
+
+    def amount(shape: PodShape) -> int:
+        return sum(
+            term.topology_key == key and term.matches(pod.namespace, pod.labels, namespace_labels)
+            for term in shape.required_anti_affinity
+        )
+
+    return amount
+
+
+def _anywhere(tables: Sequence[_Table], nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
+    """Nodes in some domain with a pod in some table; None when there is none at all."""
+    return _union(table.present(nodes, state, what) for table in tables)
+
+
+def _union(masks: Iterable[npt.NDArray[np.bool_] | None]) -> npt.NDArray[np.bool_] | None:
+    found: npt.NDArray[np.bool_] | None = None
+    for mask in masks:
+        if mask is not None:
+            found = mask if found is None else found | mask
+    return found
+
+
+def _entries(
+    away: npt.NDArray[np.bool_] | None, avoided: npt.NDArray[np.bool_] | None, avoiding: npt.NDArray[np.bool_] | None
+) -> list[Entry]:
+    """The first failing rule of each node gives its reason."""
+    rules = (
+        (away, AFFINITY, Code.UnschedulableAndUnresolvable),
+        (avoided, ANTI_AFFINITY, Code.Unschedulable),
+        (avoiding, EXISTING_ANTI_AFFINITY, Code.Unschedulable),
+    )
+    entries: list[Entry] = []
+    refused: npt.NDArray[np.bool_] | None = None
+    for mask, reason, code in rules:
+        if mask is not None:
+            entries.append(Entry(mask if refused is None else mask & ~refused, code, reason))
+            refused = mask if refused is None else refused | mask
+    return entries

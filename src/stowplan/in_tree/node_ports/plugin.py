@@ -1,0 +1,63 @@
+"""Keep pods off nodes where a host port that they want is taken.
+
+Upstream: pkg/scheduler/framework/plugins/nodeports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.cluster.ports import ports_conflict
+from stowplan.framework.cycle_state import NotFoundError
+from stowplan.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.framework.interface import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reads,
+    TemplateSigned,
+)
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import SKIP, Reason, Status, error
+from stowplan.in_tree.common.pod_hints import is_placed_or_nominated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+
+PORTS_TAKEN = Reason("NodePortsTaken", "node(s) didn't have free ports for the requested pod ports")
+PRE_FILTER_STATE = "PreFilterNodePorts"
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, EnqueueExtensions):
+    name = "NodePorts"
+    reads = Reads.NODE_PODS
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
+        wanted = pod.shape.host_ports
+        if not wanted:
+            return SKIP
+        state.write(PRE_FILTER_STATE, wanted)
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        try:
+            wanted = state.read(PRE_FILTER_STATE)
+        except NotFoundError as e:
+            return error(f'reading "{PRE_FILTER_STATE}" from cycleState: {e}')
+        taken = nodes.port_conflicts(wanted)
+        return Rejections.where(taken, PORTS_TAKEN) if taken.any() else None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (on(POD, Action.Delete, self._after_pod_deletion, by_shape=True), on(NODE, Action.Add))
+
+    def _after_pod_deletion(self, pod: PodInfo, old: Pod, new: None) -> Hint:
+        if not is_placed_or_nominated(old):
+            return Hint.SKIP
+        return queue_if(ports_conflict(pod.shape.host_ports, self.handle.pod_info(old).shape.host_ports))

@@ -1,0 +1,66 @@
+"""Keep pods off cordoned nodes, unless they tolerate what a cordon stands for.
+
+A cordon is the field `spec.unschedulable`; it is judged as if the node carried the unschedulable taint. Whether the
+node really carries it is TaintToleration's business. Few nodes are cordoned at a time: the table counts them, and
+without any there is nothing to do.
+
+Upstream: pkg/scheduler/framework/plugins/nodeunschedulable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.taints import NO_SCHEDULE, tolerates
+from stowplan.api.taints import UNSCHEDULABLE as CORDON_KEY
+from stowplan.api.types import Taint
+from stowplan.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, TemplateSigned
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import Code, Reason, Status
+from stowplan.in_tree.common.pod_hints import same_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.types import Node, Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+
+UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
+
+#: What a cordoned node is taken to carry. No value, so comparing tolerations never tolerate it.
+CORDON = Taint(key=CORDON_KEY, effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable(FilterPlugin, TemplateSigned, EnqueueExtensions):
+    name = "NodeUnschedulable"
+    reads = Reads.NODES
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        if not nodes.table.unschedulable_count or _tolerates_cordon(pod.pod):
+            return None
+        cordoned = nodes.take(nodes.table.unschedulable)
+        if not cordoned.any():
+            return None
+        return Rejections.where(cordoned, UNSCHEDULABLE, Code.UnschedulableAndUnresolvable)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            on(NODE, Action.Add | Action.UpdateNodeTaint, _after_node_change, by_shape=True),
+            on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
+        )
+
+
+def _tolerates_cordon(pod: Pod) -> bool:
+    return any(tolerates(toleration, CORDON) for toleration in pod.spec.tolerations)
+
+
+def _after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
+    return queue_if((old is None or old.spec.unschedulable) and not new.spec.unschedulable)
+
+
+def _after_toleration_change(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+    return queue_if(same_pod(pod, new) and _tolerates_cordon(new))

@@ -1,0 +1,558 @@
+"""Limit (DoNotSchedule) or reduce (ScheduleAnyway) how unevenly matching pods lie over topology domains.
+
+The matching pods of every node are a count column (`MatchCounts`); a cycle sums it up by domain with one bincount a
+constraint. Which nodes count, and their domains, depend on node objects alone and are kept until one changes.
+
+In a hypothesis (preemption, nominated pods) each node is judged in its own world, where only its own pods changed: a
+`shift` array a constraint holds by how much, and the minimum over all domains is told from the two lowest ones.
+
+Upstream: pkg/scheduler/framework/plugins/podtopologyspread.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.api.selectors import Selector, SelectorError, compile_label_selector
+from stowplan.cluster.terms import PodTerm
+from stowplan.framework.interface import (
+    CountsPods,
+    EnqueueExtensions,
+    FilterPlugin,
+    PodExtensions,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+    SignPlugin,
+)
+from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.status import SKIP, Code, Reason, Status, error, unschedulable
+from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
+from stowplan.in_tree.common.node_selection import required_node_affinity_mask, untolerated_mask
+from stowplan.in_tree.common.normalization import bounds_of, mapped
+from stowplan.in_tree.pod_topology_spread import hints
+from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import TopologySpreadConstraint
+    from stowplan.cluster.labels import LabelColumn
+    from stowplan.cluster.pod_info import PodInfo, PodShape
+    from stowplan.cluster.view import Nodes
+    from stowplan.config import PodTopologySpreadArgs
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.pod_shift import PodShift
+
+PRE_FILTER_KEY = "PreFilterPodTopologySpread"
+PRE_SCORE_KEY = "PreScorePodTopologySpread"
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+
+MISSING_LABEL = Reason(
+    "TopologyLabelMissing", "node(s) didn't match pod topology spread constraints (missing required label)"
+)
+SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
+
+#: Signatures that are remembered; a forgotten one only costs the sharing of results.
+_MOST_NUMBERS = 4096
+
+HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One constraint, parsed."""
+
+    max_skew: int
+    key: str
+    selector: Selector
+    min_domains: int
+    honor_affinity: bool
+    honor_taints: bool
+
+    def counts(self, shape: PodShape) -> bool:
+        """Whether the pod itself matches: it will count where it goes."""
+        return self.selector.matches(shape.labels)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Domains:
+    """Where the nodes that count lie for one constraint; depends on node objects alone."""
+
+    column: LabelColumn
+    #: Rows that count; None for all rows (rows without the key have code 0, which is nobody's domain).
+    eligible: npt.NDArray[np.bool_] | None
+    #: Codes of the domains that have an eligible node.
+    codes: npt.NDArray[np.intp]
+    #: Whether those are all codes there are (but 0), so that a slice serves for them.
+    all_codes: bool
+    #: Rows without the key; None: there are none that matter.
+    missing: npt.NDArray[np.bool_] | None
+
+    def of(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Sums of the domains that have an eligible node."""
+        return sums[1:] if self.all_codes else sums[self.codes]
+
+
+@dataclass(eq=False)
+class _Spread:
+    """What Filter needs of one hard constraint."""
+
+    constraint: Constraint
+    domains: _Domains
+    #: Matching pods by domain code.
+    sums: npt.NDArray[np.int64]
+    #: Lowest sum, and the code of the domain that has it.
+    lowest: int
+    lowest_code: int
+    self_match: int
+    #: Pods that came to (left) each row in its own world; shape (rows,), None outside hypotheses.
+    shift: npt.NDArray[np.int64] | None = None
+
+    def second_lowest(self) -> int:
+        """The lowest sum when the lowest domain is left out."""
+        others = self.sums[self.domains.codes[self.domains.codes != self.lowest_code]]
+        return int(others.min()) if len(others) else 1 << 31
+
+
+@dataclass(eq=False)
+class _FilterState:
+    spreads: list[_Spread]
+    #: (slot, version) of the counters that went in.
+    versions: list[tuple[int, int]]
+
+    def clone(self) -> _FilterState:
+        return _FilterState(
+            [replace(s, shift=None if s.shift is None else s.shift.copy()) for s in self.spreads], self.versions
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One soft constraint's amounts: by domain code where there are codes, else by row."""
+
+    codes: npt.NDArray[np.intp] | None
+    amounts: npt.NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class _ScoreState:
+    #: Raw sum of every row, rounded; what it says of ignored rows does not matter.
+    raw: npt.NDArray[np.int64]
+    #: The same by domain, where a single label decides and has few domains.
+    by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
+    #: Rows that lack a key that they must have; None for none.
+    ignored: npt.NDArray[np.bool_] | None
+    #: (slot, version) of the counters that went in.
+    versions: list[tuple[int, int]]
+
+
+class PodTopologySpread(
+    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
+):
+    name = "PodTopologySpread"
+    reads = Reads.CLUSTER_PODS
+    normalizes = True
+    in_range = True
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._system = args.defaulting_type == "System"
+        self._defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._numbers: dict[tuple[tuple[Selector, bool], ...], int] = {}
+        self._next_number = count()
+        self._comparisons = handle.features.enabled("TaintTolerationComparisonOperators")
+        self._label_keys = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
+
+    # -- constraints --------------------------------------------------------------------------------------------------
+
+    def constraints(self, shape: PodShape, action: str) -> tuple[Constraint, ...]:
+        """The pod's constraints of one kind, or the defaults; raises SelectorError when one does not parse."""
+        own = shape.pod.spec.topology_spread_constraints
+        if own:
+            found: tuple[Constraint, ...] | None = shape.memo(("spread", action), 0)
+            if found is None:
+                found = tuple(self._parsed(c, shape) for c in own if c.when_unsatisfiable == action)
+                shape.remember(("spread", action), 0, found)
+            return found
+        defaults = [c for c in self._defaults if c.when_unsatisfiable == action]
+        if not defaults:
+            return ()
+        selector = default_selector(shape, self.handle.cluster.objects)
+        if selector.empty:
+            return ()
+        return tuple(replace(self._parsed(c, shape), selector=selector) for c in defaults)
+
+    def _parsed(self, constraint: TopologySpreadConstraint, shape: PodShape) -> Constraint:
+        selector = compile_label_selector(constraint.label_selector)
+        keys = constraint.match_label_keys if self._label_keys else ()
+        own = {key: shape.labels[key] for key in keys if key in shape.labels}
+        if own:
+            selector = selector.with_equalities(own)
+        return Constraint(
+            max_skew=constraint.max_skew,
+            key=constraint.topology_key,
+            selector=selector,
+            min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+            honor_affinity=(constraint.node_affinity_policy or "Honor") == "Honor",
+            honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
+        )
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """Labels and owner matter through the selectors that they make, and whether the pod matches them itself."""
+        shape = pod.shape
+        if not shape.pod.spec.topology_spread_constraints:
+            if not self._defaults:
+                return {}
+            selector = default_selector(shape, self.handle.cluster.objects)
+            # The usual empty selector is cheaper to compare as None.
+            return {"default": None if selector.empty else (selector, selector.matches(shape.labels))}
+        found: dict[str, Any] | None = shape.memo("spread signature", 0)
+        if found is None:
+            try:
+                own = (*self.constraints(shape, HARD), *self.constraints(shape, SOFT))
+            except SelectorError:
+                return unschedulable("constraints that do not parse")
+            said = tuple((c.selector, c.counts(shape)) for c in own)
+            found = {"own": self._number_of(said)}
+            shape.remember("spread signature", 0, found)
+        return found
+
+    def _number_of(self, said: tuple[tuple[Selector, bool], ...]) -> int:
+        """A number instead of the selectors, as it is hashed in every cycle; never given to anything else."""
+        if said not in self._numbers:
+            if len(self._numbers) >= _MOST_NUMBERS:
+                self._numbers.clear()
+            self._numbers[said] = next(self._next_number)
+        return self._numbers[said]
+
+    def _domains(
+        self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], *, all_keys: bool
+    ) -> list[_Domains]:
+        """Eligible nodes and their domains, a constraint; kept while no node changes."""
+        # Pods of a template share the arrays: counters are summed up once for all of them.
+        key = ("spread domains", pod.shape.template, constraints, all_keys)
+        found: list[_Domains] = nodes.table.memo(key, lambda: self._find_domains(nodes, pod, constraints, all_keys))
+        return found
+
+    def _find_domains(
+        self, nodes: Nodes, pod: PodInfo, constraints: tuple[Constraint, ...], all_keys: bool
+    ) -> list[_Domains]:
+        table = nodes.table
+        columns = [table.label(c.key) for c in constraints]
+        having = table.valid[: table.n]
+        for column in columns if all_keys else ():
+            having = having & (column.codes[: table.n] > 0)
+        return [self._domain(nodes, pod, c, column, having) for c, column in zip(constraints, columns, strict=True)]
+
+    def _domain(
+        self, nodes: Nodes, pod: PodInfo, c: Constraint, column: LabelColumn, having: npt.NDArray[np.bool_]
+    ) -> _Domains:
+        table = nodes.table
+        eligible = having
+        if c.honor_affinity and (matching := required_node_affinity_mask(table, pod)) is not None:
+            eligible = eligible & matching
+        if c.honor_taints and (tainted := untolerated_mask(table, pod, self._comparisons)) is not None:
+            eligible = eligible & ~tainted
+        codes = column.codes[: table.n]
+        present = np.bincount(codes[eligible], minlength=column.size) > 0
+        present[0] = False
+        # Whether nodes without the label count matters where an empty value names the same domain.
+        whole = bool(eligible[table.valid[: table.n] if column.code("") else codes > 0].all())
+        found = np.flatnonzero(present)
+        missing = codes == 0
+        lacking = missing if bool((missing & table.valid[: table.n]).any()) else None
+        return _Domains(column, None if whole else eligible, found, len(found) == column.size - 1, lacking)
+
+    def _counter(self, constraint: Constraint, pod: PodInfo) -> int:
+        """The slot that counts matching pods; −1 when nobody counts."""
+        if constraint.selector.empty or constraint.selector.nothing:
+            # Parity: an empty selector counts no existing pod, though it matches the incoming one.
+            return -1
+        cluster = self.handle.cluster
+        term: PodTerm | None = pod.shape.memo(("spread term", constraint.selector), 0)
+        if term is None:
+            term = PodTerm(((frozenset((pod.namespace,)), constraint.selector),), live_only=True)
+            pod.shape.remember(("spread term", constraint.selector), 0, term)
+        return cluster.matches.slot(term, cluster.pods)
+
+    def _version(self, slot: int) -> tuple[int, int]:
+        return slot, self.handle.cluster.matches.versions[slot] if slot >= 0 else 0
+
+    def _sums(self, slot: int, domains: _Domains) -> npt.NDArray[np.int64]:
+        """Matching pods on eligible nodes, by domain code."""
+        if slot < 0:
+            return np.zeros(domains.column.size, np.int64)
+        cluster = self.handle.cluster
+        return cluster.matches.sum_by_domain(slot, domains.column, cluster.table.n, domains.eligible)
+
+    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        return found is None or self._still(found.versions)
+
+    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        return found is None or (not feasible_moved and self._still(found.versions))
+
+    def _still(self, versions: Sequence[tuple[int, int]]) -> bool:
+        """Whether the counters that a state was made from have not moved."""
+        current = self.handle.cluster.matches.versions
+        return all(slot < 0 or current[slot] == version for slot, version in versions)
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        try:
+            constraints = self.constraints(pod.shape, HARD)
+        except SelectorError as e:
+            return error(f"get constraints from pod: obtaining pod's hard topology spread constraints: {e}")
+        if not constraints:
+            return SKIP
+        spreads, versions = [], []
+        for constraint, domains in zip(constraints, self._domains(nodes, pod, constraints, all_keys=True), strict=True):
+            slot = self._counter(constraint, pod)
+            spreads.append(_spread(constraint, domains, self._sums(slot, domains), int(constraint.counts(pod.shape))))
+            versions.append(self._version(slot))
+        state.write(PRE_FILTER_KEY, _FilterState(spreads, versions))
+        return None
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        found: _FilterState = state.read(PRE_FILTER_KEY)
+        n = self.handle.cluster.table.n
+        for spread in found.spreads:
+            selector, namespace = spread.constraint.selector, pod.namespace
+            amounts = shift.amounts(lambda s, m=selector.matches, ns=namespace: int(s.namespace == ns and m(s.labels)))  # type: ignore[misc]
+            if amounts is None:
+                continue
+            if spread.domains.eligible is not None:
+                amounts = amounts * spread.domains.eligible[shift.rows]
+            if spread.shift is None:
+                spread.shift = np.zeros(n, np.int64)
+            spread.shift[shift.rows] += amounts
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        found: _FilterState | None = state.get(PRE_FILTER_KEY)
+        if found is None:
+            return error(f'reading "{PRE_FILTER_KEY}" from cycleState: not found')
+        refused: npt.NDArray[np.bool_] | None = None
+        masks = []
+        for spread in found.spreads:
+            missing = None if spread.domains.missing is None else nodes.take(spread.domains.missing)
+            skewed = _skewed(spread, nodes, state)
+            masks.append((spread.constraint, missing, skewed))
+            for mask in (missing, skewed):
+                if mask is not None:
+                    refused = mask if refused is None else refused | mask
+        if refused is None or not refused.any():
+            return None
+        return Rejections(refused, lambda: _entries(masks))
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        try:
+            constraints = self.constraints(pod.shape, SOFT)
+        except SelectorError as e:
+            return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {e}")
+        if not constraints or not nodes.table.count:
+            return SKIP
+        # System defaults take a missing label for a domain of its own; everybody else wants all keys.
+        strict = bool(pod.shape.pod.spec.topology_spread_constraints) or not self._system
+        candidates = nodes.take(nodes.table.valid) if nodes.candidates is None else nodes.candidates
+        domains = self._domains(nodes, pod, constraints, all_keys=strict)
+        ignored = _ignored(domains, candidates) if strict else None
+        scored = candidates if ignored is None else candidates & ~ignored
+        slots = [self._counter(constraint, pod) for constraint in constraints]
+        parts = [
+            self._soft_part(constraint, domain, slot, scored, system=not strict)
+            for constraint, domain, slot in zip(constraints, domains, slots, strict=True)
+        ]
+        versions = [self._version(slot) for slot in slots]
+        first, column = parts[0], domains[0].column
+        if len(parts) == 1 and first.codes is not None:
+            # One constraint: round a domain, not a node.
+            of_domain = _round(first.amounts)
+            if ignored is None and worth_normalizing(column, nodes.table):
+                found = _ScoreState(unused_raw(nodes.table), (column, of_domain), None, versions)
+            else:
+                found = _ScoreState(of_domain.take(first.codes, mode="clip"), None, ignored, versions)
+        else:
+            found = _ScoreState(_rounded(parts), None, ignored, versions)
+        state.write(PRE_SCORE_KEY, found)
+        return None
+
+    def _soft_part(
+        self, constraint: Constraint, domains: _Domains, slot: int, scored: npt.NDArray[np.bool_], *, system: bool
+    ) -> _Part:
+        """What one soft constraint adds to a node's sum."""
+        n = len(scored)
+        codes = domains.column.codes[:n]
+        if constraint.key == HOSTNAME:
+            # Counted on the node itself, whatever the inclusion policies say.
+            counts = self.handle.cluster.matches.counts[slot, :n] if slot >= 0 else np.zeros(n, np.int32)
+            of_node = _amounts(counts, int(np.count_nonzero(scored)), constraint)
+            return _Part(None, np.where(codes > 0, of_node, 0.0) if system else of_node)
+        sums, registered = _registered_sums(domains, self._sums(slot, domains), scored, system=system)
+        empty = domains.column.code("") if system else 0
+        if empty:
+            # Parity: an empty value and no label are one domain.
+            without = codes == 0
+            registered -= int(scored[without].any() and scored[codes == empty].any())
+            if slot >= 0:
+                counted = without if domains.eligible is None else without & domains.eligible
+                sums[empty] += int(self.handle.cluster.matches.counts[slot, :n][counted].sum())
+        amounts = _amounts(sums, registered, constraint)
+        # Who lacks the key is not judged by it; without system defaults such nodes are ignored altogether.
+        amounts[0] = 0.0
+        return _Part(codes, amounts)
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState | None = state.get(PRE_SCORE_KEY)
+        if found is None:
+            return error(f'error reading "{PRE_SCORE_KEY}" from cycleState: not found')
+        return found.raw if nodes.rows is None else found.raw[nodes.rows]
+
+    def normalize(
+        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64] | Status:
+        found: _ScoreState = state.read(PRE_SCORE_KEY)
+        if found.by_domain is not None:
+            column, raw = found.by_domain
+            return normalized_by_domain(raw, column, self.handle.cluster.table, state, feasible, _by_difference)
+        judged = feasible if found.ignored is None else feasible & ~found.ignored
+        bounds = bounds_of(scores, judged)
+        if bounds is None:
+            return np.zeros(len(scores), np.int64)
+        low, high = bounds
+        normal = mapped(scores, low, high, lambda raw: _by_difference(raw, low, high))
+        if found.ignored is not None:
+            normal[found.ignored] = 0
+        return normal
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return hints.events(self)
+
+
+def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
+    """The fewer the better, in proportion to the most."""
+    if high <= 0:
+        return np.full(len(raw), 100, np.int64)
+    return 100 * (high + low - raw) // high
+
+
+def _spread(constraint: Constraint, domains: _Domains, sums: npt.NDArray[np.int64], self_match: int) -> _Spread:
+    lowest = lowest_code = 0
+    if len(domains.codes):
+        values = domains.of(sums)
+        at = int(values.argmin())
+        lowest, lowest_code = int(values[at]), int(domains.codes[at])
+    return _Spread(constraint, domains, sums, lowest, lowest_code, self_match)
+
+
+def _skewed(spread: _Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
+    """Where the pod would exceed the constraint's skew; None: nowhere."""
+    constraint, column = spread.constraint, spread.domains.column
+    few = len(spread.domains.codes) < constraint.min_domains
+    if spread.shift is None:
+        lowest = 0 if few else spread.lowest
+        over = spread.sums > constraint.max_skew - spread.self_match + lowest
+        return by_domain(over, column, nodes, state, "skewed") if over.any() else None
+    codes = nodes.take(column.codes)
+    here = spread.sums[codes] + nodes.take(spread.shift)
+    if few:
+        floor: npt.NDArray[np.int64] | int = 0
+    else:
+        # The minimum in the node's own world: its own domain moved, the others stand.
+        others = np.where(codes == spread.lowest_code, spread.second_lowest(), spread.lowest)
+        registered = np.zeros(len(spread.sums), np.bool_)
+        registered[spread.domains.codes] = True
+        floor = np.where(registered[codes], np.minimum(others, here), spread.lowest)
+    over_here: npt.NDArray[np.bool_] = here + spread.self_match - floor > constraint.max_skew
+    return over_here
+
+
+def _entries(
+    masks: Sequence[tuple[Constraint, npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]],
+) -> list[Entry]:
+    """The first constraint that fails gives a node its reason; a missing key comes before skew."""
+    entries: list[Entry] = []
+    refused: npt.NDArray[np.bool_] | None = None
+    for constraint, missing, skewed in masks:
+        skew = SKEWED.of(key=constraint.key, max_skew=constraint.max_skew)
+        kinds = (
+            (missing, Code.UnschedulableAndUnresolvable, MISSING_LABEL.of(key=constraint.key)),
+            (skewed, Code.Unschedulable, skew),
+        )
+        for mask, code, reason in kinds:
+            if mask is not None:
+                entries.append(Entry(mask if refused is None else mask & ~refused, code, reason))
+                refused = mask if refused is None else refused | mask
+    return entries
+
+
+def _ignored(domains: Sequence[_Domains], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    """Rows that lack a key; None when no candidate does."""
+    lacking: npt.NDArray[np.bool_] | None = None
+    for domain in domains:
+        if domain.missing is not None:
+            lacking = domain.missing if lacking is None else lacking | domain.missing
+    return lacking if lacking is not None and bool((lacking & candidates).any()) else None
+
+
+def _rounded(parts: Sequence[_Part]) -> npt.NDArray[np.int64]:
+    """The parts' sum of every row, added in the order of the constraints, rounded."""
+    total: npt.NDArray[np.float64] | None = None
+    for part in parts:
+        amounts = part.amounts if part.codes is None else part.amounts[part.codes]
+        total = amounts if total is None else total + amounts
+    assert total is not None
+    return _round(total)
+
+
+def _amounts(counts: npt.NDArray[Any], domains: int, constraint: Constraint) -> npt.NDArray[np.float64]:
+    """Counts weighted by how many domains there are."""
+    found: npt.NDArray[np.float64] = counts * math.log(domains + 2) + float(constraint.max_skew - 1)
+    return found
+
+
+def _round(amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Half away from zero; none is negative."""
+    rounded: npt.NDArray[np.int64] = np.floor(amounts + 0.5).astype(np.int64)
+    return rounded
+
+
+def _registered_sums(
+    domains: _Domains, sums: npt.NDArray[np.int64], scored: npt.NDArray[np.bool_], *, system: bool
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Matching pods by domain, for the domains that some candidate lies in; and how many those are.
+
+    With system defaults, nodes without the label share a domain: it counts as one though nobody is scored by it.
+    """
+    codes = domains.column.codes[: len(scored)]
+    present = np.bincount(codes, weights=scored, minlength=domains.column.size) > 0
+    registered = int(np.count_nonzero(present[1:])) + int(system and present[0])
+    return np.where(present, sums, 0), registered
+
+
+def _system_default(key: str, max_skew: int) -> TopologySpreadConstraint:
+    from stowplan.api.types import TopologySpreadConstraint
+
+    return TopologySpreadConstraint(max_skew=max_skew, topology_key=key, when_unsatisfiable=SOFT)
+
+
+SYSTEM_DEFAULTS: tuple[TopologySpreadConstraint, ...] = (_system_default(HOSTNAME, 3), _system_default(ZONE, 5))

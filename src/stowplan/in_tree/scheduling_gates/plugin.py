@@ -1,0 +1,37 @@
+"""Keep pods out of the queue while they carry scheduling gates.
+
+Upstream: pkg/scheduler/framework/plugins/schedulinggates.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.framework.events import POD, Action, Hint, on, queue_if
+from stowplan.framework.interface import EnqueueExtensions, PreEnqueuePlugin
+from stowplan.framework.status import Reason, Status, unresolvable
+from stowplan.in_tree.common.pod_hints import same_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.events import ClusterEventWithHint
+
+GATED = Reason("SchedulingGated", "waiting for scheduling gates: [{gates}]")
+
+
+class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
+    name = "SchedulingGates"
+
+    def pre_enqueue(self, pod: PodInfo) -> Status | None:
+        gates = pod.pod.spec.scheduling_gates
+        return unresolvable(GATED.of(gates=" ".join(gate.name for gate in gates))) if gates else None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (on(POD, Action.UpdatePodSchedulingGatesEliminated, _after_gates_eliminated, by_shape=True),)
+
+
+def _after_gates_eliminated(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+    return queue_if(same_pod(pod, new))

@@ -1,0 +1,114 @@
+"""Keep pods off nodes whose taints they do not tolerate; prefer nodes with few taints that merely advise against it.
+
+Taints are interned as sets: a cluster has a handful of distinct ones, however many nodes carry them. Each distinct set
+is judged once, and the verdicts spread over the nodes by indexing.
+
+Upstream: pkg/scheduler/framework/plugins/tainttoleration.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.api.taints import PREFER_NO_SCHEDULE, tolerates, untolerated
+from stowplan.framework.cycle_state import NotFoundError
+from stowplan.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.framework.interface import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreScorePlugin,
+    Reads,
+    ScorePlugin,
+    TemplateSigned,
+)
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import Code, Reason, Status, error
+from stowplan.in_tree.common.node_selection import untolerated_mask
+from stowplan.in_tree.common.normalization import default_normalize
+from stowplan.in_tree.common.pod_hints import same_pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import Node, Pod, Taint, Toleration
+    from stowplan.cluster.node_table import NodeTable
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+
+UNTOLERATED = Reason("UntoleratedTaint", "node(s) had untolerated taint(s)")
+PRE_SCORE_STATE = "PreScoreTaintToleration"
+
+
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
+    name = "TaintToleration"
+    reads = Reads.NODES
+    normalizes = True
+
+    @property
+    def _comparison_operators(self) -> bool:
+        return self.handle.features.enabled("TaintTolerationComparisonOperators")
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        everywhere = untolerated_mask(nodes.table, pod, self._comparison_operators)
+        if everywhere is None:
+            return None
+        mask = nodes.take(everywhere)
+        return Rejections.where(mask, UNTOLERATED, Code.UnschedulableAndUnresolvable) if mask.any() else None
+
+    def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        state.write(PRE_SCORE_STATE, tuple(t for t in pod.pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE)))
+        return None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        """Number of PreferNoSchedule taints that the pod does not tolerate."""
+        try:
+            tolerations = state.read(PRE_SCORE_STATE)
+        except NotFoundError as e:
+            return error(f'failed to read "{PRE_SCORE_STATE}" from cycleState: {e}')
+        table, comparing = nodes.table, self._comparison_operators
+        key = ("untolerated PreferNoSchedule", tolerations, comparing)
+        return nodes.take(table.memo(key, lambda: _unwelcome_counts(table, tolerations, comparing)))
+
+    def normalize(
+        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64] | Status:
+        if not scores.any():
+            table = self.handle.cluster.table
+            hundreds: npt.NDArray[np.int64] = table.memo(("hundreds", len(scores)), lambda: np.full(len(scores), 100))
+            return hundreds
+        return default_normalize(scores, feasible, reverse=True)
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            on(NODE, Action.Add | Action.UpdateNodeTaint, self._after_node_change, by_shape=True),
+            on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
+        )
+
+    def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
+        was_unwelcome = old is None or self._has_untolerated(pod, old)
+        return queue_if(was_unwelcome and not self._has_untolerated(pod, new))
+
+    def _has_untolerated(self, pod: PodInfo, node: Node) -> bool:
+        tolerations = pod.pod.spec.tolerations
+        found = untolerated(node.spec.taints, tolerations, comparison_operators=self._comparison_operators)
+        return found is not None
+
+
+def _unwelcome_counts(table: NodeTable, tolerations: tuple[Toleration, ...], comparing: bool) -> npt.NDArray[np.int64]:
+    counts = [sum(_unwelcome(taint, tolerations, comparing) for taint in taints) for taints in table.taint_sets.values]
+    per_row: npt.NDArray[np.int64] = np.array(counts, np.int64)[table.taint_set[: table.n]]
+    return per_row
+
+
+def _unwelcome(taint: Taint, tolerations: tuple[Toleration, ...], comparing: bool) -> bool:
+    return taint.effect == PREFER_NO_SCHEDULE and not any(tolerates(t, taint, comparing) for t in tolerations)
+
+
+def _after_toleration_change(pod: PodInfo, old: Pod, new: Pod) -> Hint:
+    return queue_if(same_pod(pod, new))

@@ -1,0 +1,156 @@
+"""Keep a disk, or a claim that wants to be alone, from being mounted twice.
+
+Two rules in one plugin. Inline disks (GCE PD, AWS EBS, iSCSI, RBD) must not be mounted on one node in ways that
+exclude each other; the cluster's disk index says where a disk is. A claim with access mode ReadWriteOncePod serves one
+pod in the whole cluster: while another pod uses it, no node will do, unless preemption takes that pod away. Since each
+node in preemption's dry run is a world of its own, the users are one number for the cluster plus a difference a row.
+
+Upstream: pkg/scheduler/framework/plugins/volumerestrictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.api.types import PersistentVolumeClaim
+from stowplan.framework.cycle_state import NotFoundError
+from stowplan.framework.events import NODE, POD, PVC, Action, Hint, on, queue_if
+from stowplan.framework.interface import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PodExtensions,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reads,
+    TemplateSigned,
+)
+from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
+from stowplan.in_tree.common.claim_hints import names_claim, same_namespace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo, PodShape
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.pod_shift import PodShift
+
+DISK_CONFLICT = Reason("DiskConflict", "node(s) had no available disk")
+CLAIM_IN_USE = Reason(
+    "ReadWriteOncePodClaimInUse",
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
+)
+CLAIM_MISSING = Reason("ClaimNotFound", 'persistentvolumeclaim "{claim}" not found')
+PRE_FILTER_STATE = "PreFilterVolumeRestrictions"
+
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+
+@dataclass(slots=True)
+class _ClaimUse:
+    #: The pod's claims that want to be alone.
+    claims: frozenset[str]
+    #: How many of them are in use.
+    conflicts: int
+    #: What pods that come and go change about that, a table row; None while nothing changed.
+    shifted: npt.NDArray[np.int64] | None = None
+
+    def clone(self) -> _ClaimUse:
+        return _ClaimUse(self.claims, self.conflicts, None if self.shifted is None else self.shifted.copy())
+
+
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, TemplateSigned, EnqueueExtensions):
+    name = "VolumeRestrictions"
+    # Disks are a matter of the node's own pods, but claims of pods anywhere and of claim objects.
+    reads = Reads.ANYTHING
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
+        shape = pod.shape
+        if not shape.claim_names and not shape.disks:
+            return SKIP
+        lonely = set()
+        for name in shape.claim_names:
+            claim = nodes.state.objects.get(PersistentVolumeClaim, f"{shape.namespace}/{name}")
+            if claim is None:
+                return unresolvable(CLAIM_MISSING.of(claim=name))
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                lonely.add(name)
+        users = nodes.state.claim_users
+        conflicts = sum(users[f"{shape.namespace}/{name}"] > 0 for name in lonely)
+        if not shape.disks and not conflicts:
+            return SKIP
+        state.write(PRE_FILTER_STATE, _ClaimUse(frozenset(lonely), conflicts))
+        return None
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        use = _read(state)
+        if isinstance(use, Status):
+            return use
+        # Parity: the other pod's namespace is not compared, so an equal name elsewhere counts too.
+        amounts = shift.amounts(lambda shape: _mentions(shape, use.claims)) if use.claims else None
+        if amounts is not None:
+            if use.shifted is None:
+                use.shifted = np.zeros(self.handle.cluster.table.n, np.int64)
+            use.shifted[shift.rows] += amounts
+        return None
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        use = _read(state)
+        if isinstance(use, Status):
+            return use
+        disks = pod.shape.disks
+        on_disks = nodes.disk_conflicts(disks) if disks else np.zeros(len(nodes), np.bool_)
+        if use.shifted is None:
+            on_claims = np.full(len(nodes), use.conflicts > 0, np.bool_)
+        else:
+            on_claims = nodes.take(use.shifted) + use.conflicts > 0
+        mask = on_disks | on_claims
+        return Rejections(mask, lambda: _entries(on_disks, on_claims)) if mask.any() else None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (
+            on(POD, Action.Delete, self._after_pod_deletion, by_shape=True),
+            on(NODE, Action.Add),
+            on(PVC, Action.Add, _after_claim_added, by_shape=True),
+        )
+
+    def _after_pod_deletion(self, pod: PodInfo, old: Pod, new: None) -> Hint:
+        # Parity: a disk that a pod of another namespace held is not seen to become free.
+        if not same_namespace(pod, old):
+            return Hint.SKIP
+        gone = self.handle.pod_info(old).shape
+        if any(wanted.conflicts(held) for wanted in pod.shape.disks for held in gone.disks):
+            return Hint.QUEUE
+        return queue_if(not set(pod.shape.claim_names).isdisjoint(gone.claim_names))
+
+
+def _read(state: CycleState) -> _ClaimUse | Status:
+    try:
+        use: _ClaimUse = state.read(PRE_FILTER_STATE)
+    except NotFoundError:
+        return error(f'cannot read "{PRE_FILTER_STATE}" from cycleState')
+    return use
+
+
+def _mentions(shape: PodShape, claims: frozenset[str]) -> int:
+    """How many volumes of a pod name one of the claims."""
+    return sum(name in claims for name in shape.claim_names)
+
+
+def _entries(on_disks: npt.NDArray[np.bool_], on_claims: npt.NDArray[np.bool_]) -> tuple[Entry, ...]:
+    return (
+        Entry(on_disks, Code.Unschedulable, DISK_CONFLICT),
+        Entry(on_claims & ~on_disks, Code.Unschedulable, CLAIM_IN_USE),
+    )
+
+
+def _after_claim_added(pod: PodInfo, old: None, new: PersistentVolumeClaim) -> Hint:
+    return queue_if(names_claim(pod, new))

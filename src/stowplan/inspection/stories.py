@@ -1,0 +1,347 @@
+"""How did this pod get here? Attempts, moves through the queue, verdicts, binding: the last of them, with their causes.
+
+Everything that happens to a pod is a step of its story. There are far more pods and steps than memory should hold, so
+the memory is bounded three ways: pods (whose story was touched longest ago goes first), steps a pod (the first few say
+how it began, the last ones how it stands; between them there is a gap) and decisions of all pods together. A step
+keeps words and numbers, never the arrays and objects that a decision was made from.
+
+Writing is on the path of every pod and does next to nothing; words are found when somebody reads.
+
+Upstream has no counterpart: its log lines at verbosity 4 and above say some of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
+from stowplan.queue.queued_pod import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.engine.algorithm import Decision
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.preemption.dry_run import Candidate
+    from stowplan.queue.queued_pod import QueuedPod
+
+#: Steps of a long story that are kept of its beginning.
+_FIRST = 4
+#: A plugin that words its refusal node by node makes a message of any length.
+_LONGEST = 2_000
+_MOST_VICTIMS = 10
+
+#: Under which name a diagnosis keeps what is told of it.
+_VERDICTS = "story"
+
+DECIDED, DELETED = "decided", "deleted"
+_BACKING_OFF = (Place.BACKOFF, Place.ERROR_BACKOFF)
+
+
+class DecisionRecord(NamedTuple):
+    """What is remembered of a decision; a tuple, as it is made for every attempt."""
+
+    #: When the decision was made, in seconds since the epoch.
+    time: float
+    key: str
+    uid: str
+    scheduler_name: str
+    attempt: int
+    #: How long the attempt took up to here.
+    seconds: float
+    #: The chosen node; "" when there is none.
+    node_name: str = ""
+    #: The name of the failure's status code; "" when there is a node.
+    code: str = ""
+    message: str = ""
+    #: Plugins whose refusals an event has to lift, and those among them that answered Pending.
+    unschedulable_plugins: tuple[str, ...] = ()
+    pending_plugins: tuple[str, ...] = ()
+    #: (plugin, nodes that it was the first to refuse), the most nodes first.
+    refused: tuple[tuple[str, int], ...] = ()
+    #: The node that PostFilter promised; None: the nomination stays as it was.
+    nominated_node_name: str | None = None
+    #: The first of the pods that are to make room, how many there are, and how many of them against a budget.
+    victims: tuple[str, ...] = ()
+    victims_total: int = 0
+    pdb_violations: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"pod": self.key, "uid": self.uid, "schedulerName": self.scheduler_name}
+        return {"time": time_text(self.time), **found, **self.outcome()}
+
+    def outcome(self) -> dict[str, Any]:
+        """Without the pod; keys are absent when they have nothing to say."""
+        found: dict[str, Any] = {
+            "node": self.node_name,
+            "code": self.code,
+            "message": self.message,
+            "unschedulablePlugins": list(self.unschedulable_plugins),
+            "pendingPlugins": list(self.pending_plugins),
+            "refused": dict(self.refused),
+            "nominatedNode": self.nominated_node_name or "",
+            "victims": list(self.victims),
+            "victimsTotal": self.victims_total,
+            "pdbViolations": self.pdb_violations,
+        }
+        told = {key: value for key, value in found.items() if value}
+        return {"attempt": self.attempt, "milliseconds": round(self.seconds * 1000, 3), **told}
+
+    def text(self) -> str:
+        head = f"attempt {self.attempt} ({self.seconds * 1000:.1f} ms)"
+        if self.node_name:
+            return f"{head}: goes to {self.node_name}"
+        parts = [f"{head}: no node ({self.code}): {self.message}"]
+        if self.refused:
+            parts.append("refused by " + ", ".join(f"{plugin} ({nodes:,})" for plugin, nodes in self.refused))
+        if self.nominated_node_name:
+            parts.append(f"nominated to {self.nominated_node_name}{self._evicting()}")
+        return "; ".join(parts)
+
+    def _evicting(self) -> str:
+        if not self.victims:
+            return ""
+        more = self.victims_total - len(self.victims)
+        text = f", evicting {', '.join(self.victims)}{f' and {more:,} more' if more else ''}"
+        return f"{text} ({self.pdb_violations:,} against a disruption budget)" if self.pdb_violations else text
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happened to a pod."""
+
+    time: float
+    what: str
+    cause: str = ""
+    detail: str = ""
+    decision: DecisionRecord | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {"what": self.what, "cause": self.cause, "detail": self.detail}
+        found: dict[str, Any] = {key: value for key, value in told.items() if value}
+        outcome = {} if self.decision is None else self.decision.outcome()
+        return {"time": time_text(self.time), **found, **outcome}
+
+    def text(self) -> str:
+        if self.decision is not None:
+            return self.decision.text()
+        cause = f": {self.cause}" if self.cause else ""
+        return f"{self.what}{cause}{f' ({self.detail})' if self.detail else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is remembered of one pod, oldest first."""
+
+    key: str
+    uid: str
+    beginning: tuple[Step, ...]
+    #: Steps between `beginning` and `end` that are forgotten.
+    forgotten: int = 0
+    end: tuple[Step, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (*self.beginning, *self.end)
+
+    def to_dict(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"pod": self.key, "uid": self.uid, "steps": [step.to_dict() for step in self.steps]}
+        # The gap lies after as many steps as `stepsBeforeGap` says.
+        gap = {"forgotten": self.forgotten, "stepsBeforeGap": len(self.beginning)} if self.forgotten else {}
+        return found | gap
+
+    def lines(self) -> list[str]:
+        """A line a step, each with its time."""
+        lines = [_line(step) for step in self.beginning]
+        if self.forgotten:
+            lines.append(f"… {self.forgotten:,} steps are forgotten …")
+        return [*lines, *(_line(step) for step in self.end)]
+
+
+def _line(step: Step) -> str:
+    return f"{time_text(step.time)}  {step.text()}"
+
+
+def time_text(seconds: float) -> str:
+    """`2026-01-02T03:04:05.678Z`."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+
+
+#: (time, what or place, cause, detail) as written; a move's detail is the gating plugin or the end of its backoff.
+_Entry = tuple[float, str | Place, str, str | float | None]
+
+
+class _Kept:
+    """A story as it is written."""
+
+    __slots__ = ("entries", "forgotten", "gone", "key")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.entries: list[_Entry | DecisionRecord] = []
+        self.forgotten = 0
+        self.gone = False
+
+
+class Stories:
+    """The memory of a running scheduler; times are `now()`, in seconds since the epoch."""
+
+    def __init__(
+        self, *, now: Callable[[], float], pods: int = 20_000, steps: int = 32, decisions: int = 1_000
+    ) -> None:
+        if min(pods, decisions) < 1 or steps <= _FIRST:
+            raise ValueError(f"want at least 1 pod, 1 decision and {_FIRST + 1} steps")
+        self._now = now
+        self._pods = pods
+        self._steps = steps
+        #: By UID; whose story was touched longest ago stands first.
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._decisions: deque[DecisionRecord] = deque(maxlen=decisions)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def step(self, key: str, uid: str, what: str, cause: str, detail: str = "") -> None:
+        """Neither a move nor a decision: `step(key, uid, "waits on permit", "Quota", "up to 30s")`."""
+        self._append(key, uid, (self._now(), what, cause, detail[:_LONGEST]))
+
+    def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        """The queue moved a pod."""
+        info = queued.pod
+        self._append(info.key, info.uid, (self._now(), place, cause, queued.gating_plugin or queued.backoff_expiration))
+
+    def decided(self, decision: Decision, *, attempt: int, seconds: float) -> None:
+        """An attempt came to an end; `attempt` counts from 1, `seconds` is how long it took."""
+        info = decision.pod
+        name = info.pod.spec.scheduler_name
+        if decision.node_name:
+            record = DecisionRecord(self._now(), info.key, info.uid, name, attempt, seconds, decision.node_name)
+        else:
+            record = DecisionRecord(
+                self._now(), info.key, info.uid, name, attempt, seconds, **_failure(decision), **_promise(decision)
+            )
+        self._decisions.append(record)
+        self._append(info.key, info.uid, record)
+
+    def gone(self, uid: str) -> None:
+        """The pod was deleted; its story stays until the room is needed, and gets no younger by this."""
+        kept = self._kept.get(uid)
+        if kept is not None and not kept.gone:
+            kept.gone = True
+            self._write(kept, (self._now(), DELETED, "", ""))
+
+    def _append(self, key: str, uid: str, entry: _Entry | DecisionRecord) -> None:
+        kept = self._kept.get(uid)
+        if kept is None:
+            kept = self._kept[uid] = _Kept(key)
+            if len(self._kept) > self._pods:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(uid)
+        self._write(kept, entry)
+
+    def _write(self, kept: _Kept, entry: _Entry | DecisionRecord) -> None:
+        entries = kept.entries
+        entries.append(entry)
+        if len(entries) > self._steps:
+            del entries[_FIRST]
+            kept.forgotten += 1
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, key: str) -> Story | None:
+        """The story of a pod by `namespace/name`; of several pods that had the name, the one that still exists."""
+        found: tuple[str, _Kept] | None = None
+        for uid, kept in reversed(self._kept.items()):
+            if kept.key == key and (found is None or not kept.gone):
+                found = uid, kept
+                if not kept.gone:
+                    break
+        return None if found is None else _told(*found)
+
+    def last_decisions(self, count: int) -> list[DecisionRecord]:
+        """The newest first."""
+        return list(islice(reversed(self._decisions), max(count, 0)))
+
+
+def _told(uid: str, kept: _Kept) -> Story:
+    steps = tuple(_step(entry) for entry in kept.entries)
+    if not kept.forgotten:
+        return Story(kept.key, uid, steps)
+    return Story(kept.key, uid, steps[:_FIRST], kept.forgotten, steps[_FIRST:])
+
+
+def _step(entry: _Entry | DecisionRecord) -> Step:
+    if isinstance(entry, DecisionRecord):
+        return Step(entry.time, DECIDED, decision=entry)
+    time, what, cause, detail = entry
+    if isinstance(what, str):
+        return Step(time, what, cause, str(detail))
+    place = "left the queue" if what is Place.GONE else what.value
+    if isinstance(detail, str):
+        return Step(time, place, cause, f"gated by {detail}")
+    until = f"until {time_text(detail)}" if detail is not None and what in _BACKING_OFF else ""
+    return Step(time, place, cause, until)
+
+
+# -- what is kept of a failed attempt ----------------------------------------------------------------------------------
+
+
+def _failure(decision: Decision) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        # Thousands of equal pods fail with equal words: one string for all of them.
+        "message": sys.intern(decision.message[:_LONGEST]),
+        "code": "" if decision.status is None else decision.status.code.name,
+    }
+    diagnosis = decision.diagnosis
+    if diagnosis is None:
+        plugin = "" if decision.status is None else decision.status.plugin
+        return found | ({"unschedulable_plugins": (plugin,)} if plugin else {})
+    return found | _verdicts(diagnosis)
+
+
+def _verdicts(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Worked out once for all the pods that fail for the same reasons."""
+    known: dict[str, Any] | None = diagnosis.memos.memo(_VERDICTS, None)
+    if known is None:
+        known = {
+            "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
+            "pending_plugins": tuple(sorted(diagnosis.pending_plugins)),
+            "refused": tuple(_refused(diagnosis)),
+        }
+        diagnosis.memos.remember(_VERDICTS, None, known)
+    return known
+
+
+def _refused(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
+    counts: Counter[str] = Counter(status.plugin for status in diagnosis.nominated.values())
+    # A plugin's entries share the rows that it was the first to refuse.
+    counts.update({plugin: int(np.count_nonzero(rows)) for plugin, _, rows in diagnosis.entries()})
+    absent = diagnosis.nodes - diagnosis.evaluated
+    if absent:
+        counts[diagnosis.absent.plugin or ", ".join(sorted(diagnosis.pre_filter_plugins))] += absent
+    yield from sorted(((p, n) for p, n in counts.items() if p and n), key=lambda found: (-found[1], found[0]))
+
+
+def _promise(decision: Decision) -> dict[str, Any]:
+    found: dict[str, Any] = {"nominated_node_name": decision.nominated_node_name}
+    candidate = _candidate(decision)
+    if candidate is not None:
+        found["victims"] = tuple(victim.key for victim in candidate.victims[:_MOST_VICTIMS])
+        found["victims_total"] = len(candidate.victims)
+        found["pdb_violations"] = candidate.pdb_violations
+    return found
+
+
+def _candidate(decision: Decision) -> Candidate | None:
+    details = (result.detail for _, result in decision.post_filter)
+    return next((d.selected for d in details if isinstance(d, PreemptionOutcome)), None)

@@ -1,0 +1,300 @@
+"""What each change in the cluster does to the scheduler: to its columns, and to the pods that wait.
+
+Changes come in batches from the informers, between cycles, never inside one. Each is first taken into the cluster's
+state and then told to the queue, so that hints judge the world as it is now; only a node that goes is told of first.
+
+Pods are ours (their schedulerName is a profile) or somebody else's. Somebody else's count once they are on a node;
+ours are queued until they are.
+
+Upstream: pkg/scheduler/eventhandlers.go; spec'd in cache-and-events.md §6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.types import Node, Pod
+from stowplan.cluster.node_order import zone_of
+from stowplan.cluster.objects import STORED
+from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.engine.attempt import on_node
+from stowplan.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    ASSIGNED_POD_UPDATE,
+    NODE,
+    UNSCHEDULABLE_POD,
+    UNSCHEDULABLE_POD_ADD,
+    UNSCHEDULABLE_POD_UPDATE,
+    Action,
+    ClusterEvent,
+    events_of_change,
+)
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Sequence
+
+    from stowplan.client.watching.known_objects import Change
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.waiting_pods import WaitingPods
+    from stowplan.inspection.stories import Stories
+    from stowplan.live.status_writer import PodStatusWriter
+    from stowplan.metrics.families import Histogram, HistogramVec
+    from stowplan.queue.scheduling_queue import SchedulingQueue
+
+#: Names of changes that are told of by one handler each.
+_NODE_DELETE = ClusterEvent(NODE, Action.Delete).label
+_POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
+_POD_DELETE = ClusterEvent(UNSCHEDULABLE_POD, Action.Delete).label
+_ASSIGNED_ADD, _ASSIGNED_UPDATE = ASSIGNED_POD_ADD.label, ASSIGNED_POD_UPDATE.label
+_ASSIGNED_DELETE = ASSIGNED_POD_DELETE.label
+
+#: Changes of these are handled whoever registered for them.
+_ALWAYS_HANDLED = (Node, Pod)
+
+_SCHEDULED, _UNSCHEDULED = "scheduled pod", "unscheduled pod"
+
+_log = get_logger(__name__)
+
+
+class EventHandlers:
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        unassigned: dict[str, Pod],
+        profiles: Container[str],
+        waiting_pods: WaitingPods,
+        statuses: PodStatusWriter,
+        stories: Stories,
+        durations: HistogramVec,
+        now: Callable[[], float],
+    ) -> None:
+        """`durations`: how long handling takes, by the event's label, on a clock that only grows."""
+        self._state = state
+        self._queue = queue
+        #: "namespace/name" -> each pod of ours without a node, as the informer last had it.
+        self._unassigned = unassigned
+        self._profiles = profiles
+        self._waiting_pods = waiting_pods
+        self._statuses = statuses
+        self._stories = stories
+        self._durations = durations
+        self._now = now
+        #: By label; made when they are needed, as series show from then on.
+        self._by_label: dict[str, Histogram] = {}
+
+    def handle(self, kind: type[Any], changes: Sequence[Change[Any]]) -> None:
+        """Take in what an informer delivered; an object that cannot be taken in keeps out no other."""
+        take_in: Callable[[Any, Any], None] = self._object
+        if kind is Pod:
+            take_in = self._pod
+        elif kind is Node:
+            take_in = self._node
+        for change in changes:
+            try:
+                take_in(change.old, change.new)
+            except Exception as e:
+                _log.error(
+                    e,
+                    "an object could not be taken in",
+                    trace=True,
+                    kind=kind.__name__,
+                    object=change.new or change.old,
+                )
+
+    # -- nodes and lookup objects -------------------------------------------------------------------------------------
+
+    def _node(self, old: Node | None, new: Node | None) -> None:
+        started = self._now()
+        if new is not None:
+            _log_change("node", old, new, node=new)
+            self._state.add_node(new)
+            _log_place(old, new)
+            self._tell_each(old, new, started)
+        elif old is not None:
+            self._tell(old, None)
+            _log_change("node", old, None, node=old)
+            self._state.remove_node(old.metadata.name)
+            _log_place(old, None)
+            self._handled(_NODE_DELETE, started)
+
+    def _object(self, old: Any, new: Any) -> None:
+        started = self._now()
+        if isinstance(new, STORED):
+            self._state.put_object(new)
+        elif isinstance(old, STORED):
+            self._state.remove_object(old)
+        self._tell_each(old, new, started)
+
+    def _tell(self, old: Any, new: Any) -> None:
+        for event in events_of_change(old, new):
+            self._queue.move_all(event, old, new)
+
+    def _tell_each(self, old: Any, new: Any, started: float) -> None:
+        """Tell the queue of a change that was taken in; each of its events took what that took, and its own time."""
+        taken_in = self._now() - started
+        for event in events_of_change(old, new):
+            began = self._now()
+            self._queue.move_all(event, old, new)
+            if type(new or old) in _ALWAYS_HANDLED or self._queue.hears(event):
+                self._handled(event.label, began - taken_in)
+
+    def _handled(self, label: str, started: float) -> None:
+        histogram = self._by_label.get(label)
+        if histogram is None:
+            histogram = self._by_label[label] = self._durations.with_label_values(label)
+        histogram.observe(self._now() - started)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _ours(self, pod: Pod) -> bool:
+        return scheduler_name_of(pod) in self._profiles
+
+    def _pod(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._pod_deleted(old)
+        elif old is None:
+            self._pod_added(new)
+        elif old.spec.node_name:
+            started = self._now()
+            _log_change(_SCHEDULED, old, new, pod=new)
+            self._state.update_pod(new)
+            self._tell_each(old, new, started)
+            # Parity: an update that is nothing in particular has this label already, and counts twice.
+            self._handled(_ASSIGNED_UPDATE, started)
+        elif new.spec.node_name:
+            self._pod_bound(new)
+        elif self._ours(new):
+            self._unassigned_pod_updated(old, new)
+
+    def _pod_added(self, pod: Pod) -> None:
+        started = self._now()
+        if pod.spec.node_name:
+            _log_change(_SCHEDULED, None, pod, pod=pod)
+            self._state.add_pod(pod)
+            self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+            self._handled(_ASSIGNED_ADD, started)
+        elif self._ours(pod):
+            _log_change(_UNSCHEDULED, None, pod, pod=pod)
+            info = self._state.pod_info(pod)
+            self._unassigned[info.key] = pod
+            self._queue.add(info)
+            self._handled(_POD_ADD, started)
+
+    def _pod_bound(self, pod: Pod) -> None:
+        """A pod has come to a node: ours as we assumed, or by somebody else's hand."""
+        started = self._now()
+        _log_change(_SCHEDULED, None, pod, pod=pod)
+        known = self._state.placed(pod.metadata.uid)
+        if known is not None and known.node_name != pod.spec.node_name:
+            _log.info(
+                "Pod was added to a different node than it was assumed",
+                pod=pod,
+                assumedNode=known.node_name,
+                currentNode=pod.spec.node_name,
+            )
+        info = self._state.add_pod(pod)
+        self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+        self._handled(_ASSIGNED_ADD, started)
+        if self._ours(pod):
+            started = self._now()
+            # Parity: it left the pods without a node.
+            _log_change(_UNSCHEDULED, pod, None, pod=pod)
+            self._unassigned.pop(info.key, None)
+            self._queue.delete(info)
+            self._statuses.forget(info.uid)
+            self._handled(_POD_DELETE, started)
+
+    def _unassigned_pod_updated(self, old: Pod, new: Pod) -> None:
+        started = self._now()
+        self._take_in_unassigned(old, new)
+        self._handled(_POD_UPDATE, started)
+        for event in events_of_change(old, new):
+            if event != UNSCHEDULABLE_POD_UPDATE:
+                self._handled(event.label, started)
+
+    def _take_in_unassigned(self, old: Pod, new: Pod) -> None:
+        info = self._state.pod_info(new)
+        self._unassigned[info.key] = new
+        self._statuses.observe(new)
+        if self._state.is_assumed(info.uid):
+            if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+                self._assumed_pod_goes(info.uid)
+            return
+        _log_change(_UNSCHEDULED, old, new, pod=new)
+        self._queue.update(old, info)
+        if old.status.nominated_node_name and old.status.nominated_node_name != new.status.nominated_node_name:
+            self._promise_lost(old, info.priority)
+
+    def _pod_deleted(self, pod: Pod) -> None:
+        started = self._now()
+        if pod.spec.node_name:
+            _log_change(_SCHEDULED, pod, None, pod=pod)
+            self._state.remove_pod(pod.metadata.uid)
+            self._tell(pod, None)
+            if self._ours(pod):
+                self._stories.gone(pod.metadata.uid)
+            self._handled(_ASSIGNED_DELETE, started)
+        elif self._ours(pod):
+            self._unassigned_pod_deleted(pod)
+            self._handled(_POD_DELETE, started)
+
+    def _unassigned_pod_deleted(self, pod: Pod) -> None:
+        _log_change(_UNSCHEDULED, pod, None, pod=pod)
+        info = self._state.pod_info(pod)
+        self._unassigned.pop(info.key, None)
+        self._statuses.forget(info.uid)
+        self._queue.delete(info)
+        self._stories.gone(info.uid)
+        if self._state.is_assumed(info.uid):
+            self._assumed_pod_goes(info.uid)
+        elif pod.status.nominated_node_name:
+            self._promise_lost(pod, info.priority)
+
+    def _assumed_pod_goes(self, uid: str) -> None:
+        """A pod that we have put on a node, but the API server has not, is going away."""
+        info = self._state.placed(uid)
+        if info is None:
+            return
+        was = on_node(info.pod, info.node_name)
+        if not self._waiting_pods.reject(uid):
+            self._state.forget(info)
+        self._queue.move_all(ASSIGNED_POD_DELETE, was, None)
+
+    def _promise_lost(self, pod: Pod, priority: int) -> None:
+        """A node is no longer promised to the pod: those who had to leave it room may have it."""
+        self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, pre_check=_no_more_important_than(priority))
+
+
+def _log_change(what: str, old: object, new: object, **keys: object) -> None:
+    update = old is not None and new is not None
+    verbose = _log.v(4 if update else 3)
+    if verbose.enabled:
+        verb = "Update" if update else "Add" if old is None else "Delete"
+        verbose.info(f"{verb} event for {what}", **keys)
+
+
+def _log_place(old: Node | None, new: Node | None) -> None:
+    """Tell of a node that comes, goes, or changes its zone: it is tried in turn with those of its zone."""
+    verbose = _log.v(2)
+    if not verbose.enabled or (old is not None and new is not None and zone_of(old) == zone_of(new)):
+        return
+    if old is not None:
+        verbose.info("Removed node from NodeTree", node=old, zone=_zone_text(old))
+    if new is not None:
+        verbose.info("Added node to NodeTree", node=new, zone=_zone_text(new))
+
+
+def _zone_text(node: Node) -> str:
+    # Parity: between the two is what no label has in it.
+    region, zone = zone_of(node)
+    return f"{region}:\0:{zone}" if region or zone else ""
+
+
+def _no_more_important_than(priority: int) -> Callable[[PodInfo], bool]:
+    return lambda info: info.priority <= priority

@@ -1,0 +1,139 @@
+"""What follows when an attempt fails: the pod's place in the queue, its nomination, an Event, its condition.
+
+Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §9.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.types import PodCondition
+from stowplan.engine.algorithm import NO_NODES
+from stowplan.engine.error_origins import Origins
+from stowplan.framework.status import Code
+from stowplan.klog import get_logger
+from stowplan.klog.values import stack_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stowplan.api.types import Pod
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.attempt import Failure
+    from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.framework.runtime import Framework
+    from stowplan.live.status_writer import PodStatusWriter
+    from stowplan.queue.queued_pod import QueuedPod
+    from stowplan.queue.scheduling_queue import SchedulingQueue
+
+_log = get_logger(__name__)
+
+
+class FailureHandler:
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        unassigned: Mapping[str, Pod],
+        statuses: PodStatusWriter,
+        metrics: AttemptMetrics,
+        report: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        #: "namespace/name" -> the newest object of each pod of ours without a node.
+        self._unassigned = unassigned
+        self._statuses = statuses
+        self._metrics = metrics
+        self._report = report
+        self._origins = Origins()
+
+    def handle(self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float) -> None:
+        """`started`: when the attempt began."""
+        self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
+        queued.unschedulable_plugins = set(failure.unschedulable_plugins)
+        queued.pending_plugins = set(failure.pending_plugins)
+        queued.gating_plugin = ""
+        _log_failure(queued, failure, self._origins)
+        tried = queued.pod.pod
+        pod = self._unassigned.get(queued.pod.key)
+        if pod is not None and pod.metadata.uid != tried.metadata.uid:
+            # The pod is gone and another has its name: that one is in the queue by itself.
+            _log.v(2).info(
+                "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
+                pod=tried,
+                oldUID=tried.metadata.uid,
+                newUID=pod.metadata.uid,
+            )
+            self._queue.done(queued.pod.uid)
+            return
+        if pod is None:
+            self._log_absence(queued)
+            self._queue.done(queued.pod.uid)
+        else:
+            self._requeue(queued, pod)
+            self._queue.nominate(queued.pod, failure.nominated_node_name)
+        if failure.status.code == Code.Skip:
+            # Every Bind plugin left the pod to the next one: nothing that could be told.
+            return
+        recorder = framework.handle.event_recorder
+        if recorder is not None:
+            recorder.event(
+                pod or tried, type_="Warning", reason="FailedScheduling", action="Scheduling", note=failure.message
+            )
+        if pod is not None:
+            _log_update(pod, failure)
+            self._statuses.write(
+                pod, condition=_condition(pod, failure), nominated_node_name=failure.nominated_node_name
+            )
+
+    def _log_absence(self, queued: QueuedPod) -> None:
+        placed = self._state.placed(queued.pod.uid)
+        if placed is None:
+            _log.info("Pod doesn't exist in informer cache", pod=queued.pod)
+        else:
+            text = "Pod has been assigned to node. Abort adding it back to queue."
+            _log.info(text, pod=queued.pod, node=placed.node_name)
+
+    def _requeue(self, queued: QueuedPod, pod: Pod) -> None:
+        if pod is not queued.pod.pod:
+            queued.pod = self._state.pod_info(pod)
+        try:
+            self._queue.add_unschedulable_if_not_present(queued)
+        except ValueError as e:
+            self._report(str(e))
+
+
+def _condition(pod: Pod, failure: Failure) -> PodCondition:
+    return PodCondition(
+        type="PodScheduled",
+        status="False",
+        reason=failure.reason,
+        message=failure.message,
+        observed_generation=pod.metadata.generation,
+    )
+
+
+def _log_failure(queued: QueuedPod, failure: Failure, origins: Origins) -> None:
+    verbose = _log.v(2)
+    if failure.unschedulable_plugins or failure.pending_plugins:
+        if verbose.enabled:
+            verbose.info("Unable to schedule pod; no fit; waiting", pod=queued.pod, err=failure.message)
+    elif failure.message == NO_NODES:
+        verbose.info("Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=queued.pod)
+    else:
+        origin = origins.new(failure.status)
+        trace: dict[str, Any] = {} if origin is None else {"stacktrace": stack_trace(origin)}
+        _log.error(failure.message, "Error scheduling pod; retrying", pod=queued.pod, **trace)
+
+
+def _log_update(pod: Pod, failure: Failure) -> None:
+    verbose = _log.v(3)
+    if not verbose.enabled:
+        return
+    keys: dict[str, object] = {"conditionType": "PodScheduled", "conditionStatus": "False"}
+    keys["conditionReason"] = failure.reason
+    if failure.nominated_node_name is not None:
+        keys |= {"nominatedNodeName": failure.nominated_node_name, "nominatingMode": 1}
+    verbose.info("Updating pod condition and nominated node name", pod=pod, **keys)

@@ -1,0 +1,194 @@
+"""One informer a kind: what there is, and then what changes, for as long as the scheduler runs.
+
+The first lists are read side by side; whoever waits for `synced` knows that all of them have been delivered. A kind
+that the cluster does not serve, because it is older or a definition is yet to come, holds up nobody: the plugins
+that cannot work without it are switched off, with one line that says so, and the kind is looked for again
+now and then. Once it is there and its first list has been delivered, the plugins are switched on. Whatever else is in
+the way, such as missing permissions, is said once and tried again for as long as it takes.
+
+Upstream: staging/src/k8s.io/client-go/informers and WaitForHandlersSync in pkg/scheduler/scheduler.go, which waits for
+a missing group forever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.api_errors import ApiError, Forbidden, NotFound
+from stowplan.api.port import Unreachable
+from stowplan.api.resources import resource_of
+from stowplan.client.watching.list_watch import Failing, ListWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.api.port import Api
+    from stowplan.client.watching.known_objects import Change
+    from stowplan.client.watching.list_watch import Report
+    from stowplan.engine.watched_kinds import WatchedKind
+    from stowplan.timing.times import Times
+
+#: Seconds of waiting for first lists after which is said what is waited for.
+PATIENCE = 5.0
+
+
+class _NotServedError(Exception):
+    """The cluster has no such kind."""
+
+
+class _PerhapsNotServedError(Exception):
+    """We may not list it, which is also what older clusters say of a kind that they do not have."""
+
+
+class Informers:
+    def __init__(
+        self,
+        api: Api,
+        *,
+        kinds: Sequence[WatchedKind],
+        deliver: Callable[[type[ApiStruct], Sequence[Change[Any]]], None],
+        switch_off: Callable[[frozenset[str]], None],
+        switch_on: Callable[[frozenset[str]], None],
+        times: Times,
+        report: Callable[[str], None],
+        look_again: float = 60.0,
+    ) -> None:
+        self._api = api
+        self._kinds = kinds
+        self._deliver = deliver
+        self._switch_off = switch_off
+        self._switch_on = switch_on
+        self._times = times
+        self._report = report
+        self._look_again = look_again
+        #: Kinds whose first list is waited for -> why it did not come yet.
+        self._awaited: dict[type[ApiStruct], str] = {watched.kind: "" for watched in kinds}
+        #: Those that the cluster does not serve, as far as is known.
+        self._missing: dict[type[ApiStruct], WatchedKind] = {}
+        self._watches: dict[type[ApiStruct], ListWatch[Any]] = {}
+        #: Set once the first list of each kind that is served has been delivered.
+        self.synced = asyncio.Event()
+
+    @property
+    def missing(self) -> frozenset[type[ApiStruct]]:
+        """Kinds that the cluster does not serve; they are looked for again."""
+        return frozenset(self._missing)
+
+    @property
+    def awaited(self) -> dict[str, str]:
+        """Resources whose first list has not come yet -> why; "" if it is just on its way."""
+        return {str(resource_of(kind)): why for kind, why in self._awaited.items()}
+
+    def known(self, kind: type[ApiStruct]) -> list[Any]:
+        """What the API had of a kind when it was last heard of."""
+        watch = self._watches.get(kind)
+        return [] if watch is None else watch.known
+
+    @property
+    def undelivered(self) -> bool:
+        """Whether the API said something that the scheduler is yet to be told."""
+        return any(watch.undelivered for watch in self._watches.values())
+
+    async def run(self) -> None:
+        """List and watch until cancelled; an exception of a callback ends it."""
+        async with asyncio.TaskGroup() as tasks:
+            for watched in self._kinds:
+                tasks.create_task(self._keep(watched))
+            tasks.create_task(self._say_what_is_awaited())
+
+    async def _keep(self, watched: WatchedKind) -> None:
+        trusting = watched.core
+        while True:
+            try:
+                await self._list_and_watch(watched, trusting=trusting)
+            except _PerhapsNotServedError:
+                if await self._is_served(watched.kind):
+                    trusting = True
+                    continue
+            except _NotServedError:
+                pass
+            self._is_missing(watched)
+            await self._times.sleep(self._look_again)
+
+    async def _list_and_watch(self, watched: WatchedKind, *, trusting: bool) -> None:
+        """Go on until it turns out that the kind is not served; `trusting` that it is, whatever is forbidden."""
+        watch = self._watches[watched.kind] = ListWatch(
+            self._api,
+            watched.kind,
+            times=self._times,
+            report=partial(self._told, watched, trusting),
+            field_selector=watched.field_selector,
+            on_synced=partial(self._is_synced, watched),
+        )
+        await watch.run(partial(self._deliver, watched.kind))
+
+    async def _is_served(self, kind: type[ApiStruct]) -> bool:
+        try:
+            return await self._api.serves(kind)
+        except (ApiError, Unreachable):
+            return True  # or so it seems: what is in the way is told of when it is listed again
+
+    def _told(self, watched: WatchedKind, trusting: bool, report: Report) -> None:
+        kind = watched.kind
+        if isinstance(report, Failing) and report.doing == "listing":
+            if not watched.core and (kind in self._awaited or kind in self._missing):
+                _doubt(report.why, trusting=trusting)
+            if kind in self._awaited:
+                self._awaited[kind] = str(report.why)
+        self._report(str(report))
+
+    # -- what is there and what is not --------------------------------------------------------------------------------
+
+    def _is_synced(self, watched: WatchedKind) -> None:
+        if self._missing.pop(watched.kind, None) is not None:
+            back = watched.needed_by - self._off()
+            self._report(f"{resource_of(watched.kind)} is served by the cluster now{_and(back, 'switched on')}")
+            if back:
+                self._switch_on(back)
+        self._decided(watched)
+
+    def _is_missing(self, watched: WatchedKind) -> None:
+        if watched.kind not in self._missing:
+            off = watched.needed_by - self._off()
+            self._missing[watched.kind] = watched
+            if off or not watched.needed_by:
+                consequence = _and(off, "switched off") or _and(watched.read_by, "going on without")
+                again = f"looked for again every {self._look_again:g} s"
+                self._report(f"{resource_of(watched.kind)} is not served by the cluster{consequence}; {again}")
+            if off:
+                self._switch_off(off)
+        self._decided(watched)
+
+    def _off(self) -> frozenset[str]:
+        """Plugins that lack something."""
+        return frozenset().union(*(watched.needed_by for watched in self._missing.values()))
+
+    def _decided(self, watched: WatchedKind) -> None:
+        self._awaited.pop(watched.kind, None)
+        if not self._awaited:
+            self.synced.set()
+
+    async def _say_what_is_awaited(self) -> None:
+        await self._times.sleep(PATIENCE)
+        # Mostly one thing is in the way of all.
+        alike: dict[str, list[str]] = {}
+        for resource, why in self.awaited.items():
+            alike.setdefault(why, []).append(resource)
+        for why, resources in alike.items():
+            self._report(f"waiting for the first list of {', '.join(resources)}{f': {why}' if why else ''}")
+
+
+def _doubt(why: Exception, *, trusting: bool) -> None:
+    """Raise if a kind seems not to be there; that ends the ListWatch, which by itself would try for ever."""
+    if isinstance(why, NotFound):
+        raise _NotServedError
+    if isinstance(why, Forbidden) and not trusting:
+        raise _PerhapsNotServedError
+
+
+def _and(plugins: Collection[str], what: str) -> str:
+    """What becomes of plugins; nothing if there are none."""
+    return f", {', '.join(sorted(plugins))} {'is' if len(plugins) == 1 else 'are'} {what}" if plugins else ""

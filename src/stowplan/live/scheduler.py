@@ -1,0 +1,525 @@
+"""A scheduler at work on a cluster: the parts wired together, and the loop that drives them.
+
+One event loop owns everything. Informers hand over batches of changes; between them the loop pops a pod, runs its
+scheduling cycle to the end without waiting, and leaves the binding to a coroutine of its own. Nothing is locked,
+because nothing else runs meanwhile. What needs the network, or a timer, is a task beside the loop: binding cycles,
+status patches, events, preemptions, the informers themselves.
+
+    async with HttpApi.open(connection, ...) as api:
+        await Scheduler(api, config, registry=in_tree_registry()).run()  # until cancelled
+
+Upstream: pkg/scheduler/scheduler.go and schedule_one.go; spec'd in scheduling-cycle.md §1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stowplan.client.events.event_recorder import EventBroadcaster
+from stowplan.cluster.state import ClusterState
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.attempt import Attempt, Failure
+from stowplan.engine.attempt_metrics import AttemptMetrics
+from stowplan.engine.scheduling_cycle import SchedulingCycle
+from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from stowplan.framework.handle import Handle
+from stowplan.framework.metrics import FrameworkMetrics
+from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.inspection.stories import Stories
+from stowplan.klog import get_logger
+from stowplan.live.binding_cycle import BindingCycle
+from stowplan.live.cancellation import cancelled
+from stowplan.live.event_handlers import EventHandlers
+from stowplan.live.evictor import Evictor
+from stowplan.live.failure_handler import FailureHandler
+from stowplan.live.informers import Informers
+from stowplan.live.size_metrics import SizeMetrics
+from stowplan.live.status_writer import PodStatusWriter
+from stowplan.metrics.registry import MetricsRegistry
+from stowplan.metrics.scheduler import SchedulerMetrics
+from stowplan.queue.backoff import QueueSettings
+from stowplan.queue.metrics import QueueMetrics
+from stowplan.queue.queued_pod import Place
+from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
+from stowplan.timing.times import REAL_TIMES, Times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+
+    from stowplan.api.port import Api
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.framework.handle import EventRecorder, Random
+    from stowplan.framework.registry import Registry
+    from stowplan.queue.queued_pod import QueuedPod
+
+#: Pods on their way to the API server at a time, those that wait on Permit not counted. Deciding about more would only
+#: decide too early.
+MOST_BINDING = 256
+#: Seconds that the loop schedules before it lets others have a turn. The longer, the less a pod costs; after one that
+#: was refused it is less, as crowds of those must not keep the news of others waiting.
+TURN = 0.002
+TURN_OF_REFUSED = 0.0002
+#: And the pods in a turn, however quick they are.
+MOST_A_TURN = 16
+#: A turn that took as long, as one does in which a plugin hung, has kept everybody waiting: before the next one, which
+#: may be no better, a lease is to be renewed and health checks are to be answered.
+LONG_TURN, BREATHER = 1.0, 0.2
+#: Seconds that a scheduler that ends gives to what is still to be written.
+LAST_WORDS = 5.0
+#: And one that has lost its lease, as there is another one by now.
+LAST_WORDS_OF_THE_REPLACED = 1.0
+
+#: What tasks get that were cancelled, and do not end because they swallow that: a plugin's may.
+PATIENCE = 1.0
+
+#: Nobody but a bug does that: nothing would go on, and nothing be said.
+_CANCELLED_FROM_WITHIN = "a part of the scheduler was cancelled by somebody else, or came to an end"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchedulerSettings:
+    """What is not in KubeSchedulerConfiguration."""
+
+    max_in_unschedulable: float = 300.0
+    #: For the reportingInstance of events.
+    hostname: str = "localhost"
+    #: Seconds after which API groups that the cluster does not serve are looked for again.
+    look_again: float = 60.0
+
+
+class NotSupportedError(ValueError):
+    """The configuration asks for something that this scheduler cannot do yet."""
+
+
+class Scheduler:
+    def __init__(
+        self,
+        api: Api,
+        config: Configuration,
+        *,
+        registry: Registry,
+        times: Times = REAL_TIMES,
+        random: Random | None = None,
+        settings: SchedulerSettings | None = None,
+        features: FeatureGates = DEFAULT_FEATURES,
+        metrics: SchedulerMetrics | None = None,
+        give_up_waiting: Callable[[], None] | None = None,
+    ) -> None:
+        """`give_up_waiting` cancels the tasks of binds that wait for their turn, and lifts the limit of requests."""
+        if config.extenders:
+            raise NotSupportedError("extenders: not supported yet; without them the pods would go elsewhere")
+        settings = settings or SchedulerSettings()
+        self._times = times
+        self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
+        self._started_at = times.wall_clock() - times.clock()
+        self.state = ClusterState()
+        self.stories = Stories(now=self.clock)
+        self.waiting_pods = WaitingPods(now=times.clock)
+        self._pods_in_pre_bind = PodsInPreBind()
+        #: "namespace/name" -> each pod of ours without a node.
+        self.unassigned: dict[str, Pod] = {}
+        self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)
+        self._statuses = PodStatusWriter(api, times=times, report=_report)
+        #: Tasks beside the loop that end by themselves: binding cycles, preemptions.
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._preemptor = Evictor(
+            api=api,
+            state=self.state,
+            pod_of=self._newest,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self._pods_in_pre_bind,
+            statuses=self._statuses,
+            recorder_of=self._recorder_of,
+            activate=self._activate,
+            spawn=self._spawn,
+            sleep=times.sleep,
+            metrics=self.metrics,
+            now=times.clock,
+            report=_report,
+        )
+        self.frameworks = self._frameworks(api, config, registry, random, features)
+        self._wake = asyncio.Event()
+        self.queue = SchedulingQueue(
+            self.frameworks,
+            self.state.nominator,
+            now=self.clock,
+            pod_of=self.unassigned.get,
+            metrics=QueueMetrics(self.metrics, now=times.clock),
+            settings=QueueSettings(
+                initial_backoff=config.pod_initial_backoff_seconds,
+                max_backoff=config.pod_max_backoff_seconds,
+                max_in_unschedulable=settings.max_in_unschedulable,
+                pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            ),
+            on_move=self._moved,
+            on_problem=_report,
+            on_ready=self._wake.set,
+        )
+        #: Where a second begins for the queue: backoffs that end in whole seconds do so for all pods at once.
+        self._second = 0.0 if features.enabled("SchedulerPopFromBackoffQ") else self.clock()
+        self.scheduler = SchedulingAlgorithm(
+            self.state,
+            self.frameworks,
+            random=random,
+            percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+        )
+        self._sizes = SizeMetrics(self.metrics, queue=self.queue, state=self.state)
+        self._wire(api, times, settings)
+        #: Set when the informers have delivered their first lists, and pods are being scheduled.
+        self.ready = asyncio.Event()
+        self._give_up_waiting = give_up_waiting
+        #: The scheduling loop and the queue's timers, while they run.
+        self._loops: list[asyncio.Task[None]] = []
+        self._halted = self._draining = False
+        self._binding_now = 0
+        self._fewer_binding = asyncio.Event()
+
+    def _frameworks(
+        self, api: Api, config: Configuration, registry: Registry, random: Random | None, features: FeatureGates
+    ) -> dict[str, Framework]:
+        found = {}
+        for profile in config.profiles:
+            handle = Handle(
+                cluster=self.state,
+                profile_name=profile.scheduler_name,
+                features=features,
+                random=random,
+                activate=self._activate,
+                waiting_pods=self.waiting_pods,
+                pods_in_pre_bind=self._pods_in_pre_bind,
+                api=api,
+                event_recorder=self._broadcaster.recorder(profile.scheduler_name),
+                preemptor=self._preemptor,
+                metrics=FrameworkMetrics(
+                    self.metrics,
+                    profile=profile.scheduler_name,
+                    now=self._times.clock,
+                    chance=self._times.random,
+                ),
+            )
+            found[profile.scheduler_name] = Framework(profile, registry, handle)
+        return found
+
+    def _wire(self, api: Api, times: Times, settings: SchedulerSettings) -> None:
+        attempts = AttemptMetrics(self.metrics, now=self.clock)
+        self._failures = FailureHandler(
+            state=self.state,
+            queue=self.queue,
+            unassigned=self.unassigned,
+            statuses=self._statuses,
+            metrics=attempts,
+            report=_report,
+        )
+        self._cycle = SchedulingCycle(
+            scheduler=self.scheduler,
+            state=self.state,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            stories=self.stories,
+            metrics=attempts,
+            report=_report,
+        )
+        self._binding = BindingCycle(
+            state=self.state,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self._pods_in_pre_bind,
+            statuses=self._statuses,
+            failures=self._failures,
+            stories=self.stories,
+            times=times,
+            metrics=attempts,
+            report=_report,
+        )
+        self._handlers = EventHandlers(
+            state=self.state,
+            queue=self.queue,
+            unassigned=self.unassigned,
+            profiles=self.frameworks,
+            waiting_pods=self.waiting_pods,
+            statuses=self._statuses,
+            stories=self.stories,
+            durations=self.metrics.event_handling_duration_seconds,
+            now=times.clock,
+        )
+        self.informers = Informers(
+            api,
+            kinds=watched_kinds(self.frameworks.values(), report=_report),
+            deliver=self._handlers.handle,
+            switch_off=self._switch_off,
+            switch_on=self._switch_on,
+            times=times,
+            report=_report,
+            look_again=settings.look_again,
+        )
+
+    # -- what the parts ask of each other -----------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """Seconds since the epoch that never jump: the time of the start, and what has passed since."""
+        return self._started_at + self._times.clock()
+
+    def _newest(self, key: str, uid: str) -> Pod | None:
+        """A pod as it was last heard of; None when it is gone."""
+        pod = self.unassigned.get(key)
+        if pod is not None and pod.metadata.uid == uid:
+            return pod
+        info = self.state.placed(uid)
+        return None if info is None else info.pod
+
+    def _recorder_of(self, pod: PodInfo) -> EventRecorder | None:
+        framework = self.scheduler.framework_for(pod)
+        return None if framework is None else framework.handle.event_recorder
+
+    def _activate(self, pods: Sequence[PodInfo]) -> None:
+        self.queue.activate(pods)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], *, name: str | None = None) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failed := task.exception()) is not None:
+            _log.error(failed, "a background task failed", trace=True)
+
+    def _moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        self.stories.moved(queued, place, cause)
+        verbose = _log.v(5)
+        # Of pods that were tried in vain the queue itself tells more.
+        if not verbose.enabled or place not in QUEUE_NAMES:
+            return
+        text = "Pod moved to an internal scheduling queue"
+        if place is Place.UNSCHEDULABLE:
+            if queued.gated:
+                text += ", because the pod is gated"
+            elif cause == SCHEDULE_ATTEMPT_FAILURE:
+                return
+        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+
+    def _switch_off(self, plugins: frozenset[str]) -> None:
+        for framework in self.frameworks.values():
+            framework.switch_off(plugins)
+        self._plugins_switched()
+
+    def _switch_on(self, plugins: frozenset[str]) -> None:
+        for framework in self.frameworks.values():
+            framework.switch_on(plugins)
+        self._plugins_switched()
+
+    def _plugins_switched(self) -> None:
+        """Nothing that was worked out with the old set of plugins holds."""
+        self.scheduler.forget()
+        self.queue.register()
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set when the informers have delivered their first lists."""
+        return self.informers.synced
+
+    async def run(self, *, lead: asyncio.Event | None = None) -> None:
+        """Keep up with the cluster until cancelled, and schedule from when `lead` is set; None: at once."""
+        tasks = [
+            asyncio.create_task(self._broadcaster.run()),
+            asyncio.create_task(self.informers.run()),
+            asyncio.create_task(self._working(lead)),
+        ]
+        try:
+            await _first_to_end(tasks)
+            raise RuntimeError(_CANCELLED_FROM_WITHIN)
+        finally:
+            await self._stop(tasks)
+
+    async def drain(self) -> None:
+        """Begin no more; let binds that were sent get there, and give up those that still wait for their turn.
+
+        Pods that are given up stay pending, for whoever schedules next.
+        """
+        self._draining = True
+        await self._cancelled(self._loops)
+        if self._give_up_waiting is not None:
+            self._give_up_waiting()
+        await self._finish()
+
+    async def halt(self) -> None:
+        """Send nothing more that changes the cluster: somebody else schedules it."""
+        self._halted = self._draining = True
+        await self._cancelled((*self._loops, *self._tasks))
+        await self._statuses.abandon()
+        if self._give_up_waiting is not None:
+            self._give_up_waiting()
+
+    async def _stop(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        broadcasting, *others = tasks
+        await self._cancelled(others)
+        if not self._halted:
+            await self.drain()
+        self.queue.close()
+        _log.v(2).info("Scheduling queue is closed")
+        if not self._halted:
+            await self._statuses.close(LAST_WORDS)
+        await self._broadcaster.flush(LAST_WORDS_OF_THE_REPLACED if self._halted else LAST_WORDS)
+        broadcasting.cancel()
+        await asyncio.gather(broadcasting, return_exceptions=True)
+        for framework in self.frameworks.values():
+            for problem in framework.close():
+                _report(problem)
+
+    async def _cancelled(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        stubborn = await cancelled(tasks, within=PATIENCE, sleep=self._times.sleep)
+        if stubborn:
+            # Nobody waits for them again.
+            self._tasks -= stubborn
+            text = "tasks that were cancelled go on, and are left behind; plugins must not swallow CancelledError"
+            _log.error(None, text, tasks=sorted(task.get_name() for task in stubborn))
+
+    async def _finish(self) -> None:
+        """Let the pods that are on their way to the API server get there; who waits on Permit would not in time."""
+        timer = asyncio.ensure_future(self._times.sleep(LAST_WORDS))
+        try:
+            while len(self._tasks) > self._resting and not timer.done():
+                await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        await self._cancelled((*self._tasks, timer))
+
+    async def _working(self, lead: asyncio.Event | None) -> None:
+        await self.informers.synced.wait()
+        if lead is not None:
+            await lead.wait()
+        try:
+            # The end may have been asked for before there were first lists.
+            if not self._draining:
+                self.ready.set()
+                self._loops = [asyncio.create_task(self._flushing()), asyncio.create_task(self._scheduling())]
+                await _first_to_end(self._loops)
+            if not self._draining:
+                raise RuntimeError(_CANCELLED_FROM_WITHIN)
+            # What else runs goes on until the end.
+            await asyncio.Event().wait()
+        finally:
+            await self._cancelled(self._loops)
+
+    async def _scheduling(self) -> None:
+        clock = self._times.clock
+        while True:
+            turn_began, turn = clock(), 0.0
+            for _ in range(MOST_A_TURN):
+                queued = self.queue.pop()
+                if queued is None:
+                    self._wake.clear()
+                    await self._wake.wait()
+                    break
+                self.schedule_one(queued)
+                turn = clock() - turn_began
+                while self._binding_now >= MOST_BINDING:
+                    self._fewer_binding.clear()
+                    await self._fewer_binding.wait()
+                    turn_began = clock()
+                if turn > (TURN_OF_REFUSED if queued.unschedulable_count else TURN):
+                    break
+            await (asyncio.sleep(0) if turn < LONG_TURN else self._times.sleep(BREATHER))
+
+    async def _flushing(self) -> None:
+        """Look after the queue's timers: once a second, and whenever it knows that something is due."""
+        while True:
+            self.queue.flush()
+            now = self.clock()
+            wait = 1.0 - (now - self._second) % 1.0
+            due = self.queue.next_flush()
+            await self._times.sleep(wait if due is None or due <= now else min(wait, due - now))
+
+    def schedule_one(self, queued: QueuedPod) -> None:
+        """Run a popped pod's scheduling cycle, and set off its binding."""
+        pod = queued.pod
+        verbose = _log.v(4)
+        if verbose.enabled:
+            verbose.info("About to try and schedule pod", pod=pod)
+        framework = self.scheduler.framework_for(pod)
+        if framework is None:
+            name = pod.pod.spec.scheduler_name
+            _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
+            self.queue.done(pod.uid)
+            return
+        if self._skipped(framework, pod):
+            self.queue.done(pod.uid)
+            return
+        verbose = _log.v(3)
+        if verbose.enabled:
+            verbose.info("Attempting to schedule pod", pod=pod)
+        started = self.clock()
+        outcome = self._cycle.run(framework, queued, started=started)
+        if isinstance(outcome, Failure):
+            self._failures.handle(framework, queued, outcome, started=started)
+        else:
+            # Counted at once: the task begins only when the loop has its next turn.
+            counted = not outcome.permit_timeouts
+            self._binding_now += counted
+            self._spawn(self._bind(outcome, counted=counted), name=f"binding {pod.key}")
+
+    def _skipped(self, framework: Framework, pod: PodInfo) -> bool:
+        if pod.terminating:
+            recorder = framework.handle.event_recorder
+            if recorder is not None:
+                note = f"skip schedule deleting pod: {pod.key}"
+                recorder.event(pod.pod, type_="Warning", reason="FailedScheduling", action="Scheduling", note=note)
+            _log.v(3).info("Skip schedule deleting pod", pod=pod)
+            return True
+        return self.state.is_assumed(pod.uid)
+
+    async def _bind(self, attempt: Attempt, *, counted: bool) -> None:
+        try:
+            await self._binding.run(attempt)
+        finally:
+            self._binding_now -= counted
+            self._fewer_binding.set()
+
+    @property
+    def _resting(self) -> int:
+        """Tasks that nothing but time, or somebody's word, moves on."""
+        return len(self.waiting_pods) + self._preemptor.resting
+
+    # -- for those who look on ----------------------------------------------------------------------------------------
+
+    def refresh_metrics(self) -> None:
+        """Set the gauges that say how much there is of what; for whoever is about to show the metrics."""
+        self._sizes.refresh()
+
+    @property
+    def dropped_events(self) -> int:
+        """Events lost because too many waited."""
+        return self._broadcaster.dropped
+
+    @property
+    def busy(self) -> bool:
+        """Whether a pod could be scheduled, is being bound, or something is still to be written."""
+        return bool(
+            self.queue.counts()["active"]
+            or len(self._tasks) > self._resting
+            or not self._statuses.idle
+            or not self._broadcaster.idle
+        )
+
+
+def _report(problem: str) -> None:
+    _log.warning(problem)
+
+
+async def _first_to_end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Until one of them ends, be it cancelled; what fails is raised."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        if not task.cancelled():
+            task.result()

@@ -1,1 +1,0 @@
-"""The scheduling cycle: filter, score, select, preempt."""

@@ -1,0 +1,168 @@
+"""The objects of a live cluster, read once: lists of every kind that a scheduler reads, and nothing but GET requests.
+
+What the cluster does not serve, or does not let us read, is left out with a note, but for nodes and pods: without them
+there is nothing to say.
+
+Imported by the command that talks to a cluster, when it does: HTTP takes a while to import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stowplan import __version__
+from stowplan.api.api_errors import ApiError, Expired, Forbidden, NotFound
+from stowplan.api.decode import DecodeError
+from stowplan.api.meta import ApiStruct
+from stowplan.api.port import Unreachable
+from stowplan.api.resources import resource_of
+from stowplan.api.types import Event, Node, Pod
+from stowplan.client.connection import ClientConfigError, CredentialsError, connect_from_flags
+from stowplan.client.http.transport import Limits
+from stowplan.client.http.user_agent import user_agent
+from stowplan.client.http_api import HttpApi
+from stowplan.client.watching.list_watch import Undecodable
+from stowplan.command_line.errors import InputError
+from stowplan.command_line.unreachable import no_answer
+from stowplan.config import ClientConnection
+from stowplan.explain.words import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.port import Api, Listing
+    from stowplan.client.connection import Connection
+    from stowplan.engine.watched_kinds import WatchedKind
+
+T = TypeVar("T", bound=ApiStruct)
+
+_NEEDED = (Node, Pod)
+_PAGE = 1000
+#: Objects that cannot be read and are named one by one.
+_NAMED = 3
+#: Somebody waits in front of it: better to hear soon that there is no server.
+_LIMITS = Limits(connect=5.0, silence=30.0, tries=3, connection_tries=1, trying=15.0)
+
+
+@dataclass
+class LiveCluster:
+    """What was read."""
+
+    #: The namespace of a bare pod name.
+    namespace: str
+    objects: list[ApiStruct] = field(default_factory=list)
+    #: What is missing, for the user to know.
+    notes: list[str] = field(default_factory=list)
+    #: Kinds that the cluster does not have.
+    unserved: list[WatchedKind] = field(default_factory=list)
+    #: Events about the pod that was asked for; None if nobody asked, or they could not be read.
+    events: list[Event] | None = None
+
+
+async def read_live_cluster(
+    kinds: Sequence[WatchedKind], *, kubeconfig: str | None, context: str | None, pod: str = ""
+) -> LiveCluster:
+    """`pod`, as `name` or `namespace/name`, is the one whose Events are of interest; raise InputError."""
+    try:
+        connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
+        return await _read(connection, kinds, pod)
+    except (ClientConfigError, CredentialsError) as error:
+        hint = "" if kubeconfig or context else "; -f reads files instead"
+        raise InputError(f"{error}{hint}") from error
+    except (Unreachable, ApiError) as error:
+        raise no_answer(connection.server, error) from error
+
+
+async def _read(connection: Connection, kinds: Sequence[WatchedKind], pod: str) -> LiveCluster:
+    found = LiveCluster(connection.namespace)
+    agent = user_agent(command="stowplan", version=__version__, purpose="explain")
+    settings = ClientConnection(qps=-1)
+    async with HttpApi.open(connection, client_settings=settings, agent=agent, limits=_LIMITS) as api:
+        reading = _Reading(api, found)
+        await reading.everything(kinds)
+        if pod:
+            await reading.about(pod if "/" in pod else f"{connection.namespace}/{pod}")
+    return found
+
+
+@dataclass
+class _Reading:
+    api: Api
+    found: LiveCluster
+
+    async def everything(self, kinds: Sequence[WatchedKind]) -> None:
+        # One request first: a server that is not there, or that does not know us, says so once.
+        first, *others = kinds
+        await self._kind(first)
+        results = await asyncio.gather(*map(self._kind, others), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        if self.found.unserved:
+            names = listed(sorted(str(resource_of(watched.kind)) for watched in self.found.unserved), 20)
+            self.found.notes.append(f"this cluster does not serve {names}")
+
+    async def _kind(self, watched: WatchedKind) -> None:
+        kind, resource = watched.kind, str(resource_of(watched.kind))
+        try:
+            listings = await _listed(self.api, kind, field_selector=watched.field_selector)
+        except NotFound:
+            if kind in _NEEDED:
+                raise
+            self.found.unserved.append(watched)
+        except Forbidden as error:
+            missing = f"the permission to list {resource} in all namespaces is missing ({error})"
+            if kind in _NEEDED:
+                raise InputError(missing) from error
+            self.found.notes.append(f"{missing}: judged as if there were none")
+        else:
+            self._take(resource, listings)
+
+    def _take(self, resource: str, listings: Sequence[Listing[Any]]) -> None:
+        for listing in listings:
+            self.found.objects += listing.items
+        bad = [str(Undecodable(resource, bad)) for listing in listings for bad in listing.bad]
+        self.found.notes += bad[:_NAMED]
+        if len(bad) > _NAMED:
+            self.found.notes.append(f"{resource}: {len(bad) - _NAMED} more are left out likewise")
+
+    async def about(self, key: str) -> None:
+        """The Events of a pod; and the pod itself, should it have finished."""
+        pods = (obj for obj in self.found.objects if isinstance(obj, Pod))
+        pod = next((pod for pod in pods if f"{pod.metadata.namespace}/{pod.metadata.name}" == key), None)
+        if pod is not None:
+            self.found.events = await self._events(pod)
+            return
+        namespace, _, name = key.partition("/")
+        if not namespace or not name or "/" in name:
+            return
+        try:
+            self.found.objects.append(await self.api.get(Pod, name, namespace=namespace))
+        except (NotFound, Forbidden, DecodeError):
+            # Whoever looks for it among the objects will say that it is not there.
+            return
+
+    async def _events(self, pod: Pod) -> list[Event] | None:
+        selector = f"regarding.uid={pod.metadata.uid}"
+        try:
+            listings = await _listed(self.api, Event, namespace=pod.metadata.namespace, field_selector=selector)
+        except (NotFound, Forbidden) as error:
+            self.found.notes.append(f"the pod's Events cannot be read: {error}")
+            return None
+        return [event for listing in listings for event in listing.items]
+
+
+async def _listed(api: Api, kind: type[T], **selection: Any) -> list[Listing[T]]:
+    """All pages; a list that took longer than the server keeps its version is read again in one piece."""
+    pages: list[Listing[T]] = []
+    continue_ = ""
+    while not pages or continue_:
+        try:
+            page = await api.list(kind, limit=_PAGE, continue_=continue_, **selection)
+        except Expired:
+            return [await api.list(kind, **selection)]
+        pages.append(page)
+        continue_ = page.continue_
+    return pages

@@ -1,0 +1,157 @@
+"""What somebody asks about: a cluster from files or a live one, with a scheduler for it, and names to find in it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.api.load import load_files
+from stowplan.api.pod import FINISHED
+from stowplan.api.types import Event, Pod
+from stowplan.command_line.errors import InputError
+from stowplan.command_line.named_plugins import named_plugins
+from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.explain.heard import Heard
+from stowplan.explain.suggestions import advise
+from stowplan.offline import Cluster, ClusterError
+from stowplan.sources.admission import admit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.explain.verdict import Verdict
+
+_OTHER_CONFIG = "--config FILE names one that has"
+
+
+@dataclass
+class Question:
+    """The cluster that was given."""
+
+    cluster: Cluster
+    #: Pods that are done, and how they ended.
+    finished: dict[str, str]
+    #: Where the objects come from, for messages.
+    where: str = "these files"
+    #: The namespace of a bare pod name.
+    namespace: str = "default"
+    live: bool = False
+    #: Of a live cluster, Events about the pod that was asked for.
+    events: list[Event] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> Question:
+        loaded = load_files(files, sys.stdin.buffer if "-" in files else None)
+        admitted = admit(loaded.objects)
+        _note(*loaded.notes, *admitted.notes)
+        return cls(Cluster(admitted.objects, config, plugins=named_plugins(plugins)), _finished(admitted.objects))
+
+    @classmethod
+    async def of_live_cluster(
+        cls, *, kubeconfig: str | None, context: str | None, config: str | None, plugins: Sequence[str], pod: str
+    ) -> Question:
+        # What talks HTTP takes a while to import; files do without.
+        from stowplan.sources.live_cluster import read_live_cluster
+
+        cluster = Cluster((), config, plugins=named_plugins(plugins))
+        frameworks = cluster.scheduler.frameworks.values()
+        read = await read_live_cluster(
+            watched_kinds(frameworks, report=_note), kubeconfig=kubeconfig, context=context, pod=pod
+        )
+        _note(*read.notes)
+        for obj in read.objects:
+            cluster.add(obj)
+        # As a live scheduler does: what cannot work here takes no part.
+        idle = frozenset[str]().union(*(watched.needed_by for watched in read.unserved))
+        for framework in frameworks:
+            framework.switch_off(idle)
+        return cls(
+            cluster,
+            _finished(read.objects),
+            where="the cluster",
+            namespace=read.namespace,
+            live=True,
+            events=read.events,
+        )
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> PodInfo:
+        key = name if "/" in name else f"{self.namespace}/{name}"
+        known = [*self.cluster.pending(), *(info.key for info in self.cluster.state.placed_pods())]
+        if key not in known:
+            raise InputError(self._unknown(key, known))
+        info = self.cluster.pod(key)
+        try:
+            self.cluster.framework_of(info)
+        except ClusterError as error:
+            raise InputError(f"{error}; {_OTHER_CONFIG}") from error
+        return info
+
+    def _unknown(self, key: str, known: Sequence[str]) -> str:
+        if key in self.finished:
+            return f'pod "{key}" has finished ({self.finished[key]}): there is nothing to decide about it'
+        name = key.partition("/")[2]
+        namesakes = [other for other in known if other.partition("/")[2] == name]
+        near = (namesakes or get_close_matches(key, known, n=3, cutoff=0.75))[:3]
+        if near:
+            return f'pod "{key}" not found; did you mean {" or ".join(near)}?'
+        return f'pod "{key}" not found' if known else f'pod "{key}" not found; there is no pod in {self.where}'
+
+    def check_node(self, name: str) -> None:
+        known = self.cluster.state.table.row_of
+        if name in known:
+            return
+        near = get_close_matches(name, known, n=3, cutoff=0.6)
+        if near:
+            raise InputError(f'node "{name}" not found; did you mean {" or ".join(near)}?')
+        raise InputError(f'node "{name}" not found' if known else f'node "{name}" not found; {self.where} have none')
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def pending(self) -> list[PodInfo]:
+        """Pods without a node, but for those that other schedulers are to place."""
+        infos = [self.cluster.pod(key) for key in self.cluster.pending()]
+        others: dict[str, list[str]] = {}
+        for info in infos:
+            if self.cluster.scheduler.framework_for(info) is None:
+                others.setdefault(info.pod.spec.scheduler_name, []).append(info.key)
+        for scheduler, keys in others.items():
+            who = keys[0] if len(keys) == 1 else f"{len(keys)} pods ({keys[0]}, …)"
+            _note(
+                f'skipped {who}: for scheduler "{scheduler}", which the configuration has no profile for; '
+                + _OTHER_CONFIG
+            )
+        return [info for info in infos if self.cluster.scheduler.framework_for(info) is not None]
+
+    def alike(self, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, list[str]]]:
+        """Pods that no plugin can tell apart are explained once; (the first, keys of the others)."""
+        groups: dict[Any, list[PodInfo]] = {}
+        for info in pods:
+            signature = self.cluster.framework_of(info).signature(info)
+            nominated = info.pod.status.nominated_node_name
+            groups.setdefault(info.key if signature is None else (signature, nominated), []).append(info)
+        return [(infos[0], [info.key for info in infos[1:]]) for infos in groups.values()]
+
+    def verdict(self, info: PodInfo) -> Verdict:
+        verdict = self.cluster.explain(info.key)
+        return advise(self.cluster.framework_of(info), verdict)
+
+    def heard(self, info: PodInfo) -> Heard | None:
+        """What the live cluster's scheduler said of a pod."""
+        return Heard.about(info.pod, self.events) if self.live else None
+
+
+def _note(*notes: str) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+
+
+def _finished(objects: Iterable[object]) -> dict[str, str]:
+    done = (obj for obj in objects if isinstance(obj, Pod) and obj.status.phase in FINISHED)
+    return {f"{obj.metadata.namespace}/{obj.metadata.name}": obj.status.phase for obj in done}

@@ -1,0 +1,158 @@
+"""`stowplan explain --from-scheduler`: ask a running scheduler over its secure port.
+
+Who we are is the kubeconfig's user, or a token in a file; the scheduler asks the cluster whether that user may get the
+path. Whom we trust is not the kubeconfig's business: a scheduler's certificate is seldom signed by the cluster's CA.
+
+Imported by the command that talks to a scheduler, when it does: HTTP takes a while to import.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from stowplan import __version__
+from stowplan.api.api_errors import ApiError, Forbidden, NotFound, Unauthorized
+from stowplan.api.port import Unreachable
+from stowplan.client.connection import ClientConfigError, Connection, CredentialsError, connect_from_flags
+from stowplan.client.credentials.file_content import FileContent
+from stowplan.client.credentials.request_credentials import TokenFile, UserCredentials
+from stowplan.client.http.answers import Subject
+from stowplan.client.http.lanes import Lanes, Turns
+from stowplan.client.http.proxies import proxy_from_environment
+from stowplan.client.http.server_url import server_url
+from stowplan.client.http.tls import TlsSettings
+from stowplan.client.http.transport import Limits, Request, Transport
+from stowplan.client.http.user_agent import user_agent
+from stowplan.command_line.errors import InputError
+from stowplan.explain.sending import NotAPageError, received
+from stowplan.timing.times import REAL_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.explain.tables import Block
+
+#: Somebody waits in front of it.
+_LIMITS = Limits(connect=5.0, silence=60.0, tries=3, connection_tries=1, trying=15.0)
+_UNTRUSTED = "certificate is not trusted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Which scheduler, and as whom."""
+
+    url: str
+    kubeconfig: str | None = None
+    context: str | None = None
+    token_file: str | None = None
+    certificate_authority: str | None = None
+    insecure: bool = False
+
+
+async def pod_told(asked: Asked, pod: str, *, page: str = "") -> dict[str, Any]:
+    """What it knows of a pod, `name` or `namespace/name`; raise InputError."""
+    connection = _connection(asked)
+    key = pod if "/" in pod else f"{connection.namespace}/{pod}"
+    return await _ask(connection, f"/stowplan/explain/{key}", page)
+
+
+async def pending_told(asked: Asked, *, page: str = "") -> dict[str, Any]:
+    """The pods that wait in its queue, and its last decisions; raise InputError."""
+    connection = _connection(asked)
+    pending = await _ask(connection, "/stowplan/pending", page)
+    decisions = await _ask(connection, "/stowplan/decisions", page)
+    pages = {"page": [*pending.get("page", ()), {"type": "line"}, *decisions.get("page", ())]} if page else {}
+    return pending | decisions | pages
+
+
+def page_of(told: Mapping[str, Any], asked: Asked) -> list[Block]:
+    """The page that was asked for; raise InputError."""
+    try:
+        return received(told.get("page"))
+    except NotAPageError as error:
+        raise InputError(f"{asked.url}: what answers there is no Stowplan scheduler of this age: {error}") from error
+
+
+def _connection(asked: Asked) -> Connection:
+    try:
+        # Credentials go there: never in plain text, also if no scheme is given.
+        server = server_url(asked.url if "://" in asked.url else f"https://{asked.url}", where="--from-scheduler")
+        if not server.startswith("https:"):
+            raise InputError(f"--from-scheduler {asked.url}: a scheduler's port is HTTPS, as https://10.0.0.7:10259")
+        user = None
+        if asked.token_file is not None:
+            token = TokenFile(asked.token_file, where="--token-file", clock=time.monotonic).check()
+            credentials: Any = UserCredentials(token)
+        else:
+            user = connect_from_flags(kubeconfig=asked.kubeconfig, context=asked.context)
+            credentials = user.credentials
+        return Connection(
+            server=server,
+            namespace="default" if user is None else user.namespace,
+            credentials=credentials,
+            tls=_tls(asked, credentials),
+            proxy_url=proxy_from_environment(server, os.environ),
+        )
+    except (ClientConfigError, CredentialsError) as error:
+        hint = "" if asked.kubeconfig or asked.context or asked.token_file else "; or give --token-file FILE"
+        raise InputError(f"{error}{hint}") from error
+
+
+def _tls(asked: Asked, credentials: Any) -> TlsSettings:
+    ca = None
+    if asked.certificate_authority is not None:
+        ca = FileContent(asked.certificate_authority, where="--certificate-authority", clock=time.monotonic)
+    if asked.insecure:
+        click.echo(f"warning: nothing proves that {asked.url} is your scheduler; it is sent your credentials", err=True)
+    tls = TlsSettings(ca=ca, insecure=asked.insecure, certificate=credentials)
+    # What cannot be read shows now.
+    tls.context()
+    return tls
+
+
+async def _ask(connection: Connection, path: str, page: str) -> dict[str, Any]:
+    times = REAL_TIMES
+    turns = Turns(Lanes(qps=-1, burst=1, now=times.clock()), clock=times.clock, sleep=times.sleep)
+    agent = user_agent(command="stowplan", version=__version__, purpose="explain")
+    transport = Transport(connection, turns=turns, times=times, agent=agent, limits=_LIMITS)
+    try:
+        subject, query = Subject("GET"), {"page": page} if page else {}
+        answer = await transport.send(Request(method="GET", path=path, subject=subject, query=query))
+        if not answer.ok:
+            raise _refused(connection.server, path, transport.error_of(answer, subject))
+        return msgspec.json.decode(answer.body, type=dict[str, Any])
+    except (ClientConfigError, CredentialsError) as error:
+        raise InputError(str(error)) from error
+    except Unreachable as error:
+        raise InputError(_unreachable(connection.server, str(error))) from error
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{connection.server}{path}: no Stowplan scheduler answers there: {error}") from error
+    finally:
+        await transport.close()
+
+
+def _refused(server: str, path: str, error: ApiError) -> InputError:
+    hint = ""
+    if isinstance(error, Forbidden):
+        hint = f"; whoever asks needs the right to get the nonResourceURL {path.rpartition('/')[0]}/*"
+    elif isinstance(error, Unauthorized):
+        hint = "; the scheduler does not accept these credentials"
+    elif isinstance(error, NotFound) and "page not found" in str(error).lower():
+        hint = "; is it a kube-scheduler of Stowplan?"
+    return InputError(f"{server} refused: {error}{hint}")
+
+
+def _unreachable(server: str, why: str) -> str:
+    hint = ""
+    if _UNTRUSTED in why:
+        hint = (
+            "; a scheduler that was given no certificate made its own: "
+            "--certificate-authority FILE trusts it, --insecure-skip-tls-verify does not look"
+        )
+    return f"cannot reach the scheduler at {server}: {why}{hint}"

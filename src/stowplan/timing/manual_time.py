@@ -1,0 +1,79 @@
+"""Time that passes only when it is told to: for tests of what waits, which then need not wait themselves.
+
+Whoever sleeps does so until the time has been moved to the moment that they wait for. `advance` goes from one such
+moment to the next, and lets everybody who is awake do what needs no time before it goes on; so what happens in an hour
+happens in its order, and is over in a millisecond.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING
+
+from stowplan.timing.times import Times
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+#: Seconds since the epoch at which time begins, unless told otherwise.
+START = 1_800_000_000.0
+
+
+async def settle(turns: int = 50) -> None:
+    """Let everything happen that needs no time, and no more turns of the event loop."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+class ManualTime:
+    def __init__(self, chance: float = 0.5, *, start: float = START) -> None:
+        #: Seconds since it began.
+        self.now = 0.0
+        #: Every random number, where nothing else is given.
+        self.chance = chance
+        self._start = start
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = count()
+
+    def clock(self) -> float:
+        return self.now
+
+    def wall_clock(self) -> float:
+        return self._start + self.now
+
+    async def sleep(self, seconds: float) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now + seconds, next(self._order), woken))
+        await woken
+
+    def times(self, random: Callable[[], float] | None = None) -> Times:
+        chance = random or (lambda: self.chance)
+        return Times(clock=self.clock, wall_clock=self.wall_clock, sleep=self.sleep, random=chance)
+
+    @property
+    def naps(self) -> list[float]:
+        """How much longer each sleeper sleeps."""
+        return sorted(moment - self.now for moment, _, woken in self._sleepers if not woken.done())
+
+    def next_alarm(self, until: float) -> bool:
+        """Move to the next moment that somebody sleeps for, `until` at most, and wake them; whether there was one."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        if not self._sleepers or self._sleepers[0][0] > until:
+            self.now = max(self.now, until)
+            return False
+        self.now = max(self.now, self._sleepers[0][0])
+        while self._sleepers and self._sleepers[0][0] <= self.now:
+            _, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                woken.set_result(None)
+        return True
+
+    async def advance(self, seconds: float, *, settle: Callable[[], Awaitable[object]] = settle) -> None:
+        """Let time pass, everybody awake at their moment and done with what needs no time before it goes on."""
+        until = self.now + seconds
+        await settle()
+        while self.next_alarm(until):
+            await settle()

@@ -1,0 +1,95 @@
+"""What the cluster itself has to say about a write, beside the rules of the kind: admission plugins.
+
+Each plugin bears its upstream name and may be switched off by it. Some put a finalizer on objects
+that a controller has to take away again, so they are off until somebody who runs one says so.
+
+Left out: ServiceAccount, LimitRanger, ResourceQuota, RuntimeClass, PodSecurity, PodGroupProtection and the webhooks.
+Topology labels of pods come with the binding (`binding.py`).
+
+Upstream: pkg/kubeapiserver/options/plugins.go gives the order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.admission.namespaces import NamespaceLifecycle
+from stowplan_cluster.apiserver.admission.nodes import TaintNodesByCondition
+from stowplan_cluster.apiserver.admission.pod_groups import PodGroupWorkloadExists
+from stowplan_cluster.apiserver.admission.priority import Priority
+from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
+from stowplan_cluster.apiserver.admission.storage import (
+    DefaultStorageClass,
+    PersistentVolumeClaimResize,
+    StorageObjectInUseProtection,
+)
+from stowplan_cluster.apiserver.admission.tolerations import DefaultTolerationSeconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan_cluster.apiserver.admission.cluster import List, Lookup, Plugin
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+    from stowplan_cluster.apiserver.store import Stored
+
+__all__ = ["OFF_BY_DEFAULT", "PLUGINS", "Admission"]
+
+_PLUGINS: tuple[type[Plugin], ...] = (
+    NamespaceLifecycle,
+    TaintNodesByCondition,
+    Priority,
+    DefaultTolerationSeconds,
+    DefaultStorageClass,
+    StorageObjectInUseProtection,
+    PersistentVolumeClaimResize,
+    PodGroupWorkloadExists,
+)
+PLUGINS = tuple(plugin.name for plugin in _PLUGINS)
+OFF_BY_DEFAULT = frozenset({StorageObjectInUseProtection.name})
+
+
+class Admission:
+    """All plugins that are on, in their order; the first to refuse raises."""
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        list_: List,
+        *,
+        disabled: frozenset[str] = frozenset(),
+        enabled: frozenset[str] = frozenset(),
+    ) -> None:
+        unknown = sorted((disabled | enabled) - set(PLUGINS))
+        if unknown:
+            raise ValueError(f"no admission plugin is called {', '.join(unknown)}; there are {', '.join(PLUGINS)}")
+        off = disabled | (OFF_BY_DEFAULT - enabled)
+        self._list = list_
+        self._plugins = [plugin(lookup, list_) for plugin in _PLUGINS if plugin.name not in off]
+        #: The plugins that look at a kind, by where it is kept.
+        self._by_storage: dict[str, Sequence[Plugin]] = {}
+
+    def create(self, resource: Resource, obj: JsonObject) -> None:
+        for plugin in self._plugins_for(resource):
+            plugin.create(resource, obj)
+        if resource.storage == "services":
+            allocate_addresses(obj, self._list)
+
+    def update(self, resource: Resource, obj: JsonObject, old: JsonObject, subresource: str = "") -> None:
+        if subresource:
+            return
+        for plugin in self._plugins_for(resource):
+            plugin.update(resource, obj, old)
+        if resource.storage == "services":
+            allocate_addresses(obj, self._list)
+
+    def delete(self, resource: Resource, live: Stored) -> None:
+        for plugin in self._plugins_for(resource):
+            plugin.delete(resource, live)
+
+    def _plugins_for(self, resource: Resource) -> Sequence[Plugin]:
+        found = self._by_storage.get(resource.storage)
+        if found is None:
+            found = [plugin for plugin in self._plugins if plugin.handles is None or resource.storage in plugin.handles]
+            self._by_storage[resource.storage] = found
+        return found

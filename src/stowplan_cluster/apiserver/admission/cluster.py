@@ -1,0 +1,49 @@
+"""What admission plugins share: how they see the cluster, and how they refuse.
+
+Upstream: k8s.io/apiserver/pkg/admission.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from stowplan.api.api_errors import Forbidden, forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+    from stowplan_cluster.apiserver.store import Stored
+
+    #: (storage, namespace, name)
+    Lookup = Callable[[str, str, str], Stored | None]
+    #: (storage)
+    List = Callable[[str], Sequence[Stored]]
+
+
+class Plugin:
+    """One admission plugin; it overrides what it has something to say about."""
+
+    name: ClassVar[str]
+    #: Where the kinds it looks at are kept; None: all of them.
+    handles: ClassVar[frozenset[str] | None]
+
+    def __init__(self, lookup: Lookup, list_: List) -> None:
+        self._lookup = lookup
+        self._list = list_
+
+    def create(self, resource: Resource, obj: JsonObject) -> None:
+        """Change or refuse an object that is to be made."""
+
+    def update(self, resource: Resource, obj: JsonObject, old: JsonObject) -> None:
+        """Change or refuse an object that is to be changed."""
+
+    def delete(self, resource: Resource, live: Stored) -> None:
+        """Refuse that an object goes."""
+
+
+def refusal(resource: Resource, obj: JsonObject, why: str) -> Forbidden:
+    metadata = obj.get("metadata") or {}
+    name = metadata.get("name") or metadata.get("generateName") or "Unknown"
+    return forbidden(resource.plural, resource.group, name, why)

@@ -1,0 +1,34 @@
+"""A change as a reader with selectors sees it: what comes into view is ADDED, what leaves it is DELETED.
+
+Upstream: k8s.io/apiserver/pkg/storage/cacher/cacher.go (convertToWatchEvent).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.store import stored_of
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.selection import Selection
+    from stowplan_cluster.apiserver.store import Event, EventType, Stored
+
+
+def visible(event: Event, selection: Selection) -> tuple[EventType, Stored] | None:
+    """The type and object to tell, or None if the change is none of this reader's business."""
+    before = event.previous is not None and selection.matches(event.previous)
+    if event.type == "DELETED":
+        return ("DELETED", event.stored) if before else None
+    after = selection.matches(event.stored)
+    if after:
+        return ("MODIFIED" if before else "ADDED"), event.stored
+    return ("DELETED", _as_last_seen(event)) if before else None
+
+
+def _as_last_seen(event: Event) -> Stored:
+    """The state before, which matched, at the version of the change that took it out of view."""
+    if event.previous is None:
+        return event.stored
+    obj = event.previous.to_dict()
+    obj["metadata"]["resourceVersion"] = str(event.stored.version)
+    return stored_of(event.stored.resource, obj, version=event.stored.version)

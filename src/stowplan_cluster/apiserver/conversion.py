@@ -1,0 +1,96 @@
+"""Versions of the same objects: from the form in which they are kept to the one asked for, and back.
+
+Only events differ by more than their apiVersion: the core kind and the one of events.k8s.io share a
+store and call the same things by different names. Both have fields that are always written, even
+when empty; the store does not keep those, so that reading and writing back changes nothing.
+
+Custom resources convert as their strategy None says: by apiVersion alone.
+
+Upstream: pkg/apis/events/v1/conversion.go, apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+
+_CORE_EVENT = "v1"
+_STORED_EVENT = "events.k8s.io/v1"
+
+#: Name in the core kind to the name in events.k8s.io, in which events are kept.
+EVENT_FIELDS = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_CORE_FIELDS = {stored: core for core, stored in EVENT_FIELDS.items()}
+#: What a reader of each kind always finds.
+_ALWAYS_WRITTEN: dict[str, JsonObject] = {
+    _CORE_EVENT: {
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    },
+    _STORED_EVENT: {
+        "eventTime": None,
+        "regarding": {},
+        "deprecatedSource": {},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
+    },
+}
+#: Of both kinds, by their name in the store.
+_DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITTEN.values() for name in written}
+
+
+def to_storage(resource: Resource, obj: JsonObject, *, stored_as: Resource | None = None) -> JsonObject:
+    """The object in the form in which it is kept; `stored_as` is `Catalogue.of_storage(resource.storage)`."""
+    if resource.storage == "events":
+        return _stored_event(obj)
+    return _with_api_version(obj, (stored_as or resource).api_version)
+
+
+def from_storage(resource: Resource, obj: JsonObject) -> JsonObject:
+    """The object as readers of this resource see it."""
+    if resource.storage == "events":
+        return _read_event(obj, resource.api_version)
+    return _with_api_version(obj, resource.api_version)
+
+
+def core_event(event: JsonObject) -> JsonObject:
+    """An event of either kind, with the names of the core one."""
+    return event if event.get("apiVersion") == _CORE_EVENT else _renamed(event, _CORE_FIELDS, _CORE_EVENT)
+
+
+def _stored_event(event: JsonObject) -> JsonObject:
+    renamed = _renamed(event, EVENT_FIELDS, _STORED_EVENT)
+    return {key: value for key, value in renamed.items() if value or key not in _DROPPED_WHEN_EMPTY}
+
+
+def _read_event(event: JsonObject, api_version: str) -> JsonObject:
+    read = core_event(event) if api_version == _CORE_EVENT else _with_api_version(event, api_version)
+    missing = {name: value for name, value in _ALWAYS_WRITTEN[api_version].items() if name not in read}
+    return {**read, **{name: {} if value == {} else value for name, value in missing.items()}}
+
+
+def _renamed(event: JsonObject, names: Mapping[str, str], api_version: str) -> JsonObject:
+    if event.get("apiVersion") == api_version:
+        return dict(event)
+    return {names.get(key, key): value for key, value in event.items()} | {"apiVersion": api_version}
+
+
+def _with_api_version(obj: JsonObject, api_version: str) -> JsonObject:
+    return obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}

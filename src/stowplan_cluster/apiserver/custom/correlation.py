@@ -1,0 +1,41 @@
+"""What stood where a value of an updated object stands: fields by name, elements of list maps by their keys.
+
+Upstream: k8s.io/apiserver/pkg/cel/common/equality.go (CorrelatedObject).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from stowplan_cluster.apiserver.json_values import sorted_json
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+
+class _Absent:
+    """Nothing stood there, or it cannot be told what did."""
+
+
+ABSENT: Final = _Absent()
+#: A JSON value, or ABSENT.
+Old = Any
+
+
+def old_field(schema: JsonObject, name: str, old: Old) -> Old:
+    if not isinstance(old, dict) or schema.get("x-kubernetes-map-type") == "atomic":
+        return ABSENT
+    return old.get(name, ABSENT)
+
+
+def old_item(schema: JsonObject, value: list[Any], index: int, old: Old) -> Old:
+    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
+        return ABSENT
+    key = list_map_key(schema, value[index])
+    return next((item for item in old if list_map_key(schema, item) == key), ABSENT)
+
+
+def list_map_key(schema: JsonObject, item: Any) -> str:
+    """The keys of a list map's element, as one text."""
+    names = schema.get("x-kubernetes-list-map-keys") or ()
+    return sorted_json({name: item[name] for name in names if isinstance(item, dict) and name in item})

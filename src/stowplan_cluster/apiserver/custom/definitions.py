@@ -1,0 +1,205 @@
+"""Definitions of custom resources: whether they make sense, and what of them is not honoured here.
+
+`validation.definitions` judges names, versions and columns as it does for any built-in kind; here
+is what takes a reading of the schema.
+
+What all versions share the reference moves to the top before it judges it, and so does the path in
+its complaints: `spec.validation.openAPIV3Schema` unless versions differ.
+
+Upstream: apiextensions-apiserver/pkg/apis/apiextensions (v1/conversion.go, validation/validation.go),
+registry/customresourcedefinition/strategy.go.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.field_errors import go_quote
+from stowplan_cluster.apiserver.custom import formats
+from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
+from stowplan_cluster.apiserver.json_values import equal
+from stowplan_cluster.apiserver.validation.fields import Errors, duplicate, invalid, required, too_many
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_APPROVED = "api-approved.kubernetes.io"
+_APPROVED_PATH = f"metadata.annotations[{_APPROVED}]"
+_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+_MAX_SELECTABLE = 8
+_SELECTABLE_TYPES = ("string", "boolean", "integer")
+_SELECTABLE = (
+    "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
+)
+NO_RULES = (
+    "x-kubernetes-validations are not evaluated by this server: "
+    "objects that a cluster would refuse by these rules are accepted"
+)
+
+
+def versions_of(definition: JsonObject) -> list[JsonObject]:
+    versions: list[JsonObject] = (definition.get("spec") or {}).get("versions") or []
+    return versions
+
+
+def schema_of_version(version: JsonObject) -> JsonObject | None:
+    schema: JsonObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return schema
+
+
+def validate_definition(definition: JsonObject, old: JsonObject | None) -> Errors:
+    """What is wrong with the schemas and what refers to them. Schemas that have not changed are let pass."""
+    versions = versions_of(definition)
+    errors = [*_schema_errors(versions, old), *_selectable_errors(versions)]
+    errors += _approval_errors(definition, old)
+    if (definition.get("spec") or {}).get("preserveUnknownFields") and not _preserved(old):
+        detail = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        )
+        errors.append(invalid("spec.preserveUnknownFields", True, detail))
+    return errors
+
+
+def _preserved(old: JsonObject | None) -> bool:
+    return bool(((old or {}).get("spec") or {}).get("preserveUnknownFields"))
+
+
+def _shared(versions: list[JsonObject], name: str) -> bool:
+    return all(equal(version.get(name), versions[0].get(name)) for version in versions)
+
+
+def _schema_errors(versions: list[JsonObject], old: JsonObject | None) -> Errors:
+    shared = _shared(versions, "schema")
+    has_status = any((version.get("subresources") or {}).get("status") is not None for version in versions)
+    before = {version.get("name"): schema_of_version(version) for version in versions_of(old or {})}
+    errors: Errors = []
+    for index, version in enumerate(versions[:1] if shared else versions):
+        schema = schema_of_version(version)
+        if schema is None or equal(schema, before.get(version.get("name"))):
+            continue
+        own_status = (version.get("subresources") or {}).get("status") is not None
+        path = "spec.validation" if shared else f"spec.versions[{index}].schema"
+        errors += schema_errors(schema, f"{path}.openAPIV3Schema", has_status=has_status if shared else own_status)
+    return errors
+
+
+# Selectable fields
+
+
+def _selectable_errors(versions: list[JsonObject]) -> Errors:
+    shared = _shared(versions, "selectableFields")
+    errors: Errors = []
+    for index, version in enumerate(versions[:1] if shared else versions):
+        path = "spec.selectableFields" if shared else f"spec.versions[{index}].selectableFields"
+        fields = [field.get("jsonPath") or "" for field in version.get("selectableFields") or ()]
+        errors += _field_errors(fields, schema_of_version(version) or {}, path)
+    return errors
+
+
+def _field_errors(fields: list[str], schema: JsonObject, path: str) -> Errors:
+    errors: Errors = []
+    for index, field in enumerate(fields):
+        at = f"{path}[{index}].jsonPath"
+        if not field:
+            errors.append(required(at))
+            continue
+        found = _field_at(schema, field)
+        if isinstance(found, str):
+            errors.append(invalid(at, field, f"is an invalid path: {found}"))
+            continue
+        if field.startswith(".metadata"):
+            errors.append(invalid(at, field, "must not point to fields in metadata"))
+        if found.get("type") not in _SELECTABLE_TYPES:
+            errors.append(invalid(at, field, _SELECTABLE))
+        if field in fields[:index]:
+            errors.append(duplicate(at, field))
+    if len(set(fields)) > _MAX_SELECTABLE:
+        errors.append(too_many(path, len(set(fields)), _MAX_SELECTABLE))
+    return errors
+
+
+def _field_at(schema: JsonObject, field: str) -> JsonObject | str:
+    """The schema of a field, or why there is none."""
+    if not field.startswith("."):
+        return f"expected [ or . but got: {re.split(r'[.[]', field)[0]}"
+    if "[" in field:
+        return "array notation is not allowed"
+    for name in field[1:].split("."):
+        properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
+        inner = properties.get(name) if properties else others
+        if not isinstance(inner, dict):
+            return "does not refer to a valid field"
+        schema = inner
+    return schema
+
+
+# Groups of the Kubernetes project
+
+
+def _approval_errors(definition: JsonObject, old: JsonObject | None) -> Errors:
+    group = (definition.get("spec") or {}).get("group") or ""
+    if not f".{group}".endswith((".k8s.io", ".kubernetes.io")):
+        return []
+    approval = _approval(definition)
+    if old is not None and _state(_approval(old)) == _state(approval):
+        return []
+    if not approval:
+        detail = f"protected groups must have approval annotation {go_quote(_APPROVED)}, {_SEE}"
+        return [required(_APPROVED_PATH, detail)]
+    if _state(approval) == "invalid":
+        detail = (
+            f"protected groups must have approval annotation {go_quote(_APPROVED)} "
+            f'with either a URL or a reason starting with "unapproved", {_SEE}'
+        )
+        return [invalid(_APPROVED_PATH, approval, detail)]
+    return []
+
+
+def _approval(definition: JsonObject) -> str:
+    annotations = (definition.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(_APPROVED) or "")
+
+
+def _state(approval: str) -> str:
+    if not approval:
+        return "missing"
+    if approval.startswith("unapproved"):
+        return "bypassed"
+    return "approved" if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]+", approval) else "invalid"
+
+
+# What is accepted, but not honoured
+
+
+def definition_warnings(definition: JsonObject, old: JsonObject | None = None) -> list[str]:
+    """What the client should be told; of an update, what is new."""
+    told = set(_warnings(old)) if old is not None else set()
+    return [warning for warning in dict.fromkeys(_warnings(definition)) if warning not in told]
+
+
+def _warnings(definition: JsonObject) -> Iterator[str]:
+    for version in versions_of(definition):
+        for schema in _all_schemas(schema_of_version(version)):
+            name = schema.get("format")
+            if name and not formats.is_known(name, schema.get("type") or ""):
+                yield f"unrecognized format {go_quote(name)}"
+            if schema.get("x-kubernetes-validations"):
+                yield NO_RULES
+    if ((definition.get("spec") or {}).get("conversion") or {}).get("strategy") == "Webhook":
+        yield "conversion webhooks are not called by this server: versions differ by apiVersion alone"
+
+
+def _all_schemas(schema: Any) -> Iterator[JsonObject]:
+    if not isinstance(schema, dict):
+        return
+    yield schema
+    for word in ("items", "additionalProperties", "not"):
+        yield from _all_schemas(schema.get(word))
+    for of in (schema.get("properties") or {}).values():
+        yield from _all_schemas(of)
+    for word in ("allOf", "anyOf", "oneOf"):
+        for choice in schema.get(word) or ():
+            yield from _all_schemas(choice)

@@ -1,0 +1,189 @@
+"""The formats that a schema can ask of a string or number.
+
+Formats that are not known are ignored, as are those that do not go with the type.
+
+Upstream: k8s.io/kube-openapi/pkg/validation/strfmt, apiextensions-apiserver/pkg/apiserver/validation/formats.go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from email.utils import parseaddr
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_network
+
+from stowplan.api.durations import parse_duration
+from stowplan_cluster.apiserver.validation import names
+
+Format = Callable[[str], bool]
+
+INTEGER_FORMATS = ("int32", "int64")
+NUMBER_FORMATS = ("float", "double")
+
+_TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SCALA_DURATION = re.compile(r"(\d+)\s*([A-Za-zµ]+)", re.ASCII)
+_UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"))
+_LONG_UNITS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
+_LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9])")
+_HOST_LABEL = re.compile(r"[^\W_](?:[^\W_]|-){0,62}")
+
+
+def _regex(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> Format:
+    compiled = re.compile(pattern, flags)
+    return lambda text: compiled.fullmatch(text) is not None
+
+
+def _is_date(text: str) -> bool:
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_date_time(text: str) -> bool:
+    day, separator, time = text.lower().partition("t")
+    match = _TIME.fullmatch(time.partition("t")[0])
+    if not separator or match is None or not _is_date(day):
+        return False
+    return match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        parse_duration(text)
+    except ValueError:
+        units = [match[2].lower() for match in _SCALA_DURATION.finditer(text)]
+        return any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
+    return True
+
+
+def _is_ipv4(text: str) -> bool:
+    # Parity: leading zeros pass, as they did before Go 1.17.
+    return _is_address(IPv4Address, _LEADING_ZEROS.sub("", text))
+
+
+def _is_ipv6(text: str) -> bool:
+    return "%" not in text and _is_address(IPv6Address, text)
+
+
+def _is_address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> bool:
+    try:
+        kind(text)
+    except AddressValueError:
+        return False
+    return True
+
+
+def _is_cidr(text: str) -> bool:
+    address, slash, prefix = text.partition("/")
+    if not slash or not prefix.isdigit():
+        return False
+    try:
+        ip_network(f"{_LEADING_ZEROS.sub('', address)}/{prefix}", strict=False)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_hostname(text: str) -> bool:
+    labels = text.split(".")
+    return (
+        len(text) <= 255
+        and all(_HOST_LABEL.fullmatch(label) and not label.endswith("-") for label in labels)
+        and (len(labels) == 1 or (len(labels[-1]) > 1 and labels[-1].isalpha()))
+    )
+
+
+def _is_email(text: str) -> bool:
+    _, address = parseaddr(text)
+    local, at, domain = address.rpartition("@")
+    return bool(at and local and domain) and address in text and not re.search(r"\s", address)
+
+
+def _is_mac(text: str) -> bool:
+    for separator, width in ((":", 2), ("-", 2), (".", 4)):
+        groups = text.split(separator)
+        if all(re.fullmatch(rf"[0-9A-Fa-f]{{{width}}}", group) for group in groups):
+            return len(groups) * width // 2 in (6, 8, 20)
+    return False
+
+
+def _is_isbn(text: str) -> bool:
+    return _is_isbn10(text) or _is_isbn13(text)
+
+
+def _is_isbn10(text: str) -> bool:
+    digits = re.sub(r"[\s-]+", "", text)
+    if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
+        return False
+    values = [10 if digit == "X" else int(digit) for digit in digits]
+    return sum((index + 1) * value for index, value in enumerate(values)) % 11 == 0
+
+
+def _is_isbn13(text: str) -> bool:
+    digits = re.sub(r"[\s-]+", "", text)
+    if not re.fullmatch(r"[0-9]{13}", digits):
+        return False
+    return sum(int(digit) * (3 if index % 2 else 1) for index, digit in enumerate(digits)) % 10 == 0
+
+
+_CARD = re.compile(
+    r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9]{2})[0-9]{12}|3[47][0-9]{13}"
+    r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35[0-9]{3})[0-9]{11}"
+)
+
+
+def _is_credit_card(text: str) -> bool:
+    digits = re.sub(r"[^0-9]+", "", text)
+    if not _CARD.fullmatch(digits):
+        return False
+    doubled = [int(digit) * (2 if index % 2 else 1) for index, digit in enumerate(reversed(digits))]
+    return sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
+
+
+_HEX4, _HEX12 = "[0-9a-f]{4}", "[0-9a-f]{12}"
+_BYTE = r"\s*([01]?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])\s*"
+_FORMATS: dict[str, Format] = {
+    "bsonobjectid": _regex("[0-9a-fA-F]{24}"),
+    "uri": _regex(r"(?:[A-Za-z][A-Za-z0-9+.-]*:(?://[^\s/?#]*)?[^\s]*|/[^\s]*)"),
+    "email": _is_email,
+    "hostname": _is_hostname,
+    "ipv4": _is_ipv4,
+    "ipv6": _is_ipv6,
+    "cidr": _is_cidr,
+    "mac": _is_mac,
+    "uuid": _regex(rf"[0-9a-f]{{8}}-?{_HEX4}-?{_HEX4}-?{_HEX4}-?{_HEX12}", re.IGNORECASE),
+    "uuid3": _regex(rf"[0-9a-f]{{8}}-?{_HEX4}-?3[0-9a-f]{{3}}-?{_HEX4}-?{_HEX12}", re.IGNORECASE),
+    "uuid4": _regex(rf"[0-9a-f]{{8}}-?{_HEX4}-?4[0-9a-f]{{3}}-?[89ab][0-9a-f]{{3}}-?{_HEX12}", re.IGNORECASE),
+    "uuid5": _regex(rf"[0-9a-f]{{8}}-?{_HEX4}-?5[0-9a-f]{{3}}-?[89ab][0-9a-f]{{3}}-?{_HEX12}", re.IGNORECASE),
+    "isbn": _is_isbn,
+    "isbn10": _is_isbn10,
+    "isbn13": _is_isbn13,
+    "creditcard": _is_credit_card,
+    "ssn": _regex(r"[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
+    "hexcolor": _regex(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
+    "rgbcolor": _regex(rf"rgb\({_BYTE},{_BYTE},{_BYTE}\)"),
+    "byte": _regex(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),
+    "password": lambda _text: True,
+    "date": _is_date,
+    "duration": _is_duration,
+    "datetime": _is_date_time,
+    "k8sshortname": lambda text: not names.dns_label(text),
+    "k8slongname": lambda text: not names.dns_subdomain(text),
+}
+
+
+def string_format(name: str) -> Format | None:
+    return _FORMATS.get(name.replace("-", ""))
+
+
+def is_known(name: str, type: str) -> bool:
+    """Whether a format of that name does anything for values of that type."""
+    if type in ("", "string"):
+        return string_format(name) is not None
+    return name in (INTEGER_FORMATS if type == "integer" else NUMBER_FORMATS if type == "number" else ())

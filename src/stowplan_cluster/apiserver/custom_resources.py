@@ -1,0 +1,177 @@
+"""Custom resources: kinds that users bring along, served like the built-in ones.
+
+A definition that is registered puts one `Resource` into the catalogue for each version it serves;
+all of them share one storage. The schema of each version then says what fields objects have, what
+is set where nothing is said, and what is wrong with them.
+
+Built-in resources are never displaced: a definition of their name is accepted, and not served.
+
+Upstream: k8s.io/apiextensions-apiserver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.custom.defaulting import apply_schema_defaults
+from stowplan_cluster.apiserver.custom.definitions import schema_of_version, versions_of
+from stowplan_cluster.apiserver.custom.naming import accepted_names, is_established, judged_status, names_of
+from stowplan_cluster.apiserver.custom.objects import object_errors
+from stowplan_cluster.apiserver.custom.structural import struct_of
+from stowplan_cluster.apiserver.json_values import copy_of
+from stowplan_cluster.apiserver.resources import Resource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from stowplan.api.api_errors import FieldError
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Catalogue
+    from stowplan_cluster.apiserver.schema.types import Struct
+
+
+#: Where definitions are kept.
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    schema: JsonObject
+    struct: Struct
+
+
+class CustomResources:
+    """Follows the definitions in the store, and answers for the objects they define."""
+
+    def __init__(self, catalogue: Catalogue, *, clock: Callable[[], float]) -> None:
+        self._catalogue = catalogue
+        self._clock = clock
+        #: By name, with the status they got.
+        self._definitions: dict[str, JsonObject] = {}
+        self._versions: dict[tuple[str, str, str], _Version] = {}
+
+    # Definitions
+
+    def restore(self, definitions: Iterable[JsonObject]) -> None:
+        """Register what an earlier server stored, so that none takes a name that another one has."""
+        listed = list(definitions)
+        self._definitions |= {_name_of(definition): definition for definition in listed}
+        for definition in listed:
+            self.register(definition)
+
+    def register(self, definition: JsonObject) -> JsonObject | None:
+        """Serve what it defines, or what it has become; returns its new status, None if that stays."""
+        name = _name_of(definition)
+        status = judged_status(definition, self._others(definition), self._clock())
+        judged = {**copy_of(definition), "status": status}
+        self._definitions[name] = judged
+        self._serve(judged)
+        return status if status != (definition.get("status") or {}) else None
+
+    def unregister(self, definition: JsonObject) -> list[str]:
+        """Serve it no longer; returns the definitions that should be registered again, as names are free now."""
+        gone = self._definitions.pop(_name_of(definition), definition)
+        self._replace(self._served(gone), {})
+        return [_name_of(other) for other in self._others(gone) if not is_established(other)]
+
+    # Objects
+
+    def schema_of(self, resource: Resource) -> Struct:
+        return self._version_of(resource).struct
+
+    def apply_defaults(self, resource: Resource, obj: JsonObject) -> None:
+        apply_schema_defaults(self._version_of(resource).schema, obj)
+
+    def validate(self, resource: Resource, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
+        """What its schema has to say about an object; metadata is checked as for any kind."""
+        return object_errors(resource, self._version_of(resource).schema, obj, old)
+
+    def _version_of(self, resource: Resource) -> _Version:
+        return self._versions[resource.group, resource.version, resource.plural]
+
+    # Serving
+
+    def _others(self, definition: JsonObject) -> list[JsonObject]:
+        """The other definitions of its group."""
+        name, group = _name_of(definition), _group_of(definition)
+        return [other for known, other in self._definitions.items() if known != name and _group_of(other) == group]
+
+    def _served(self, definition: JsonObject) -> list[Resource]:
+        storage = f"{names_of(definition)['plural']}.{_group_of(definition)}"
+        return [resource for resource in self._catalogue if resource.custom and resource.storage == storage]
+
+    def _serve(self, definition: JsonObject) -> None:
+        wanted: dict[Resource, JsonObject] = {}
+        if is_established(definition):
+            # The storage version comes first, see `Catalogue.of_storage`.
+            versions = sorted(versions_of(definition), key=lambda version: not version.get("storage"))
+            for version in versions:
+                resource = _resource_of(definition, version)
+                if version.get("served") and not self._is_built_in(resource):
+                    wanted[resource] = schema_of_version(version) or {}
+        self._replace(self._served(definition), wanted)
+
+    def _is_built_in(self, resource: Resource) -> bool:
+        stored = self._catalogue.of_storage(resource.storage)
+        return stored is not None and not stored.custom
+
+    def _replace(self, present: list[Resource], wanted: Mapping[Resource, JsonObject]) -> None:
+        """The catalogue moves only if something did: what is made of it is kept until then."""
+        before = {resource: self._version_of(resource).schema for resource in present}
+        if list(before.items()) == list(wanted.items()):
+            return
+        for resource in present:
+            self._catalogue.remove(resource)
+            del self._versions[_key(resource)]
+        for resource, schema in wanted.items():
+            self._catalogue.add(resource)
+            self._versions[_key(resource)] = _Version(schema, struct_of(schema))
+
+
+class _Column(dict[str, "str | int"]):
+    """A printer column that is never changed: resources are keys of caches."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def _key(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural
+
+
+def _name_of(definition: JsonObject) -> str:
+    name: str = (definition.get("metadata") or {}).get("name") or ""
+    return name
+
+
+def _group_of(definition: JsonObject) -> str:
+    group: str = (definition.get("spec") or {}).get("group") or ""
+    return group
+
+
+def _resource_of(definition: JsonObject, version: JsonObject) -> Resource:
+    names, asked = accepted_names(definition), names_of(definition)
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    return Resource(
+        group=_group_of(definition),
+        version=version["name"],
+        plural=asked["plural"],
+        kind=names.get("kind") or asked["kind"],
+        namespaced=(definition.get("spec") or {}).get("scope") == "Namespaced",
+        singular=names.get("singular") or "",
+        list_kind=names.get("listKind") or "",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=tuple(name for name in ("scale", "status") if subresources.get(name) is not None),
+        generation=True,
+        selectable_fields=tuple(field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()),
+        scale_paths=_scale_paths(scale) if scale is not None else None,
+        printer_columns=tuple(_Column(column) for column in version.get("additionalPrinterColumns") or ()),
+        custom=True,
+    )
+
+
+def _scale_paths(scale: JsonObject) -> tuple[str, str, str]:
+    return scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath") or ""

@@ -1,0 +1,242 @@
+"""The `Api` of a cluster that lives in this process: the store behind the registry, without HTTP.
+
+What a caller sees is what it would see of a real cluster: objects pass through the same admission and validation,
+refusals are the same exceptions, watches end with Expired when their reader is too slow. Objects
+are decoded from the stored bytes, so nobody shares a mutable one.
+
+Upstream has no such thing; its integration tests start an API server instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from stowplan.api.api_errors import NotFound
+from stowplan.api.decode import DecodeError, convert, decode_json, namespace_of, to_dict
+from stowplan.api.meta import ApiStruct
+from stowplan.api.port import BadObject, Listing, WatchEvent
+from stowplan.api.resources import resource_of
+from stowplan.api.reviews import SubjectAccessReview, TokenReview
+from stowplan_cluster.apiserver.authorization import Authorizer, User
+from stowplan_cluster.apiserver.changes import visible
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.listing import ListOptions, parse_version
+from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.apiserver.reviews import answer_review
+from stowplan_cluster.apiserver.selection import selection_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from stowplan.api.port import Lane, PatchType
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+    from stowplan_cluster.apiserver.reviews import Authenticate
+    from stowplan_cluster.apiserver.server import ApiServer
+    from stowplan_cluster.apiserver.store import Cursor, Event, EventType, Stored
+
+T = TypeVar("T", bound=ApiStruct)
+
+#: Who calls in process: somebody who may do everything.
+_SELF = User("system:kube-scheduler", groups=("system:masters",))
+
+
+class EmbeddedApi:
+    """An `Api`; its lanes are all one, as nothing here waits."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        field_manager: str = "kube-scheduler",
+        authenticate: Authenticate | None = None,
+    ) -> None:
+        self._server = server
+        self._registry = server.registry
+        self._manager = field_manager
+        #: Whose a bearer token is, for TokenReviews; without it, nobody's.
+        self._authenticate = authenticate
+        self._authorizer = Authorizer(server.store.list)
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+    ) -> Listing[T]:
+        options = ListOptions(
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            continue_=continue_,
+            resource_version=resource_version,
+        )
+        page = self._registry.list(self._resource(kind), namespace, options)
+        items: list[T] = []
+        bad: list[BadObject] = []
+        for stored in page.items:
+            decoded = _decode(stored, kind)
+            if isinstance(decoded, BadObject):
+                bad.append(decoded)
+            else:
+                items.append(decoded)
+        return Listing(items, str(page.version), page.continue_, bad)
+
+    async def watch(
+        self,
+        kind: type[T],
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        resource = self._resource(kind)
+        selection = selection_of(resource, namespace, label_selector, field_selector)
+        cursor = self._server.store.watch(resource.storage, since=parse_version(resource_version))
+        deadline = asyncio.get_running_loop().time() + timeout_seconds if timeout_seconds else None
+        try:
+            while True:
+                for event in await _next(cursor, deadline):
+                    seen = visible(event, selection)
+                    if seen is not None:
+                        yield _event(*seen, kind)
+        except TimeoutError:
+            return
+        finally:
+            cursor.close()
+
+    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
+        return _decoded(self._registry.get(self._resource(kind), namespace, name), kind)
+
+    async def create(self, obj: T, *, lane: Lane = "default") -> T:
+        resource = self._resource(type(obj))
+        if isinstance(obj, TokenReview | SubjectAccessReview):
+            return convert(self._answered(resource, obj), type(obj))
+        stored = self._registry.create(resource, namespace_of(obj), to_dict(obj), options=self._options())
+        return _decoded(stored, type(obj))
+
+    def _answered(self, resource: Resource, review: TokenReview | SubjectAccessReview) -> JsonObject:
+        return answer_review(
+            resource, to_dict(review), user=_SELF, authorizer=self._authorizer, authenticate=self._authenticate
+        )
+
+    async def update(self, obj: T, *, lane: Lane = "default") -> T:
+        name: str = cast("Any", obj).metadata.name
+        stored = self._registry.update(
+            self._resource(type(obj)), namespace_of(obj), name, to_dict(obj), options=self._options()
+        )
+        return _decoded(stored, type(obj))
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        type_: PatchType,
+        namespace: str = "",
+        subresource: str = "",
+        lane: Lane = "default",
+    ) -> T:
+        stored, _ = self._registry.patch(
+            self._resource(kind),
+            namespace,
+            name,
+            patch,
+            kind=type_,
+            subresource=subresource,
+            options=self._options(),
+        )
+        return _decoded(stored, kind)
+
+    async def delete(
+        self,
+        kind: type[ApiStruct],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        options = DeleteOptions(
+            uid=uid or None, resource_version=resource_version or None, grace_period_seconds=grace_period_seconds
+        )
+        self._registry.delete(self._resource(kind), namespace, name, options=options)
+
+    async def bind(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "uid": uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"kind": "Node", "name": node},
+        }
+        self._registry.bind(namespace, name, binding, options=self._options())
+
+    async def serves(self, kind: type[ApiStruct]) -> bool:
+        return self._found(kind) is not None
+
+    async def close(self) -> None:
+        """The server is somebody else's to close."""
+
+    def _resource(self, kind: type[ApiStruct]) -> Resource:
+        resource = self._found(kind)
+        if resource is None:
+            raise NotFound("the server could not find the requested resource")
+        return resource
+
+    def _found(self, kind: type[ApiStruct]) -> Resource | None:
+        wanted = resource_of(kind)
+        served = (self._server.catalogue.find(wanted.group, version, wanted.plural) for version in wanted.versions)
+        return next((resource for resource in served if resource is not None), None)
+
+    def _options(self) -> Options:
+        return Options(field_manager=self._manager, field_validation="Ignore")
+
+
+async def _next(cursor: Cursor, deadline: float | None) -> Sequence[Event]:
+    """The next changes, when there are some; TimeoutError at the deadline."""
+    while not (events := cursor.take()):
+        woken = asyncio.Event()
+        cursor.wake = woken.set
+        # The timeout covers nothing but this wait: what a reader does between changes is not ours to cancel.
+        async with asyncio.timeout_at(deadline):
+            await woken.wait()
+    return events
+
+
+def _decode(stored: Stored, kind: type[T]) -> T | BadObject:
+    try:
+        return decode_json(stored.data, kind)
+    except DecodeError as error:
+        return BadObject(stored.namespace, stored.name, str(error))
+
+
+def _decoded(stored: Stored, kind: type[T]) -> T:
+    return decode_json(stored.data, kind)
+
+
+def _event(type_: EventType, stored: Stored, kind: type[T]) -> WatchEvent[T]:
+    decoded = _decode(stored, kind)
+    if isinstance(decoded, BadObject):
+        return WatchEvent("BAD", str(stored.version), bad=decoded)
+    return WatchEvent(type_, str(stored.version), decoded)

@@ -1,0 +1,61 @@
+"""The last changes of one storage, bounded in number and in bytes.
+
+What falls off the front is forgotten: whoever would need it is told `Expired` and lists again.
+
+Upstream: k8s.io/apiserver/pkg/storage/cacher/watch_cache.go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from stowplan.api.api_errors import Expired
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.store import Cursor, Event
+
+
+class History:
+    def __init__(self, forgotten: int, *, max_changes: int, max_bytes: int) -> None:
+        self.events: list[Event] = []
+        #: Position of the first remembered change, counted from the storage's first.
+        self.start = 0
+        #: Version of the last change that is forgotten.
+        self.forgotten = forgotten
+        self.asleep: dict[Cursor, None] = {}
+        self._bytes = 0
+        self._max_changes = max_changes
+        self._max_bytes = max_bytes
+
+    def append(self, event: Event) -> None:
+        self.events.append(event)
+        self._bytes += len(event.stored.data)
+        # An eighth at a time, as dropping from the front moves all that stay.
+        if len(self.events) > self._max_changes * 9 // 8 or self._bytes > self._max_bytes * 9 // 8:
+            self._trim()
+        if self.asleep:
+            self._wake()
+
+    def _trim(self) -> None:
+        count = max(len(self.events) - self._max_changes, 0)
+        size = self._bytes - sum(len(event.stored.data) for event in self.events[:count])
+        while size > self._max_bytes and count < len(self.events) - 1:
+            size -= len(self.events[count].stored.data)
+            count += 1
+        self.forgotten = self.events[count - 1].stored.version
+        del self.events[:count]
+        self.start += count
+        self._bytes = size
+
+    def _wake(self) -> None:
+        asleep, self.asleep = self.asleep, {}
+        for cursor in asleep:
+            if cursor.wake is not None:
+                cursor.wake()
+
+    def after(self, version: int) -> int:
+        """Index of the first remembered change later than `version`; Expired if some of those are forgotten."""
+        if version < self.forgotten:
+            raise Expired(f"too old resource version: {version} ({self.forgotten})")
+        return bisect_right(self.events, version, key=lambda event: event.stored.version)

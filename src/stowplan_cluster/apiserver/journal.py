@@ -1,0 +1,201 @@
+"""The store in a file: every change is appended, so that a crash loses nothing that was answered.
+
+The file is JSON lines. The first says what it is and the version it begins at; each other one is an object
+as it became, or the name of one that went. On opening, the changes are played back, a last line that was
+cut off by a crash is dropped, and the file is written anew without what is past; that happens again when the past
+outgrows the present. A new file is complete on the disk before it takes the old one's place.
+
+A full disk does not stop the server: what could not be written is logged, and the whole file is written
+anew as soon as that works.
+
+One process at a time: the file beside it, `FILE.lock`, is held as long as the journal is open.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.store import Event, Store
+
+_FORM = "stowplan-state/v1"
+#: Rewritten when it has grown by its own size and by this.
+_SLACK_BYTES = 32 << 20
+
+_log = logging.getLogger(__name__)
+
+_decode = msgspec.json.decode
+_encode = msgspec.json.encode
+
+
+class JournalError(Exception):
+    """A state file that cannot be used: which, where, why."""
+
+
+class Journal:
+    """Open from `Journal(path, store)` to `close()`; fills the store first, which must be empty."""
+
+    def __init__(self, path: Path, store: Store, *, slack_bytes: int = _SLACK_BYTES) -> None:
+        self._path = path
+        self._store = store
+        self._slack = slack_bytes
+        #: Whether the file lacks a change.
+        self._behind = False
+        self._lock = _locked(path)
+        try:
+            if path.exists():
+                objects, version = _read(path)
+                store.load(objects.values(), version=version)
+            self._file = self._rewrite()
+        except OSError as error:
+            self._lock_off()
+            raise JournalError(f"{path}: {error.strerror or error}") from error
+        except BaseException:
+            self._lock_off()
+            raise
+        self._ends = store.on_change(self._append)
+
+    def close(self) -> None:
+        """Save what is not saved yet; JournalError if that cannot be done."""
+        self._ends()
+        try:
+            if self._behind:
+                self._start_anew()
+            os.fsync(self._file)
+        except OSError as error:
+            why = error.strerror or error
+            raise JournalError(f"{self._path}: the last changes could not be saved: {why}") from error
+        finally:
+            os.close(self._file)
+            self._lock_off()
+
+    def _lock_off(self) -> None:
+        os.close(self._lock)
+
+    def _append(self, event: Event) -> None:
+        stored = event.stored
+        if event.type == "DELETED":
+            gone = {"storage": stored.resource, "version": stored.version, "gone": stored.key}
+            line = _encode(gone) + b"\n"
+        else:
+            line = _line(stored.resource, stored.data)
+        try:
+            if self._behind or self._size > 2 * self._size_anew + self._slack:
+                self._start_anew()
+            else:
+                self._write(line)
+        except OSError as error:
+            if not self._behind:
+                # Once, not for each of the changes until there is room again.
+                text = "%s: version %d is not saved: %s; nothing is until that works again"
+                _log.error(text, self._path, stored.version, error.strerror or error)
+            self._behind = True
+
+    def _write(self, line: bytes) -> None:
+        # One write, past all buffers of this process: if it dies now, the line is whole or missing.
+        if os.write(self._file, line) != len(line):
+            os.ftruncate(self._file, self._size)
+            raise OSError("only part of it could be written")
+        self._size += len(line)
+
+    def _start_anew(self) -> None:
+        old, self._file = self._file, self._rewrite()
+        os.close(old)
+        if self._behind:
+            _log.warning("%s: everything is saved again", self._path)
+        self._behind = False
+
+    def _rewrite(self) -> int:
+        """Write the store as it is to a new file, put that in place, and return it, open for appending."""
+        temporary = self._path.with_name(f"{self._path.name}.new")
+        # Objects of users, Secrets among them: nobody else's to read.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        try:
+            with os.fdopen(os.dup(descriptor), "wb") as file:
+                file.write(_encode({"form": _FORM, "version": self._store.version}) + b"\n")
+                for storage in self._store.storages():
+                    file.writelines(_line(storage, stored.data) for stored in self._store.list(storage))
+                file.flush()
+                os.fsync(descriptor)
+            self._size = self._size_anew = os.fstat(descriptor).st_size
+            temporary.replace(self._path)
+            _sync_folder(self._path.parent)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _line(storage: str, data: bytes) -> bytes:
+    return b'{"storage":%b,"object":%b}\n' % (_encode(storage), data)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    if not path.parent.is_dir():
+        raise JournalError(f"{path}: {path.parent} is no folder")
+    try:
+        descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise JournalError(f"{path}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise JournalError(f"{path}: another server is using this state file") from None
+    return descriptor
+
+
+def _read(path: Path) -> tuple[dict[tuple[str, str], tuple[str, JsonObject]], int]:
+    """The objects the file leaves, and the version of its last change."""
+    objects: dict[tuple[str, str], tuple[str, JsonObject]] = {}
+    version = -1
+    for number, line in _lines(path):
+        try:
+            version = max(version, _play(_decode(line, type=dict[str, Any]), objects, first=number == 1))
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+            raise JournalError(f"{path}, line {number}: not a line of a stowplan state file ({error})") from None
+    if version < 0 and path.stat().st_size:
+        raise JournalError(f"{path}: not a stowplan state file")
+    return objects, max(version, 0)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            # Only whole lines were ever answered for.
+            if line.endswith(b"\n"):
+                yield number, line
+
+
+def _play(entry: dict[str, Any], objects: dict[tuple[str, str], tuple[str, JsonObject]], *, first: bool) -> int:
+    if first:
+        if entry["form"] != _FORM:
+            raise ValueError(f"form {entry['form']!r} is not {_FORM!r}")
+        return int(entry["version"])
+    storage: str = entry["storage"]
+    if "gone" in entry:
+        objects.pop((storage, entry["gone"]), None)
+        return int(entry["version"])
+    obj: JsonObject = entry["object"]
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace")
+    key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
+    objects[storage, key] = (storage, obj)
+    return int(metadata["resourceVersion"])

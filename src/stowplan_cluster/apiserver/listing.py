@@ -1,0 +1,134 @@
+"""Lists: at which version, and page by page.
+
+All pages of one list show the same version. A continue token says which that is and the last key given;
+the store takes later changes back for as long as it remembers them, then the token is refused with 410.
+
+Upstream: k8s.io/apiserver/pkg/storage/continue.go, etcd3/store.go (GetList).
+"""
+
+from __future__ import annotations
+
+import base64
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stowplan.api.api_errors import BadRequest, Expired
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan_cluster.apiserver.selection import Selection
+    from stowplan_cluster.apiserver.store import Store, Stored
+
+EXACT = "Exact"
+NOT_OLDER_THAN = "NotOlderThan"
+
+_TOKEN_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter."
+)
+
+
+class _Token(msgspec.Struct, frozen=True, rename={"version": "rv", "last": "start", "form": "v"}):
+    version: int
+    #: Key of the last object already given.
+    last: str
+    form: str = "meta.k8s.io/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    items: Sequence[Stored]
+    #: The resourceVersion of the list.
+    version: int
+    continue_: str = ""
+    #: How many are left; None where selectors make that unknown.
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOptions:
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+
+
+def list_page(store: Store, storage: str, selection: Selection, options: ListOptions) -> Page:
+    version, last = _from_where(store, options)
+    if version == store.version:
+        found = store.list(storage, selection.namespace)
+    else:
+        found = _at(store, storage, selection.namespace, version, continued=bool(options.continue_))
+    if last:
+        found = found[bisect_right(found, last, key=lambda stored: stored.key) :]
+    if not selection.everything:
+        # No more than the page and one that shows that there are others: each page would look at all that follow.
+        matching = (stored for stored in found if selection.matches(stored))
+        found = list(islice(matching, options.limit + 1 if options.limit else None))
+    if not options.limit or len(found) <= options.limit:
+        return Page(found, version)
+    items = found[: options.limit]
+    remaining = len(found) - len(items) if selection.everything else None
+    return Page(items, version, _encode(_Token(version, items[-1].key)), remaining)
+
+
+def _at(store: Store, storage: str, namespace: str, version: int, *, continued: bool) -> Sequence[Stored]:
+    try:
+        return store.list_at(storage, namespace, version)
+    except Expired:
+        if continued:
+            raise Expired(_TOKEN_EXPIRED) from None
+        raise
+
+
+def _from_where(store: Store, options: ListOptions) -> tuple[int, str]:
+    """The version to show, and the key after which to begin."""
+    if options.limit < 0:
+        raise BadRequest(f"limit: {options.limit} is less than 0")
+    if options.continue_:
+        if options.resource_version not in ("", "0"):
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        token = _decode(options.continue_)
+        return (token.version if token.version > 0 else store.version), token.last
+    asked = parse_version(options.resource_version)
+    match = options.resource_version_match
+    if match not in ("", EXACT, NOT_OLDER_THAN):
+        raise BadRequest(
+            f'resourceVersionMatch: Unsupported value: "{match}": supported values: "{EXACT}", "{NOT_OLDER_THAN}"'
+        )
+    if match and not options.resource_version:
+        raise BadRequest("resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if match == EXACT and not asked:
+        raise BadRequest('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+    if asked > store.version:
+        raise Expired(f"too large resource version: {asked}, current: {store.version}")
+    # Parity: a page of a version without a match means that very version.
+    exact = match == EXACT or (asked and options.limit and not match)
+    return (asked if exact else store.version), ""
+
+
+def parse_version(text: str) -> int:
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > 20:
+        raise BadRequest(f"resourceVersion: Invalid value: {text[:64]!r}: must be a whole number")
+    return int(text)
+
+
+def _encode(token: _Token) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> _Token:
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded.encode("ascii")), type=_Token)
+    except (ValueError, msgspec.MsgspecError):
+        raise BadRequest("continue key is not valid: it is none that this server gave") from None

@@ -1,0 +1,174 @@
+"""What differs between two objects, path by path.
+
+Subtrees that are equal are skipped with one comparison in C, so a small change of a large object costs
+little more than comparing it. Whoever changes a field and whoever adds one own it alike, so the two
+are one set here; what is removed is the other.
+
+Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/compare.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan_cluster.apiserver.managed_fields.path_elements import MEMBER, element_of, in_order
+from stowplan_cluster.apiserver.managed_fields.presence import always_there
+from stowplan_cluster.apiserver.schema.types import ATOMIC, ListType, MapType, Scalar, Struct
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.schema.types import Type
+
+#: Objects of no known type: they merge field by field, their lists are one piece each.
+UNTYPED = Struct(name="", preserve_unknown=True)
+
+_ABSENT = object()
+
+
+class Changes(NamedTuple):
+    #: Set anew or to another value.
+    changed: FieldSet
+    removed: FieldSet
+
+
+def compare(old: JsonObject, new: JsonObject, type: Struct) -> Changes:
+    changes = Changes({}, {})
+    _compare_fields(old, new, type, changes)
+    return changes
+
+
+def type_of_field(type: Struct | MapType, name: str, value: object) -> Type:
+    """The type of a field; of one that no type knows, what its value makes it."""
+    if isinstance(type, MapType):
+        return type.value
+    found = type.fields.get(name)
+    return found if found is not None else (UNTYPED if isinstance(value, dict) else Scalar.ANY)
+
+
+def is_leaf(type: Type) -> bool:
+    """Whether values of the type are owned as one piece."""
+    if isinstance(type, ListType):
+        return type.kind == ATOMIC
+    return isinstance(type, Scalar) or type.atomic
+
+
+def everything(value: Any, type: Type) -> FieldSet:
+    """What is below the step to a value that comes, or goes, as a whole: each path in it is a member."""
+    if isinstance(value, dict) and isinstance(type, Struct | MapType) and not type.atomic:
+        return _all_fields(value, type)
+    if isinstance(value, list) and value and isinstance(type, ListType) and type.kind != ATOMIC:
+        return _all_elements(value, type)
+    return {}
+
+
+def _all_fields(value: JsonObject, type: Struct | MapType) -> FieldSet:
+    if isinstance(type, Struct):
+        always = always_there(type)
+        if always and not always.keys() <= value.keys():
+            value = {**always, **value}
+    if not value:
+        return {}
+    node: FieldSet = {MEMBER: {}}
+    for name in sorted(value):
+        child = value[name]
+        # Most fields are plain: spare them the call.
+        plain = child.__class__ is not dict and child.__class__ is not list
+        node["f:" + name] = {} if plain else everything(child, type_of_field(type, name, child))
+    return node
+
+
+def _all_elements(value: list[Any], type: ListType) -> FieldSet:
+    found = _by_element(value, type)
+    node: FieldSet = {MEMBER: {}}
+    for step in in_order(found):
+        items = found[step]
+        # Twins are owned as one piece.
+        node[step] = everything(items[0], type.element) if len(items) == 1 else {}
+    return node
+
+
+def _by_element(value: list[Any], type: ListType) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item in value:
+        found.setdefault(element_of(item, type), []).append(item)
+    return found
+
+
+def _compare_fields(old: JsonObject, new: JsonObject, type: Struct | MapType, into: Changes) -> None:
+    names = [name for name, value in new.items() if name not in old or old[name] != value]
+    names += [name for name in old if name not in new]
+    always = always_there(type) if isinstance(type, Struct) else {}
+    for name in sorted(names):
+        absent = always.get(name, _ABSENT)
+        before, after = old.get(name, absent), new.get(name, absent)
+        # Where no type says what it is, an object on either side makes it one.
+        sample = before if after is _ABSENT or before.__class__ is dict else after
+        _compare_step("f:" + name, before, after, type_of_field(type, name, sample), into)
+
+
+def _compare_step(step: str, old: Any, new: Any, type: Type, into: Changes) -> None:
+    if old is _ABSENT:
+        into.changed[step] = everything(new, type)
+    elif new is _ABSENT:
+        into.removed[step] = everything(old, type)
+    elif is_leaf(type) or not (old or new):
+        if old != new:
+            into.changed[step] = {}
+    else:
+        _compare_inside(step, old, new, type, into)
+
+
+def _compare_inside(step: str, old: Any, new: Any, type: Type, into: Changes) -> None:
+    """Compare two containers; null stands for an empty one."""
+    below = Changes({}, {})
+    if isinstance(type, ListType) and _is_container(old, list) and _is_container(new, list):
+        _compare_elements(old or [], new or [], type, below)
+    elif isinstance(type, Struct | MapType) and _is_container(old, dict) and _is_container(new, dict):
+        _compare_fields(old or {}, new or {}, type, below)
+    else:
+        _compare_unlike(old, new, type, below)
+    if below.changed:
+        into.changed[step] = _leaf_if_alone(below.changed)
+    if below.removed:
+        into.removed[step] = _leaf_if_alone(below.removed)
+
+
+def _is_container(value: object, kind: type) -> bool:
+    return value is None or value.__class__ is kind
+
+
+def _compare_unlike(old: Any, new: Any, type: Type, into: Changes) -> None:
+    """Compare values of different JSON types, where the type allows both."""
+    into.changed[MEMBER] = {}
+    into.changed.update(everything(new, type))
+    into.removed.update({step: node for step, node in everything(old, type).items() if step != MEMBER})
+
+
+def _leaf_if_alone(node: FieldSet) -> FieldSet:
+    return {} if len(node) == 1 and MEMBER in node else node
+
+
+def _compare_elements(old: list[Any], new: list[Any], type: ListType, into: Changes) -> None:
+    before, after = _by_element(old, type), _by_element(new, type)
+    for step in in_order(before.keys() | after.keys()):
+        mine, theirs = before.get(step, []), after.get(step, [])
+        if mine == theirs:
+            continue
+        if len(mine) < 2 and len(theirs) < 2:
+            one, other = (*mine, _ABSENT)[0], (*theirs, _ABSENT)[0]
+            _compare_step(step, one, other, type.element, into)
+        else:
+            _compare_twins(step, mine, theirs, type, into)
+
+
+def _compare_twins(step: str, old: list[Any], new: list[Any], type: ListType, into: Changes) -> None:
+    """Elements that share a path are one piece; with one left, or none, they are taken apart again."""
+    if len(new) < 2:
+        into.removed[step] = {}
+        if new:
+            into.changed[step] = everything(new[0], type.element)
+        return
+    into.changed[step] = {}
+    if len(old) == 1:
+        into.removed[step] = everything(old[0], type.element)

@@ -1,0 +1,51 @@
+"""Fields that nobody owns: the server's own, and those that an endpoint does not write.
+
+A write of the main resource never owns status, a write of status never owns spec.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/stripmeta.go, GetResetFields of the
+strategies in pkg/registry and of custom resources.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.schema.types import Struct
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
+
+_OF_METADATA = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+)
+#: Never recorded, whoever sets them.
+SERVERS_OWN: FieldSet = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {".": {}, **{f"f:{name}": {} for name in _OF_METADATA}},
+}
+
+#: What a write of status leaves alone besides spec.
+_KEPT_BY_STATUS: dict[str, FieldSet] = {
+    "Deployment": {"f:metadata": {"f:labels": {}}},
+    "Pod": {"f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
+    "PodGroup": {"f:metadata": {}},
+    "ResourceClaim": {"f:metadata": {}},
+    "VolumeAttachment": {"f:metadata": {}},
+}
+
+
+def reset_fields(type: Struct, subresource: str) -> FieldSet:
+    """The fields that writes of an endpoint do not own. Of custom types, those that have a status endpoint."""
+    kind = type.name.rpartition(".")[2]
+    if subresource == "status":
+        return {"f:spec": {}, **(_KEPT_BY_STATUS.get(kind, {}) if kind else {"f:metadata": {}})}
+    return {"f:status": {}} if isinstance(type.fields.get("status"), Struct) or not kind else {}

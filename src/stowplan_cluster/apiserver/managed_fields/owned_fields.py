@@ -1,0 +1,135 @@
+"""The fields that a configuration names, and taking fields out of an object.
+
+A configuration owns its leaves, its elements of lists, its entries of maps and what it leaves empty,
+but not the named fields that merely lead there.
+
+Upstream: sigs.k8s.io/structured-merge-diff/v6/typed (tofieldset.go, remove.go).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan_cluster.apiserver.managed_fields.comparison import is_leaf, type_of_field
+from stowplan_cluster.apiserver.managed_fields.field_sets import is_member
+from stowplan_cluster.apiserver.managed_fields.path_elements import MEMBER, element_of, in_order
+from stowplan_cluster.apiserver.schema.types import ListType, MapType, Scalar, Struct
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.schema.types import Type
+
+
+def fields_of(obj: JsonObject, type: Struct) -> FieldSet:
+    return _fields(obj, type)
+
+
+def _fields(value: JsonObject, type: Struct | MapType) -> FieldSet:
+    named = type.fields if isinstance(type, Struct) else {}
+    found: FieldSet = {}
+    for name in sorted(value):
+        child = value[name]
+        below = _below(child, type_of_field(type, name, child))
+        if name not in named:
+            found["f:" + name] = {MEMBER: {}, **below} if below else {}
+        elif below is not None:
+            found["f:" + name] = below
+    return found
+
+
+def _below(value: Any, type: Type) -> FieldSet | None:
+    """What is owned below a field; {} for the field itself, None for nothing."""
+    if is_leaf(type) or value is None:
+        return {}
+    if isinstance(type, ListType):
+        # Parity: an empty list that merges is owned by nobody.
+        return (_elements(value, type) or None) if isinstance(value, list) else {}
+    if isinstance(type, Struct | MapType) and isinstance(value, dict):
+        # What holds nothing but empty lists is not owned either.
+        return (_fields(value, type) or None) if value else {}
+    return {}
+
+
+def _elements(value: list[Any], type: ListType) -> FieldSet:
+    found: dict[str, FieldSet] = {}
+    twins: set[str] = set()
+    for item in value:
+        step = element_of(item, type)
+        if step in found:
+            twins.add(step)
+        below = _below(item, type.element)
+        found[step] = {MEMBER: {}, **below} if below else {}
+    return {step: {} if step in twins else found[step] for step in in_order(found)}
+
+
+def with_named_fields(fields: FieldSet, type: Type | None) -> FieldSet:
+    """The set together with the named fields that lead to its members."""
+    named = type.fields if isinstance(type, Struct) else {}
+    result: FieldSet = {}
+    for step, node in fields.items():
+        if not node:
+            result[step] = node
+            continue
+        below = with_named_fields(node, _type_at(type, step))
+        is_named = step[:2] == "f:" and step[2:] in named
+        result[step] = {MEMBER: {}, **below} if is_named else below
+    return result
+
+
+def _type_at(type: Type | None, step: str) -> Type | None:
+    if isinstance(type, Struct):
+        return type.fields.get(step[2:])
+    if isinstance(type, MapType):
+        return type.value
+    return type.element if isinstance(type, ListType) else None
+
+
+def remove_items(value: Any, unwanted: FieldSet, type: Type) -> Any:
+    """The value without the members of a set; containers that get empty by it stay."""
+    if isinstance(value, dict):
+        return _remaining_fields(value, unwanted, type)
+    if isinstance(value, list):
+        return _remaining_elements(value, unwanted, type)
+    return value
+
+
+def _remaining_fields(value: JsonObject, unwanted: FieldSet, type: Type) -> JsonObject:
+    if not isinstance(type, Struct | MapType) or type.atomic:
+        return {}
+    kept: JsonObject = {}
+    for name, child in value.items():
+        node = unwanted.get("f:" + name)
+        if node is None:
+            kept[name] = child
+        elif not is_member(node):
+            kept[name] = remove_items(child, node, type_of_field(type, name, child))
+    return kept
+
+
+def _remaining_elements(value: list[Any], unwanted: FieldSet, type: Type) -> list[Any]:
+    if not isinstance(type, ListType) or is_leaf(type):
+        return []
+    kept = []
+    for item in value:
+        node = unwanted.get(element_of(item, type))
+        if node is None:
+            kept.append(item)
+        elif not is_member(node):
+            kept.append(remove_items(item, node, type.element))
+    return kept
+
+
+def reconciled(fields: FieldSet, type: Type) -> FieldSet:
+    """The set after a type's parts became atomic: who owned something in one owns all of it.
+
+    Upstream: sigs.k8s.io/structured-merge-diff/v6/typed/reconcile_schema.go.
+    """
+    result: FieldSet = {}
+    for step, node in fields.items():
+        below = _type_at(type, step)
+        if not node or below is None or isinstance(below, Scalar):
+            result[step] = node
+        else:
+            result[step] = {} if is_leaf(below) else reconciled(node, below)
+    return result

@@ -1,0 +1,124 @@
+"""Managed fields of ordinary writes: whoever changes a field owns it, all others lose it.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (fieldmanager.go, skipnonapplied.go,
+managedfieldsupdater.go), sigs.k8s.io/structured-merge-diff/v6/merge/update.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.managed_fields.comparison import Changes, compare
+from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
+from stowplan_cluster.apiserver.managed_fields.field_sets import difference, ordered, union, without
+from stowplan_cluster.apiserver.managed_fields.managers import (
+    UPDATE,
+    ManagedEntry,
+    Managers,
+    capped,
+    key_of,
+    read_own,
+    read_sent,
+    written,
+)
+from stowplan_cluster.apiserver.managed_fields.owned_fields import reconciled
+from stowplan_cluster.apiserver.managed_fields.path_elements import BadElementError
+from stowplan_cluster.apiserver.objects import metadata_of
+from stowplan_cluster.apiserver.schema import conform
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet
+    from stowplan_cluster.apiserver.managed_fields.managers import ManagerKey
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.schema.types import Struct
+
+
+def record_update(
+    *,
+    old: JsonObject | None,
+    new: JsonObject,
+    type: Struct,
+    manager: str,
+    subresource: str,
+    api_version: str,
+    time: str,
+    reset: FieldSet | None = None,
+) -> None:
+    """Set `new.metadata.managedFields` after a create (`old` is None), update or patch.
+
+    `new` is what will be stored, of the version written to. Its own managedFields count where they
+    are valid; an empty list drops all of them. `reset` are the fields that the endpoint does not own,
+    by default those that `reset_fields` says.
+    """
+    live = None if old is None else metadata_of(old).get("managedFields")
+    sent = metadata_of(new).pop("managedFields", None)
+    managers = _managers_before(live, sent, subresource)
+    if not managers and old is not None:
+        # Not tracked until somebody applies.
+        return
+    try:
+        before = _blank(type) if old is None else old
+        changes = owned_changes(before, new, type, reset_fields(type, subresource) if reset is None else reset)
+    except BadElementError:
+        # Parity: an object that cannot be tracked is stored without managed fields.
+        return
+    key = key_of(manager=manager, operation=UPDATE, api_version=api_version, subresource=subresource)
+    managers = capped(after_update(_of_type(managers, type), changes, key=key, api_version=api_version, time=time))
+    if managers:
+        metadata_of(new)["managedFields"] = written(managers)
+
+
+@cache
+def _blank(type: Struct) -> JsonObject:
+    """What a new object is compared with: one of built-in kinds has the zero values that are always written."""
+    obj: JsonObject = {}
+    if type.name:
+        conform(type, obj)
+    return obj
+
+
+def _managers_before(live: object, sent: object, subresource: str) -> Managers:
+    if subresource or sent is None or sent == live:
+        return read_own(live)
+    if sent in ([], [{}]):
+        return {}
+    try:
+        return read_sent(sent) or read_own(live)
+    except (ValueError, RecursionError):
+        # Parity: what cannot be read is as good as absent.
+        return read_own(live)
+
+
+def _of_type(managers: Managers, type: Struct) -> Managers:
+    """The managers' fields as the type has them now; only custom types ever change."""
+    if type.name:
+        return managers
+    return {key: replace(entry, fields=reconciled(entry.fields, type)) for key, entry in managers.items()}
+
+
+def owned_changes(old: JsonObject, new: JsonObject, type: Struct, reset: FieldSet) -> Changes:
+    """The changes that an endpoint can make at all."""
+    changes = compare(old, new, type)
+    return Changes(without(changes.changed, reset), without(changes.removed, reset)) if reset else changes
+
+
+def after_update(managers: Managers, changes: Changes, *, key: ManagerKey, api_version: str, time: str) -> Managers:
+    """The managers after one of them made changes by an update."""
+    managers = others_after(managers, changes)
+    taken = difference(changes.changed, SERVERS_OWN)
+    if taken:
+        before = managers.get(key)
+        fields = ordered(union(taken, before.fields)) if before is not None else taken
+        managers[key] = ManagedEntry(api_version, fields, time)
+    return managers
+
+
+def others_after(managers: Managers, changes: Changes) -> Managers:
+    """What managers still own after somebody else's changes."""
+    touched = union(changes.changed, changes.removed)
+    if not touched:
+        return dict(managers)
+    left = {key: replace(entry, fields=difference(entry.fields, touched)) for key, entry in managers.items()}
+    return {key: entry for key, entry in left.items() if entry.fields}

@@ -1,0 +1,16 @@
+"""The three patches that change an object by a document: JSON patch, merge patch, strategic merge patch.
+
+Each takes the object and the decoded patch, leaves both as they are and returns the patched object;
+what does not apply raises the ApiError that the reference answers. The fourth, server-side apply, is
+in `managed_fields`.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/patch.go.
+"""
+
+from __future__ import annotations
+
+from stowplan_cluster.apiserver.patches.json_patch import apply_json_patch
+from stowplan_cluster.apiserver.patches.merge_patch import apply_merge_patch
+from stowplan_cluster.apiserver.patches.strategic_merge import apply_strategic_merge_patch
+
+__all__ = ["apply_json_patch", "apply_merge_patch", "apply_strategic_merge_patch"]

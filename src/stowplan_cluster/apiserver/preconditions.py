@@ -1,0 +1,88 @@
+"""What an update says of the object it means: its uid and its version.
+
+Upstream: k8s.io/apiserver/pkg/storage (interfaces.go, errors.go), pkg/kubeapiserver/default_storage_factory_builder.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.api_errors import ApiError, BadRequest, conflict
+from stowplan.api.field_errors import go_quote
+from stowplan_cluster.apiserver.json_values import json_type
+from stowplan_cluster.apiserver.objects import metadata_of
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+
+_MAX_VERSION = (1 << 64) - 1
+#: Kinds that upstream keeps under another name than their plural.
+_KEPT_UNDER = {
+    "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+
+
+def check_uid(resource: Resource, obj: JsonObject, namespace: str, have: str, *, dry_run: bool) -> None:
+    """Conflict for an object that has gone, or has come back under the same name; `have` is "" for none."""
+    metadata = metadata_of(obj)
+    uid = metadata.get("uid")
+    if uid and uid != have:
+        # Parity: the message has the key that a kube-apiserver would keep the object under.
+        key = _key(resource, namespace, metadata["name"], dry_run=dry_run)
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"{failed('UID', uid, have)}"
+        )
+        raise conflict(resource.plural, resource.group, metadata["name"], why)
+
+
+def failed(field: str, wanted: str, have: str) -> str:
+    return f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {have}"
+
+
+def _key(resource: Resource, namespace: str, name: str, *, dry_run: bool) -> str:
+    kept_under = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
+    place = f"{namespace}/{name}" if resource.namespaced else name
+    # Parity: a dry run never gets as far as the registry's own prefix.
+    prefix = "" if dry_run else "/registry"
+    return f"{prefix}/{_KEPT_UNDER.get(resource.qualified, kept_under)}/{place}"
+
+
+def version_asked(obj: JsonObject) -> int:
+    """The version an object says it is of; 0 for none, which is also what "0" means."""
+    text = metadata_of(obj).get("resourceVersion") or "0"
+    # Parity: neither is the client's fault, by the code.
+    if not (text.isascii() and text.isdigit()):
+        raise ApiError(f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax")
+    if int(text) > _MAX_VERSION:
+        raise ApiError(f"strconv.ParseUint: parsing {go_quote(text)}: value out of range")
+    return int(text)
+
+
+def says_a_version(obj: JsonObject) -> bool:
+    """Whether an object to be created does. Parity: what is no number says nothing."""
+    try:
+        return version_asked(obj) > 0
+    except ApiError:
+        return False
+
+
+def check_types(preconditions: object) -> JsonObject:
+    """Those that DeleteOptions carry."""
+    if not isinstance(preconditions, dict):
+        raise BadRequest(
+            f"json: cannot unmarshal {json_type(preconditions)} into Go struct field DeleteOptions.preconditions "
+            "of type v1.Preconditions"
+        )
+    for name, type_ in (("uid", "types.UID"), ("resourceVersion", "string")):
+        value = preconditions.get(name)
+        if not isinstance(value, str | None):
+            raise BadRequest(
+                f"json: cannot unmarshal {json_type(value)} into Go struct field "
+                f"Preconditions.preconditions.{name} of type {type_}"
+            )
+    return preconditions

@@ -1,0 +1,24 @@
+"""The types of API objects, and what follows from them alone: conformance and OpenAPI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.schema.conform import conform
+from stowplan_cluster.apiserver.schema.parse import built_in
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.resources import Resource
+    from stowplan_cluster.apiserver.schema.types import Struct
+
+__all__ = ["conform", "schema_of", "struct_named"]
+
+
+def schema_of(resource: Resource) -> Struct:
+    """The type of a built-in kind's objects."""
+    return built_in().kinds[resource.api_version, resource.kind]
+
+
+def struct_named(name: str) -> Struct:
+    """By OpenAPI name: `io.k8s.api.core.v1.PodSpec`."""
+    return built_in().structs[name]

@@ -1,0 +1,138 @@
+"""What becomes of an object between request and validation, beyond its defaults: the kind's strategy.
+
+A new object starts with the status that the server gives it. An update keeps the old status, an
+update of the status keeps everything else, and what the spec says new is counted in generation.
+
+Upstream: pkg/registry/*/strategy.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.json_values import equal
+from stowplan_cluster.apiserver.objects import keep, metadata_of
+from stowplan_cluster.apiserver.strategies import claims, daemon_sets, jobs, pods, services, status
+from stowplan_cluster.apiserver.validation.changes import same
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+
+    Prepare = Callable[[JsonObject, float], None]
+    #: (new, old, subresource)
+    PrepareUpdate = Callable[[JsonObject, JsonObject, str], None]
+
+__all__ = ["count_generation", "prepare_for_create", "prepare_for_update"]
+
+
+def _prepare_namespace(namespace: JsonObject, now: float) -> None:
+    spec = namespace.setdefault("spec", {})
+    finalizers = spec.get("finalizers") or []
+    if "kubernetes" not in finalizers:
+        spec["finalizers"] = [*finalizers, "kubernetes"]
+
+
+_PREPARE: dict[str, Prepare] = {
+    "namespaces": _prepare_namespace,
+    "pods": pods.prepare_new_pod,
+    "jobs.batch": jobs.generate_selector,
+    "persistentvolumes": claims.prepare_new_volume,
+    "persistentvolumeclaims": claims.prepare_new_claim,
+    "resourceslices.resource.k8s.io": status.date_taints,
+    "customresourcedefinitions.apiextensions.k8s.io": status.note_stored_version,
+}
+
+
+def prepare_for_create(resource: Resource, obj: JsonObject, *, now: float) -> None:
+    """Metadata other than generation is the registry's."""
+    if resource.generation:
+        metadata_of(obj)["generation"] = 1
+    if not resource.custom:
+        status.start(resource, obj)
+        prepare = _PREPARE.get(resource.storage)
+        if prepare is not None:
+            prepare(obj, now)
+    elif resource.has_status:
+        obj.pop("status", None)
+
+
+def _update_namespace(new: JsonObject, old: JsonObject, subresource: str) -> None:
+    if not subresource:
+        keep(new.setdefault("spec", {}), old.get("spec") or {}, "finalizers")
+
+
+def _update_secret(new: JsonObject, old: JsonObject, subresource: str) -> None:
+    if not new.get("type"):
+        keep(new, old, "type")
+
+
+_UPDATE: dict[str, PrepareUpdate] = {
+    "namespaces": _update_namespace,
+    "pods": pods.prepare_update,
+    "secrets": _update_secret,
+    "services": services.prepare_update,
+    "daemonsets.apps": daemon_sets.prepare_update,
+    "persistentvolumeclaims": claims.prepare_claim_update,
+    "customresourcedefinitions.apiextensions.k8s.io": status.note_stored_version_on_update,
+    "resourceclaims.resource.k8s.io": status.drop_deallocated_devices,
+}
+
+#: A change of these counts, besides one of spec: they are copied further.
+_ANNOTATIONS_COUNT = frozenset({"deployments.apps"})
+#: The status of these may be written with the rest of metadata left as it is.
+_STATUS_KEEPS_METADATA = frozenset(
+    {
+        "volumeattachments.storage.k8s.io",
+        "resourceclaims.resource.k8s.io",
+        "podgroups.scheduling.k8s.io",
+    }
+)
+_NOT_OF_STATUS = ("deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences")
+
+
+def prepare_for_update(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+    """Take back what this way of writing cannot change."""
+    if subresource == "status":
+        _keep_all_but_status(resource, obj, old)
+    elif resource.has_status:
+        keep(obj, old, "status")
+    update = None if resource.custom else _UPDATE.get(resource.storage)
+    if update is not None:
+        update(obj, old, subresource)
+
+
+def count_generation(resource: Resource, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+    """After admission: what that puts back has not changed."""
+    if resource.generation and subresource != "status":
+        _count(resource, obj, old)
+
+
+def _keep_all_but_status(resource: Resource, obj: JsonObject, old: JsonObject) -> None:
+    keep(obj, old, *(obj.keys() | old.keys()) - {"apiVersion", "kind", "metadata", "status"})
+    metadata, before = metadata_of(obj), metadata_of(old)
+    if resource.storage in _STATUS_KEEPS_METADATA or resource.custom:
+        keep(metadata, before, *_NOT_OF_STATUS)
+    elif resource.storage == "pods":
+        keep(metadata, before, "ownerReferences")
+    elif resource.storage == "deployments.apps":
+        keep(metadata, before, "labels")
+    keep(metadata, before, "generation")
+
+
+def _count(resource: Resource, obj: JsonObject, old: JsonObject) -> None:
+    metadata, before = metadata_of(obj), metadata_of(old)
+    annotated = resource.storage in _ANNOTATIONS_COUNT and not same(
+        metadata.get("annotations"), before.get("annotations")
+    )
+    changed = annotated or _spec_changed(resource, obj, old)
+    metadata["generation"] = before.get("generation", 0) + changed
+
+
+def _spec_changed(resource: Resource, obj: JsonObject, old: JsonObject) -> bool:
+    if not resource.custom:
+        return not same(obj.get("spec"), old.get("spec"))
+    outside = {"apiVersion", "kind", "metadata"} | ({"status"} if resource.has_status else set())
+    return any(not equal(obj.get(name), old.get(name)) for name in (obj.keys() | old.keys()) - outside)

@@ -1,0 +1,95 @@
+"""How the status of new objects starts, and what else of a status follows from the rest.
+
+Upstream: PrepareForCreate in pkg/registry/*/strategy.go; the zeros are fields that are always written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.timestamps import timestamp
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+
+_STARTS: dict[str, JsonObject] = {
+    "namespaces": {"phase": "Active"},
+    "persistentvolumeclaims": {"phase": "Pending"},
+    "services": {"loadBalancer": {}},
+    "replicationcontrollers": {"replicas": 0},
+    "replicasets.apps": {"replicas": 0},
+    "deployments.apps": {},
+    "statefulsets.apps": {"replicas": 0, "availableReplicas": 0},
+    "daemonsets.apps": {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    },
+    "jobs.batch": {},
+    "volumeattachments.storage.k8s.io": {"attached": False},
+    "poddisruptionbudgets.policy": {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    },
+    "podgroups.scheduling.k8s.io": {},
+    "resourceclaims.resource.k8s.io": {},
+    "customresourcedefinitions.apiextensions.k8s.io": {},
+}
+
+
+def start(resource: Resource, obj: JsonObject) -> None:
+    """Nodes bring their status along; of the other kinds nobody may set it on creation."""
+    beginning = _STARTS.get(resource.storage)
+    if beginning is not None:
+        obj["status"] = {name: _fresh(value) for name, value in beginning.items()}
+
+
+def _fresh(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value
+
+
+def date_taints(resource_slice: JsonObject, now: float) -> None:
+    for device in (resource_slice.get("spec") or {}).get("devices") or ():
+        for taint in device.get("taints") or ():
+            if not taint.get("timeAdded"):
+                taint["timeAdded"] = timestamp(now)
+
+
+def note_stored_version(definition: JsonObject, now: float) -> None:
+    _note(definition, [])
+
+
+def note_stored_version_on_update(definition: JsonObject, old: JsonObject, subresource: str) -> None:
+    if not subresource:
+        _note(definition, (old.get("status") or {}).get("storedVersions") or [])
+
+
+def _note(definition: JsonObject, known: list[str]) -> None:
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    stored = next((version.get("name", "") for version in versions if version.get("storage")), None)
+    added = [stored] if stored is not None and stored not in known else []
+    definition["status"] = (definition.get("status") or {}) | {"storedVersions": [*known, *added]}
+
+
+def drop_deallocated_devices(claim: JsonObject, old: JsonObject, subresource: str) -> None:
+    """What drivers said of a device goes when the device does."""
+    status = claim.get("status") or {}
+    if subresource != "status" or not status.get("devices"):
+        return
+    gone = _allocated(old) - _allocated(claim)
+    status["devices"] = [device for device in status["devices"] if _key(device) not in gone]
+    if not status["devices"]:
+        del status["devices"]
+
+
+def _allocated(claim: JsonObject) -> set[tuple[str, ...]]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return {_key(result) for result in (allocation.get("devices") or {}).get("results") or ()}
+
+
+def _key(device: JsonObject) -> tuple[str, ...]:
+    return tuple(device.get(name) or "" for name in ("driver", "pool", "device", "shareID"))

@@ -1,0 +1,159 @@
+"""Tables of nodes, services and the small kinds of the core group.
+
+Upstream: pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.conditions import condition_of
+from stowplan_cluster.apiserver.tables.cells import (
+    AGE,
+    NAME,
+    NONE,
+    WIDE,
+    Cell,
+    Printer,
+    age_of,
+    format_labels,
+    name_of,
+    or_else,
+    part,
+    text,
+)
+from stowplan_cluster.apiserver.tables.durations import UNKNOWN
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+
+
+def _node_status(node: JsonObject) -> str:
+    ready = condition_of(part(node, "status"), "Ready")
+    status = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if part(node, "spec").get("unschedulable") else status
+
+
+def _node_roles(node: JsonObject) -> str:
+    roles = set()
+    for key, value in part(node, "metadata", "labels").items():
+        if key.startswith(_ROLE_PREFIX):
+            roles.add(key.removeprefix(_ROLE_PREFIX))
+        elif key == "kubernetes.io/role":
+            roles.add(value)
+    return ",".join(sorted(roles - {""})) or NONE
+
+
+def _address(node: JsonObject, type: str) -> str:
+    addresses = part(node, "status").get("addresses") or []
+    return next((address.get("address", "") for address in addresses if address.get("type") == type), NONE)
+
+
+def _node(node: JsonObject, now: float) -> list[Cell]:
+    info = part(node, "status", "nodeInfo")
+    architecture = info.get("architecture")
+    kernel = or_else(info.get("kernelVersion"), UNKNOWN)
+    return [
+        name_of(node),
+        _node_status(node),
+        _node_roles(node),
+        age_of(node, now),
+        info.get("kubeletVersion") or "",
+        _address(node, "InternalIP"),
+        _address(node, "ExternalIP"),
+        or_else(info.get("osImage"), UNKNOWN),
+        f"{kernel} ({architecture})" if architecture else kernel,
+        or_else(info.get("containerRuntimeVersion"), UNKNOWN),
+    ]
+
+
+def _external_ip(service: JsonObject) -> str:
+    spec = part(service, "spec")
+    external: list[str] = spec.get("externalIPs") or []
+    match spec.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(external) or NONE
+        case "LoadBalancer":
+            return ",".join([*_ingress_points(service), *external]) or "<pending>"
+        case "ExternalName":
+            return spec.get("externalName") or ""
+    return UNKNOWN
+
+
+def _ingress_points(service: JsonObject) -> list[str]:
+    ingress = part(service, "status", "loadBalancer").get("ingress") or []
+    return sorted({point.get("ip") or point.get("hostname") or "" for point in ingress} - {""})
+
+
+def _port(port: JsonObject) -> str:
+    node_port = port.get("nodePort") or 0
+    middle = f":{node_port}" if node_port > 0 else ""
+    return f"{port.get('port') or 0}{middle}/{port.get('protocol') or ''}"
+
+
+def _service(service: JsonObject, now: float) -> list[Cell]:
+    spec = part(service, "spec")
+    addresses = spec.get("clusterIPs") or [spec.get("clusterIP")]
+    return [
+        name_of(service),
+        spec.get("type") or "",
+        or_else(addresses[0], NONE),
+        _external_ip(service),
+        ",".join(_port(port) for port in spec.get("ports") or []) or NONE,
+        age_of(service, now),
+        format_labels(spec.get("selector")),
+    ]
+
+
+def _namespace(obj: JsonObject, now: float) -> list[Cell]:
+    return [name_of(obj), part(obj, "status").get("phase") or "", age_of(obj, now)]
+
+
+def _config_map(obj: JsonObject, now: float) -> list[Cell]:
+    return [name_of(obj), len(part(obj, "data")) + len(part(obj, "binaryData")), age_of(obj, now)]
+
+
+def _secret(obj: JsonObject, now: float) -> list[Cell]:
+    return [name_of(obj), obj.get("type") or "", len(part(obj, "data")), age_of(obj, now)]
+
+
+def _name_and_age(obj: JsonObject, now: float) -> list[Cell]:
+    return [name_of(obj), age_of(obj, now)]
+
+
+NODES = Printer(
+    (
+        NAME,
+        text("Status", "Whether the node is ready, and whether it takes new pods."),
+        text("Roles", "What the node is for, by its role labels."),
+        AGE,
+        text("Version", "The version of the node's kubelet."),
+        text("Internal-IP", "The node's first internal address.", priority=WIDE),
+        text("External-IP", "The node's first external address.", priority=WIDE),
+        text("OS-Image", "The node's operating system.", priority=WIDE),
+        text("Kernel-Version", "The node's kernel and architecture.", priority=WIDE),
+        text("Container-Runtime", "What runs the node's containers.", priority=WIDE),
+    ),
+    _node,
+)
+SERVICES = Printer(
+    (
+        NAME,
+        text("Type", "How the service can be reached."),
+        text("Cluster-IP", "Its address within the cluster."),
+        text("External-IP", "Its addresses from outside."),
+        text("Port(s)", "Its ports, with node ports behind a colon."),
+        AGE,
+        text("Selector", "Labels of the pods behind it.", priority=WIDE),
+    ),
+    _service,
+)
+NAMESPACES = Printer((NAME, text("Status", "Whether the namespace is in use or being deleted."), AGE), _namespace)
+CONFIG_MAPS = Printer((NAME, text("Data", "How many entries there are."), AGE), _config_map)
+SECRETS = Printer(
+    (NAME, text("Type", "What the secret is for."), text("Data", "How many entries there are."), AGE), _secret
+)
+#: Kinds whose name says all that fits a line.
+NAME_AND_AGE = Printer((NAME, AGE), _name_and_age)

@@ -1,0 +1,164 @@
+"""Tables of what steers scheduling: priorities, budgets, leases, pod groups and devices.
+
+Upstream: pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.conditions import condition_of
+from stowplan_cluster.apiserver.tables.cells import (
+    AGE,
+    NAME,
+    NONE,
+    Cell,
+    Printer,
+    age_of,
+    boolean,
+    is_terminating,
+    name_of,
+    number,
+    or_else,
+    part,
+    text,
+)
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+
+def _priority_class(obj: JsonObject, now: float) -> list[Cell]:
+    return [
+        name_of(obj),
+        obj.get("value") or 0,
+        bool(obj.get("globalDefault")),
+        age_of(obj, now),
+        obj.get("preemptionPolicy") or "",
+    ]
+
+
+def _pod_disruption_budget(obj: JsonObject, now: float) -> list[Cell]:
+    spec = part(obj, "spec")
+    return [
+        name_of(obj),
+        or_else(spec.get("minAvailable"), "N/A"),
+        or_else(spec.get("maxUnavailable"), "N/A"),
+        part(obj, "status").get("disruptionsAllowed") or 0,
+        age_of(obj, now),
+    ]
+
+
+def _lease(obj: JsonObject, now: float) -> list[Cell]:
+    return [name_of(obj), part(obj, "spec").get("holderIdentity") or "", age_of(obj, now)]
+
+
+def _lease_candidate(obj: JsonObject, now: float) -> list[Cell]:
+    spec = part(obj, "spec")
+    versions = (spec.get("binaryVersion") or "", spec.get("emulationVersion") or "")
+    return [name_of(obj), spec.get("leaseName") or "", *versions, age_of(obj, now)]
+
+
+def _pod_group_status(obj: JsonObject) -> str:
+    status = part(obj, "status")
+    if target := condition_of(status, "DisruptionTarget"):
+        return target.get("reason") or ""
+    scheduled = condition_of(status, "PodGroupScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
+def _pod_group(obj: JsonObject, now: float) -> list[Cell]:
+    spec = part(obj, "spec")
+    is_gang = part(spec, "schedulingPolicy").get("gang") is not None
+    template = spec.get("podGroupTemplateRef")
+    return [
+        name_of(obj),
+        "Gang" if is_gang else "Basic",
+        NONE if template is None else part(template, "workload").get("workloadName") or "",
+        _pod_group_status(obj),
+        age_of(obj, now),
+    ]
+
+
+def _claim_state(obj: JsonObject) -> str:
+    status = part(obj, "status")
+    states = ["deleted"] if is_terminating(obj) else []
+    if status.get("allocation") is None:
+        return ",".join(states or ["pending"])
+    states.append("allocated")
+    if status.get("reservedFor"):
+        states.append("reserved")
+    return ",".join(states)
+
+
+def _resource_claim(obj: JsonObject, now: float) -> list[Cell]:
+    return [name_of(obj), _claim_state(obj), age_of(obj, now)]
+
+
+def _resource_slice(obj: JsonObject, now: float) -> list[Cell]:
+    spec = part(obj, "spec")
+    return [
+        name_of(obj),
+        spec.get("nodeName") or "",
+        spec.get("driver") or "",
+        part(spec, "pool").get("name") or "",
+        age_of(obj, now),
+    ]
+
+
+PRIORITY_CLASSES = Printer(
+    (
+        NAME,
+        number("Value", "The priority that pods of this class get."),
+        boolean("Global-Default", "Whether pods without a class get this one."),
+        AGE,
+        text("PreemptionPolicy", "Whether its pods may push others out."),
+    ),
+    _priority_class,
+)
+POD_DISRUPTION_BUDGETS = Printer(
+    (
+        NAME,
+        text("Min Available", "How many of its pods must stay."),
+        text("Max Unavailable", "How many of its pods may be missing."),
+        number("Allowed Disruptions", "How many of its pods may be evicted now."),
+        AGE,
+    ),
+    _pod_disruption_budget,
+)
+LEASES = Printer((NAME, text("Holder", "Who holds the lease."), AGE), _lease)
+LEASE_CANDIDATES = Printer(
+    (
+        NAME,
+        text("LeaseName", "The lease it stands for."),
+        text("BinaryVersion", "The version it is."),
+        text("EmulationVersion", "The version it behaves as."),
+        AGE,
+    ),
+    _lease_candidate,
+)
+POD_GROUPS = Printer(
+    (
+        NAME,
+        text("Policy", "How its pods are scheduled together."),
+        text("Workload", "The workload it was made for."),
+        text("Status", "Whether its pods were placed."),
+        AGE,
+    ),
+    _pod_group,
+)
+RESOURCE_CLAIMS = Printer(
+    (NAME, text("State", "Whether it has devices, and whether pods use them."), AGE), _resource_claim
+)
+RESOURCE_SLICES = Printer(
+    (
+        NAME,
+        text("Node", "The node that has the devices."),
+        text("Driver", "The driver that manages them."),
+        text("Pool", "The pool they belong to."),
+        AGE,
+    ),
+    _resource_slice,
+)

@@ -1,0 +1,109 @@
+"""ConfigMaps and Secrets: keys that can be file names, not too much of it, and no change once sealed.
+
+Upstream: pkg/apis/core/validation (ValidateConfigMap, ValidateSecret).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation.changes import check_immutable, same
+from stowplan_cluster.apiserver.validation.fields import (
+    Errors,
+    byte_length,
+    check_texts,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_MAX_SIZE = 1024 * 1024
+_ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
+_SEALED = "field is immutable when `immutable` is set"
+
+#: Types of secrets, and which keys each must have.
+_REQUIRED_KEYS = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def _decoded_length(text: str) -> int:
+    return len(text) * 3 // 4 - text.count("=", -2)
+
+
+def check_config_map(errors: Errors, config_map: JsonObject) -> None:
+    data, binary = config_map.get("data") or {}, config_map.get("binaryData") or {}
+    for key in data:
+        check_texts(errors, f"data[{key}]", key, names.config_key(key))
+        if key in binary:
+            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+    for key in binary:
+        check_texts(errors, f"binaryData[{key}]", key, names.config_key(key))
+    size = sum(map(byte_length, data.values())) + sum(map(_decoded_length, binary.values()))
+    if size > _MAX_SIZE:
+        errors.append(too_long("", _MAX_SIZE))
+
+
+def check_config_map_update(errors: Errors, config_map: JsonObject, old: JsonObject, subresource: str) -> None:
+    _check_sealed(errors, config_map, old, ("data", "binaryData"))
+    check_config_map(errors, config_map)
+
+
+def _check_sealed(errors: Errors, obj: JsonObject, old: JsonObject, fields: tuple[str, ...]) -> None:
+    if not old.get("immutable"):
+        return
+    if not obj.get("immutable"):
+        errors.append(forbidden("immutable", _SEALED))
+    for name in fields:
+        if not same(obj.get(name), old.get(name)):
+            errors.append(forbidden(name, _SEALED))
+
+
+def check_secret(errors: Errors, secret: JsonObject) -> None:
+    data, kind = secret.get("data") or {}, secret.get("type", "")
+    for key in data:
+        check_texts(errors, f"data[{key}]", key, names.config_key(key))
+    if sum(map(_decoded_length, data.values())) > _MAX_SIZE:
+        errors.append(too_long("data", _MAX_SIZE))
+    if kind in _REQUIRED_KEYS:
+        for key in _REQUIRED_KEYS[kind]:
+            if key not in data:
+                errors.append(required(f"data[{key}]"))
+            elif key.startswith(".docker"):
+                _check_json(errors, f"data[{key}]", data[key])
+    elif kind == "kubernetes.io/basic-auth":
+        if "username" not in data and "password" not in data:
+            errors.extend((required("data[username]"), required("data[password]")))
+    elif kind == "kubernetes.io/ssh-auth":
+        if not data.get("ssh-privatekey"):
+            errors.append(required("data[ssh-privatekey]"))
+    elif kind == "kubernetes.io/service-account-token":
+        annotations = (secret.get("metadata") or {}).get("annotations") or {}
+        if not annotations.get(_ACCOUNT_ANNOTATION):
+            errors.append(required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]"))
+
+
+def _check_json(errors: Errors, path: str, text: str) -> None:
+    try:
+        if isinstance(json.loads(base64.b64decode(text)), dict):
+            return
+        detail = "json: cannot unmarshal value into Go value of type map[string]interface {}"
+    except (binascii.Error, ValueError, RecursionError):
+        detail = "invalid character looking for beginning of value"
+    errors.append(invalid(path, "<secret contents redacted>", detail))
+
+
+def check_secret_update(errors: Errors, secret: JsonObject, old: JsonObject, subresource: str) -> None:
+    check_immutable(errors, "type", secret.get("type", ""), old.get("type", ""))
+    _check_sealed(errors, secret, old, ("data",))
+    check_secret(errors, secret)

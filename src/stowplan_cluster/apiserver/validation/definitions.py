@@ -1,0 +1,183 @@
+"""CustomResourceDefinitions: names, versions and columns. What a schema may say is judged where it is used.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.conditions import is_true
+from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation.changes import check_immutable, same
+from stowplan_cluster.apiserver.validation.fields import (
+    Errors,
+    check_enum,
+    forbidden,
+    invalid,
+    required,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_NO_PATH = "must be a simple json path starting with ."
+_WRONG_NAME = 'must be spec.names.plural+"."+spec.group'
+
+
+def check_definition(errors: Errors, definition: JsonObject) -> None:
+    spec = definition.get("spec") or {}
+    spec_names, group = spec.get("names") or {}, spec.get("group", "")
+    name = (definition.get("metadata") or {}).get("name", "")
+    if name and name != f"{spec_names.get('plural', '')}.{group}":
+        errors.append(invalid("metadata.name", name, _WRONG_NAME))
+    _check_group(errors, "spec.group", group)
+    check_enum(errors, "spec.scope", spec.get("scope"), ("Cluster", "Namespaced"))
+    _check_versions(errors, "spec.versions", spec.get("versions") or [])
+    _check_views(errors, spec.get("versions") or [])
+    for field in ("plural", "singular", "kind", "listKind"):
+        if not spec_names.get(field):
+            errors.append(required(f"spec.names.{field}"))
+    check_definition_names(errors, "spec.names", spec_names)
+    _check_conversion(errors, "spec.conversion", spec.get("conversion"))
+    _check_stored_versions(errors, definition)
+
+
+def _check_group(errors: Errors, path: str, group: str) -> None:
+    if not group:
+        errors.append(required(path))
+    elif complaints := names.dns_subdomain(group):
+        errors.append(invalid(path, group, ",".join(complaints)))
+    elif "." not in group:
+        errors.append(invalid(path, group, "should be a domain with at least one dot"))
+
+
+def check_definition_names(errors: Errors, path: str, spec_names: JsonObject) -> None:
+    for field in ("plural", "singular"):
+        if value := spec_names.get(field):
+            _check_label(errors, f"{path}.{field}", value)
+    for field in ("kind", "listKind"):
+        value = spec_names.get(field, "")
+        if value and (complaints := names.dns_1035_label(value.lower())):
+            detail = "may have mixed case, but should otherwise match: " + ",".join(complaints)
+            errors.append(invalid(f"{path}.{field}", value, detail))
+    if spec_names.get("kind") and spec_names["kind"] == spec_names.get("listKind"):
+        errors.append(invalid(f"{path}.listKind", spec_names["kind"], "kind and listKind may not be the same"))
+    for field in ("shortNames", "categories"):
+        for index, value in enumerate(spec_names.get(field) or ()):
+            _check_label(errors, f"{path}.{field}[{index}]", value)
+
+
+def _check_label(errors: Errors, path: str, value: str) -> None:
+    if complaints := names.dns_1035_label(value):
+        errors.append(invalid(path, value, ",".join(complaints)))
+
+
+def _check_versions(errors: Errors, path: str, versions: list[JsonObject]) -> None:
+    for index, version in enumerate(versions):
+        at = f"{path}[{index}]"
+        _check_label(errors, f"{at}.name", version.get("name", ""))
+        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+            errors.append(required(f"{at}.schema.openAPIV3Schema"))
+    listed = [version.get("name", "") for version in versions]
+    if len(set(listed)) < len(listed):
+        errors.append(invalid(path, versions, "must contain unique version names"))
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        detail = "must have exactly one version marked as storage version"
+        errors.append(invalid(path, versions, detail))
+
+
+def _hoisted(versions: list[JsonObject], field: str) -> Iterator[tuple[str, JsonObject]]:
+    """Each version and its path. Parity: what all versions share is the definition's own."""
+    if versions and all(same(version.get(field), versions[0].get(field)) for version in versions):
+        yield "spec", versions[0]
+        return
+    yield from ((f"spec.versions[{index}]", version) for index, version in enumerate(versions))
+
+
+def _check_views(errors: Errors, versions: list[JsonObject]) -> None:
+    for path, version in _hoisted(versions, "subresources"):
+        _check_scale(errors, f"{path}.subresources.scale", (version.get("subresources") or {}).get("scale"))
+    for path, version in _hoisted(versions, "additionalPrinterColumns"):
+        for position, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            _check_column(errors, f"{path}.additionalPrinterColumns[{position}]", column)
+
+
+def _check_scale(errors: Errors, path: str, scale: JsonObject | None) -> None:
+    if scale is None:
+        return
+    for field, parent in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
+        value = scale.get(field, "")
+        if not value:
+            errors.append(required(f"{path}.{field}"))
+        elif not value.startswith(f"{parent}."):
+            detail = f"should be a json path under {parent}" if value.startswith(".") else _NO_PATH
+            errors.append(invalid(f"{path}.{field}", value, detail))
+    selector = scale.get("labelSelectorPath", "")
+    if selector and not selector.startswith((".spec.", ".status.")):
+        detail = "should be a json path under either .spec or .status" if selector.startswith(".") else _NO_PATH
+        errors.append(invalid(f"{path}.labelSelectorPath", selector, detail))
+
+
+def _check_column(errors: Errors, path: str, column: JsonObject) -> None:
+    kind, form, types = column.get("type", ""), column.get("format", ""), ",".join(_COLUMN_TYPES)
+    if not column.get("name"):
+        errors.append(required(f"{path}.name"))
+    if not kind:
+        errors.append(required(f"{path}.type", f"must be one of {types}"))
+    elif kind not in _COLUMN_TYPES:
+        errors.append(invalid(f"{path}.type", kind, f"must be one of {types}"))
+    if form and form not in _COLUMN_FORMATS:
+        errors.append(invalid(f"{path}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}"))
+    if not column.get("jsonPath"):
+        errors.append(required(f"{path}.JSONPath"))
+    elif not column["jsonPath"].startswith("."):
+        errors.append(invalid(f"{path}.JSONPath", column["jsonPath"], _NO_PATH))
+
+
+def _check_conversion(errors: Errors, path: str, conversion: JsonObject | None) -> None:
+    if conversion is None:
+        return
+    strategy = conversion.get("strategy")
+    check_enum(errors, f"{path}.strategy", strategy, ("None", "Webhook"))
+    if strategy == "None" and conversion.get("webhook") is not None:
+        detail = "should not be set when strategy is not set to Webhook"
+        errors.append(forbidden(f"{path}.webhookClientConfig", detail))
+
+
+def _check_stored_versions(errors: Errors, definition: JsonObject) -> None:
+    path, stored = "status.storedVersions", (definition.get("status") or {}).get("storedVersions") or []
+    if not stored:
+        errors.append(invalid(path, stored, "must have at least one stored version"))
+        return
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    for version in versions:
+        if version.get("storage") and version.get("name") not in stored:
+            errors.append(invalid(path, stored, f"must have the storage version {version.get('name', '')}"))
+    known = {version.get("name") for version in versions}
+    for index, name in enumerate(stored):
+        if name not in known:
+            detail = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and "
+                f"removes {name} from status.storedVersions"
+            )
+            errors.append(invalid(f"{path}[{index}]", name, detail))
+
+
+def check_definition_update(errors: Errors, definition: JsonObject, old: JsonObject, subresource: str) -> None:
+    if subresource == "status":
+        _check_stored_versions(errors, definition)
+        return
+    check_definition(errors, definition)
+    spec, old_spec = definition.get("spec") or {}, old.get("spec") or {}
+    spec_names, old_names = spec.get("names") or {}, old_spec.get("names") or {}
+    if is_true(old.get("status") or {}, "Established"):
+        check_immutable(errors, "spec.scope", spec.get("scope"), old_spec.get("scope"))
+        check_immutable(errors, "spec.names.kind", spec_names.get("kind"), old_names.get("kind"))
+    check_immutable(errors, "spec.group", spec.get("group"), old_spec.get("group"))
+    check_immutable(errors, "spec.names.plural", spec_names.get("plural"), old_names.get("plural"))

@@ -1,0 +1,315 @@
+"""Jobs: how many pods, when they have failed, and a selector made for them alone.
+
+Upstream: pkg/apis/batch/validation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.labels import is_qualified_name_errors
+from stowplan_cluster.apiserver.conditions import is_true
+from stowplan_cluster.apiserver.label_selectors import compiled
+from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation.changes import check_immutable, check_immutable_fields, same
+from stowplan_cluster.apiserver.validation.fields import (
+    OMITTED,
+    Errors,
+    check_length,
+    check_not_negative_fields,
+    check_supported,
+    check_texts,
+    duplicate,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
+from stowplan_cluster.apiserver.validation.pods import check_pod_template
+from stowplan_cluster.apiserver.validation.selectors import check_label_selector
+from stowplan_cluster.apiserver.validation.success_policies import INDEXED_ONLY, check_success_policy
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+LABEL_PREFIX = "batch.kubernetes.io/"
+
+_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_MAX_INDEXED = 100_000
+_MANY_COMPLETIONS, _FEW_AT_ONCE = 100_000, 10_000
+_MAX_RULES, _MAX_EXIT_CODES, _MAX_PATTERNS = 20, 255, 20
+_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+
+
+def check_job(errors: Errors, job: JsonObject) -> None:
+    metadata, spec = job.get("metadata") or {}, job.get("spec") or {}
+    if spec.get("selector") is not None and not spec.get("manualSelector"):
+        _check_generated_selector(errors, metadata, spec)
+    _check_job_spec(errors, spec)
+    completions = spec.get("completions") or 0
+    if spec.get("completionMode") == "Indexed" and completions > 0:
+        hostname = f"{metadata.get('name', '')}-{completions - 1}"
+        if names.dns_label(hostname):
+            detail = f"will not able to create pod with invalid DNS label: {hostname}"
+            errors.append(invalid("metadata.name", metadata.get("name", ""), detail))
+
+
+def _check_generated_selector(errors: Errors, metadata: JsonObject, spec: JsonObject) -> None:
+    uid, name = metadata.get("uid", ""), metadata.get("name", "")
+    if not uid:
+        errors.append(required("metadata.uid"))
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    expected = {
+        "controller-uid": uid,
+        "job-name": name,
+        f"{LABEL_PREFIX}controller-uid": uid,
+        f"{LABEL_PREFIX}job-name": name,
+    }
+    for key, value in expected.items():
+        path = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            errors.append(required(path, f"must be '{value}'"))
+        elif labels[key] != value:
+            errors.append(invalid(path, labels, f"must be '{value}'"))
+    ready = compiled(spec["selector"])
+    if ready is not None and not ready.matches(expected):
+        errors.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
+
+
+def _check_job_spec(errors: Errors, spec: JsonObject) -> None:
+    check_not_negative_fields(errors, "spec", spec, _COUNTS)
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        errors.append(required("spec.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
+    if (manager := spec.get("managedBy")) is not None:
+        _check_manager(errors, "spec.managedBy", manager)
+    _check_mode(errors, spec)
+    if (policy := spec.get("podFailurePolicy")) is not None:
+        _check_failure_policy(errors, spec, policy)
+    if (policy := spec.get("successPolicy")) is not None:
+        check_success_policy(errors, spec, policy)
+    replacement = spec.get("podReplacementPolicy")
+    supported = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
+    check_supported(errors, "spec.podReplacementPolicy", replacement, supported)
+    check_pod_template(errors, "spec.template", spec.get("template") or {})
+    _check_restart_policy(errors, spec)
+    _check_selector(errors, spec)
+
+
+def _check_selector(errors: Errors, spec: JsonObject) -> None:
+    selector = spec.get("selector")
+    if selector is None:
+        errors.append(required("spec.selector"))
+    check_label_selector(errors, "spec.selector", selector)
+    labels, ready = ((spec.get("template") or {}).get("metadata") or {}).get("labels"), compiled(selector)
+    if ready is not None and not ready.matches(labels or {}):
+        detail = "`selector` does not match template `labels`"
+        errors.append(invalid("spec.template.metadata.labels", labels, detail))
+
+
+def _check_manager(errors: Errors, path: str, manager: str) -> None:
+    host, _, rest = manager.partition("/")
+    if not manager:
+        errors.append(required(path))
+    elif not host or not rest:
+        errors.append(invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")'))
+    else:
+        check_texts(errors, path, host, names.dns_subdomain(host))
+        check_texts(errors, path, rest, names.http_path(rest))
+    check_length(errors, path, manager, 63)
+
+
+def _check_mode(errors: Errors, spec: JsonObject) -> None:
+    mode = spec.get("completionMode")
+    check_supported(errors, "spec.completionMode", mode, ("NonIndexed", "Indexed"))
+    if mode == "Indexed":
+        _check_indexed(errors, spec)
+    elif mode in (None, "NonIndexed"):
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if name in spec:
+                errors.append(invalid(f"spec.{name}", spec[name], INDEXED_ONLY))
+
+
+def _check_indexed(errors: Errors, spec: JsonObject) -> None:
+    completions, parallelism, failed = (spec.get(n) for n in ("completions", "parallelism", "maxFailedIndexes"))
+    if completions is None:
+        errors.append(required("spec.completions", "when completion mode is Indexed"))
+    if parallelism is not None and parallelism > _MAX_INDEXED:
+        detail = f"must be less than or equal to {_MAX_INDEXED} when completion mode is Indexed"
+        errors.append(invalid("spec.parallelism", parallelism, detail))
+    if failed is not None:
+        if completions is not None and failed > completions:
+            errors.append(invalid("spec.maxFailedIndexes", failed, "must be less than or equal to completions"))
+        if failed > _MAX_INDEXED:
+            errors.append(invalid("spec.maxFailedIndexes", failed, f"must be less than or equal to {_MAX_INDEXED}"))
+    if completions is not None and completions > _MANY_COMPLETIONS and "backoffLimitPerIndex" in spec:
+        _check_many_indexes(errors, parallelism, failed)
+
+
+def _check_many_indexes(errors: Errors, parallelism: int | None, failed: int | None) -> None:
+    if failed is None:
+        detail = f"must be specified when completions is above {_MANY_COMPLETIONS}"
+        errors.append(required("spec.maxFailedIndexes", detail))
+    for name, value in (("parallelism", parallelism), ("maxFailedIndexes", failed)):
+        if value is not None and value > _FEW_AT_ONCE:
+            detail = (
+                f"must be less than or equal to {_FEW_AT_ONCE} when completions are above {_MANY_COMPLETIONS} "
+                "and used with backoff limit per index"
+            )
+            errors.append(invalid(f"spec.{name}", value, detail))
+
+
+def _check_restart_policy(errors: Errors, spec: JsonObject) -> None:
+    path = "spec.template.spec.restartPolicy"
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
+    if policy in ("", "Always"):
+        errors.append(required(path, 'valid values: "OnFailure", "Never"'))
+    elif policy not in ("OnFailure", "Never"):
+        errors.append(not_supported(path, policy, ("OnFailure", "Never")))
+    elif policy != "Never" and "podFailurePolicy" in spec:
+        errors.append(invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified'))
+
+
+def _check_failure_policy(errors: Errors, spec: JsonObject, policy: JsonObject) -> None:
+    path, rules = "spec.podFailurePolicy.rules", policy.get("rules") or []
+    if len(rules) > _MAX_RULES:
+        errors.append(too_many(path, len(rules), _MAX_RULES))
+    pod = (spec.get("template") or {}).get("spec") or {}
+    containers = (*(pod.get("containers") or ()), *(pod.get("initContainers") or ()))
+    known = {container.get("name") for container in containers}
+    for index, rule in enumerate(rules):
+        at, codes, conditions = f"{path}[{index}]", rule.get("onExitCodes"), rule.get("onPodConditions") or []
+        _check_action(errors, f"{at}.action", rule.get("action", ""), spec)
+        if codes is not None:
+            _check_exit_codes(errors, f"{at}.onExitCodes", codes, known)
+        _check_patterns(errors, f"{at}.onPodConditions", conditions)
+        if codes is not None and conditions:
+            detail = "specifying both OnExitCodes and OnPodConditions is not supported"
+            errors.append(invalid(at, OMITTED, detail))
+        elif codes is None and not conditions:
+            errors.append(invalid(at, OMITTED, "specifying one of OnExitCodes and OnPodConditions is required"))
+
+
+def _check_action(errors: Errors, path: str, action: str, spec: JsonObject) -> None:
+    if not action:
+        errors.append(required(path, 'valid values: ["Count" "FailIndex" "FailJob" "Ignore"]'))
+    elif action not in _ACTIONS:
+        errors.append(not_supported(path, action, _ACTIONS))
+    elif action == "FailIndex" and "backoffLimitPerIndex" not in spec:
+        errors.append(invalid(path, action, "requires the backoffLimitPerIndex to be set"))
+
+
+def _check_exit_codes(errors: Errors, path: str, codes: JsonObject, containers: set[str | None]) -> None:
+    operator, values = codes.get("operator", ""), codes.get("values") or []
+    if not operator:
+        errors.append(required(f"{path}.operator", 'valid values: ["In" "NotIn"]'))
+    elif operator not in ("In", "NotIn"):
+        errors.append(not_supported(f"{path}.operator", operator, ("In", "NotIn")))
+    if "containerName" in codes and codes["containerName"] not in containers:
+        detail = "must be one of the container or initContainer names in the pod template"
+        errors.append(invalid(f"{path}.containerName", codes["containerName"], detail))
+    if not values:
+        errors.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
+    elif len(values) > _MAX_EXIT_CODES:
+        errors.append(too_many(f"{path}.values", len(values), _MAX_EXIT_CODES))
+    for index, value in enumerate(values):
+        if operator == "In" and value == 0:
+            errors.append(invalid(f"{path}.values[{index}]", 0, "must not be 0 for the In operator"))
+        if value in values[:index]:
+            errors.append(duplicate(f"{path}.values[{index}]", value))
+    if values != sorted(values):
+        errors.append(invalid(f"{path}.values", values, "must be ordered"))
+
+
+def _check_patterns(errors: Errors, path: str, patterns: list[JsonObject]) -> None:
+    if len(patterns) > _MAX_PATTERNS:
+        errors.append(too_many(path, len(patterns), _MAX_PATTERNS))
+    for index, pattern in enumerate(patterns):
+        kind, status = pattern.get("type", ""), pattern.get("status", "")
+        check_texts(errors, f"{path}[{index}].type", kind, is_qualified_name_errors(kind))
+        if not status:
+            detail = 'valid values: ["False" "True" "Unknown"]'
+            errors.append(required(f"{path}[{index}].status", detail))
+        elif status not in ("False", "True", "Unknown"):
+            errors.append(not_supported(f"{path}[{index}].status", status, ("False", "True", "Unknown")))
+
+
+def check_job_update(errors: Errors, job: JsonObject, old: JsonObject, subresource: str) -> None:
+    if subresource == "status":
+        _check_status(errors, job, old)
+        return
+    spec, old_spec = job.get("spec") or {}, old.get("spec") or {}
+    if spec.get("selector") is not None and not spec.get("manualSelector"):
+        _check_generated_selector(errors, job.get("metadata") or {}, spec)
+    _check_job_spec(errors, spec)
+    _check_completions(errors, spec, old_spec)
+    _check_template_kept(errors, spec, old_spec, started="startTime" in (old.get("status") or {}))
+    fixed = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+    check_immutable_fields(errors, "spec", spec, old_spec, *fixed)
+
+
+def _check_completions(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
+    completions = spec.get("completions")
+    if spec.get("completionMode") != "Indexed":
+        check_immutable(errors, "spec.completions", completions, old.get("completions"))
+    elif completions not in (None, old.get("completions"), spec.get("parallelism")):
+        detail = "can only be modified in tandem with spec.parallelism"
+        errors.append(invalid("spec.completions", completions, detail))
+
+
+_DIRECTIVES = ("nodeSelector", "tolerations", "schedulingGates")
+
+
+def _check_template_kept(errors: Errors, spec: JsonObject, old: JsonObject, *, started: bool) -> None:
+    """A suspended job that has not run yet may still be told where to run and with how much."""
+    new, allowed = spec.get("template") or {}, old.get("template") or {}
+    if old.get("suspend"):
+        pod, new_pod = dict(allowed.get("spec") or {}), new.get("spec") or {}
+        for name in ("containers", "initContainers"):
+            pod[name] = _with_new_resources(pod.get(name) or [], new_pod.get(name) or [])
+        if not started:
+            for name in _DIRECTIVES:
+                pod[name] = new_pod.get(name)
+            node_affinity = (new_pod.get("affinity") or {}).get("nodeAffinity")
+            pod["affinity"] = (pod.get("affinity") or {}) | {"nodeAffinity": node_affinity}
+            metadata, new_metadata = dict(allowed.get("metadata") or {}), new.get("metadata") or {}
+            metadata |= {name: new_metadata.get(name) for name in ("labels", "annotations")}
+            allowed = allowed | {"metadata": metadata}
+        allowed = allowed | {"spec": pod}
+    if not same(new, allowed):
+        check_immutable(errors, "spec.template", new, old.get("template"))
+
+
+def _with_new_resources(old: list[JsonObject], new: list[JsonObject]) -> list[JsonObject]:
+    if [container.get("name") for container in old] != [container.get("name") for container in new]:
+        return old
+    return [before | {"resources": after.get("resources")} for before, after in zip(old, new, strict=True)]
+
+
+def _check_status(errors: Errors, job: JsonObject, old: JsonObject) -> None:
+    status, old_status = job.get("status") or {}, old.get("status") or {}
+    check_not_negative_fields(errors, "status", status, ("active", "succeeded", "failed", "ready", "terminating"))
+    done, failed = is_true(status, "Complete"), is_true(status, "Failed")
+    if done and failed:
+        errors.append(invalid("status.conditions", OMITTED, "cannot set Complete=True and Failed=true conditions"))
+    ended = status.get("completionTime")
+    if ended is not None and not done:
+        detail = "cannot set completionTime when there is no Complete=True condition"
+        errors.append(invalid("status.completionTime", ended, detail))
+    if ended is None and done:
+        errors.append(required("status.completionTime", "completionTime is required for Complete jobs"))
+    if (done or failed) and status.get("startTime") is None:
+        errors.append(required("status.startTime", "startTime is required for finished job"))
+    if (done or failed) and status.get("active", 0) > 0:
+        errors.append(invalid("status.active", status["active"], "active>0 is invalid for finished job"))
+    for kind in ("Failed", "Complete", "FailureTarget"):
+        if is_true(old_status, kind) and not is_true(status, kind):
+            detail = f"cannot disable the terminal {kind}=True condition"
+            errors.append(invalid("status.conditions", OMITTED, detail))

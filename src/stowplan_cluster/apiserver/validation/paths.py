@@ -1,0 +1,45 @@
+"""Paths inside containers and volumes.
+
+Upstream: pkg/apis/core/validation (validateLocalDescendingPath and its neighbours).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.apiserver.validation.fields import Errors, check_required_fields, invalid
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+_MODES = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+def check_no_backsteps(errors: Errors, path: str, target: str) -> None:
+    if ".." in target.split("/"):
+        errors.append(invalid(path, target, "must not contain '..'"))
+
+
+def check_descending_path(errors: Errors, path: str, target: str) -> None:
+    if target.startswith("/"):
+        errors.append(invalid(path, target, "must be a relative path"))
+    check_no_backsteps(errors, path, target)
+
+
+def check_non_reserved_path(errors: Errors, path: str, target: str) -> None:
+    check_descending_path(errors, path, target)
+    if target.startswith("..") and not target.startswith("../"):
+        errors.append(invalid(path, target, "must not start with '..'"))
+
+
+def check_mode(errors: Errors, path: str, mode: int | None) -> None:
+    if mode is not None and not 0 <= mode <= 0o777:
+        errors.append(invalid(path, mode, _MODES))
+
+
+def check_key_paths(errors: Errors, path: str, items: list[JsonObject] | None) -> None:
+    for index, item in enumerate(items or ()):
+        at = f"{path}[{index}]"
+        check_required_fields(errors, at, item, ("key", "path"))
+        check_non_reserved_path(errors, f"{at}.path", item.get("path", ""))
+        check_mode(errors, f"{at}.mode", item.get("mode"))

@@ -1,0 +1,49 @@
+"""`stowplan apiserver`: the embedded API alone, for kubectl, tests and other people's schedulers."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.command_line.errors import reported
+from stowplan.command_line.event_loop import first_of, run
+from stowplan.command_line.stop_signals import stop_signals
+from stowplan_cluster.commands.embedded_cluster import (
+    ClusterOptions,
+    announced,
+    cluster_options,
+    embedded_cluster,
+    served,
+)
+
+if TYPE_CHECKING:
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan_cluster.commands.embedded_cluster import EmbeddedCluster
+
+
+@click.command(short_help="Serve a cluster without machines, for kubectl and schedulers.")
+@click.option("--nodes", type=click.IntRange(0, 100_000), default=0, help="So many nodes, made of --node-template.")
+@cluster_options
+def apiserver(**options: Any) -> None:
+    """An API server in this process: a cluster without machines that kubectl works with.
+
+    Pods that are bound to a node start, Deployments make pods, deletions finish; nothing is scheduled. It
+    listens on 127.0.0.1, with TLS and a token that the kubeconfig holds.
+
+    \b
+      stowplan apiserver --nodes 100 &
+      kubectl --kubeconfig stowplan.kubeconfig get nodes
+    """
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    with reported(), embedded_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
+        run(_serve(cluster, stop))
+
+
+async def _serve(cluster: EmbeddedCluster, stop: StopSignals) -> None:
+    stopped = stop.event()
+    async with served(cluster) as living:
+        with announced(cluster):
+            click.echo(f"Serving on {cluster.front.url}\n  export KUBECONFIG={cluster.kubeconfig.absolute()}")
+            await first_of(stopped.wait(), living)

@@ -1,0 +1,268 @@
+"""`stowplan demo`: a cluster of its own, a workload, where it went and why, and everything is gone again.
+
+The cluster is a `stowplan up` in a process of its own, and all else is done to it over HTTP, as kubectl and people do
+it: manifests are created, pods are watched while they get their nodes, and the objects are read back to be drawn and
+explained. What does not happen in time ends the demo with an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan import __version__
+from stowplan.api.custom_objects import CustomObject, custom_resource
+from stowplan.api.decode import convert, to_dict
+from stowplan.api.meta import ObjectMeta
+from stowplan.api.types import Node, Pod
+from stowplan.cluster.objects import STORED
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.event_loop import first_of, run, running
+from stowplan.config import ClientConnection
+from stowplan.explain.tables import Line, write
+from stowplan.explain.text import explanation
+from stowplan.explain.words import count
+from stowplan.sources.question import Question
+from stowplan_cluster.commands import demo_cluster
+from stowplan_cluster.commands.cluster_picture import picture
+from stowplan_cluster.commands.pod_watcher import PodWatcher
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.api.port import Api
+    from stowplan.explain.tables import Block
+
+#: Seconds for the cluster to get ready, for pods to be placed, for the cluster to end.
+PATIENCE = 30.0
+
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class DemoError(click.ClickException):
+    """It did not go as it should."""
+
+    exit_code = 1
+
+
+@click.command(short_help="See it at work: a cluster, a workload, one pod explained.")
+@click.option("--save", metavar="FILE", help="Write the cluster as it then is, to try `stowplan explain` on it.")
+def demo(save: str | None) -> None:
+    """Start a small cluster, place a workload on it, explain a pod that has to wait, and clean up.
+
+    Nothing but this program is needed: no cluster, no kubectl, no network.
+
+    \b
+    Examples:
+      stowplan demo
+      stowplan demo --save demo.yaml && stowplan explain -f demo.yaml --pod ml/notebook
+    """
+    if save is not None and not Path(save).parent.is_dir():
+        raise InputError(f"{save}: No such file or directory")
+    with reported(), tempfile.TemporaryDirectory(prefix="stowplan-demo-") as folder:
+        try:
+            run(_demo(Path(folder), save))
+        except asyncio.CancelledError:
+            sys.exit(_TERMINATED)
+
+
+async def _demo(folder: Path, save: str | None) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    # However this ends, the cluster has to end with it.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    async with _up(folder) as kubeconfig, _connected(kubeconfig) as api:
+        await _show(api, str(kubeconfig))
+        if save:
+            _write_documents(save, await _objects(api))
+    _tell([*_chapter("Try next"), *_next(save)])
+
+
+# -- what is shown ----------------------------------------------------------------------------------------------------
+
+
+async def _show(api: Api, kubeconfig: str) -> None:
+    from stowplan.client.watching.list_watch import ListWatch
+    from stowplan.timing.times import REAL_TIMES
+
+    watcher = PodWatcher(clock=REAL_TIMES.clock, tell=lambda line: _tell([line]))
+    pods = ListWatch(api, Pod, times=REAL_TIMES, report=lambda problem: click.echo(problem, err=True))
+    workload, latecomers = demo_cluster.workload(), demo_cluster.latecomers()
+    total = demo_cluster.pod_count(workload)
+    async with running(pods.run(watcher.deliver)) as watching:
+        _tell(_chapter("A workload arrives"))
+        await _create(api, workload, watcher, watching, total)
+        seconds = watcher.seconds
+        _tell(_placed(await _asked(kubeconfig), total, seconds))
+        _tell(_chapter("Then come a checkout, which is critical, and a notebook"))
+        total += demo_cluster.pod_count(latecomers)
+        await _create(api, latecomers, watcher, watching, total, may_wait=demo_cluster.MAY_WAIT)
+    _tell(_chapter(f"Why does {demo_cluster.WAITING} wait, and what would help?"))
+    _tell(_explained(await _asked(kubeconfig)))
+
+
+async def _asked(kubeconfig: str) -> Question:
+    """The cluster as `stowplan explain` reads it."""
+    return await Question.of_live_cluster(kubeconfig=kubeconfig, context=None, config=None, plugins=(), pod="")
+
+
+def _placed(about: Question, total: int, seconds: float) -> list[Block]:
+    state = about.cluster.state
+    placed = f"{count(total, 'pod')} placed on {count(state.table.count, 'node')} in {seconds:.2f} s"
+    return [Line(), Line(((placed, "head"),)), Line(), picture(state)]
+
+
+def _explained(about: Question) -> list[Block]:
+    info = about.find(demo_cluster.WAITING)
+    return explanation(about.cluster.framework_of(info), about.verdict(info), heard=about.heard(info))
+
+
+async def _create(
+    api: Api,
+    manifests: Sequence[Mapping[str, Any]],
+    watcher: PodWatcher,
+    watching: asyncio.Task[None],
+    total: int,
+    *,
+    may_wait: Collection[str] = (),
+) -> None:
+    """The objects created, and all pods settled; DemoError if that takes too long."""
+    watcher.begin()
+    for manifest in manifests:
+        await api.create(_whole(manifest))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await first_of(watcher.settled(total, may_wait=may_wait), watching)
+    except TimeoutError:
+        problems = "\n  ".join(watcher.open(total, may_wait=may_wait))
+        raise DemoError(f"after {PATIENCE:g} s the pods are not placed:\n  {problems}") from None
+
+
+def _tell(blocks: Sequence[Block]) -> None:
+    write(blocks, sys.stdout)
+    # It is shown as it happens, to a file as well.
+    sys.stdout.flush()
+
+
+def _chapter(title: str) -> list[Block]:
+    return [Line(), Line((("── ", "dim"), (title, "head"), (" ──", "dim"))), Line()]
+
+
+def _next(save: str | None) -> list[Block]:
+    file = save or "demo.yaml"
+    saved = "" if save else f"stowplan demo --save {file} && "
+    commands = [
+        "stowplan up                      a cluster of your own, for kubectl",
+        f"{saved}stowplan explain -f {file} --pod {demo_cluster.WAITING} -o wide",
+    ]
+    return [Line(command, 2) for command in commands]
+
+
+# -- the cluster ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _up(folder: Path) -> AsyncIterator[Path]:
+    """A `stowplan up` while this lasts; its kubeconfig."""
+    manifests, kubeconfig = folder / "cluster.json", folder / "kubeconfig"
+    objects = {"apiVersion": "v1", "kind": "List", "items": demo_cluster.cluster()}
+    manifests.write_text(json.dumps(objects), encoding="utf-8")
+    arguments = ["up", "-f", str(manifests), "--kubeconfig-out", str(kubeconfig), "--until-end-of-input"]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "stowplan", *arguments),
+        # Should we be killed, it goes, too.
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # A Ctrl-C is ours alone: we end it then.
+        start_new_session=True,
+    )
+    try:
+        await _ready(process)
+        yield kubeconfig
+    finally:
+        await _stop(process)
+    if process.returncode:
+        raise DemoError(f"`stowplan up` ended with exit code {process.returncode}")
+
+
+async def _ready(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            told = await process.stdout.readline()
+    except TimeoutError:
+        raise DemoError(f"`stowplan up` was not ready after {PATIENCE:g} s") from None
+    if not told:
+        raise DemoError(f"`stowplan up` ended with exit code {await process.wait()} before it was ready")
+    _tell([Line((("$ ", "dim"), ("stowplan up -f cluster.yaml", "name"))), Line(told.decode().rstrip())])
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            # Reads what it has still to say, too: unread, that might keep it from ending.
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def _connected(kubeconfig: Path) -> AsyncIterator[Api]:
+    # What talks HTTP takes a while to import; other commands do without.
+    from stowplan.client.connection import connect_from_flags
+    from stowplan.client.http.user_agent import user_agent
+    from stowplan.client.http_api import HttpApi
+
+    agent = user_agent(command="stowplan", version=__version__, purpose="demo")
+    connection = connect_from_flags(kubeconfig=str(kubeconfig))
+    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+        yield api
+
+
+def _whole(manifest: Mapping[str, Any]) -> ApiStruct:
+    """An object of whatever kind, with all that it says: our own types have only what the scheduler reads."""
+    from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
+
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    served = Catalogue(BUILT_IN).of_kind(api_version, kind)
+    assert served is not None, kind
+    resource = custom_resource(f"{served.plural}.{served.version}.{served.group}", namespaced=served.namespaced)
+    metadata = convert(manifest["metadata"], ObjectMeta)
+    return resource(api_version=api_version, kind=kind, metadata=metadata, content=dict(manifest))
+
+
+# -- saving -----------------------------------------------------------------------------------------------------------
+
+
+async def _objects(api: Api) -> list[ApiStruct]:
+    """All that the scheduler reads, as far as it reads it."""
+    kinds: tuple[type[Any], ...] = (Node, Pod, *STORED)
+    objects: list[ApiStruct] = []
+    for kind in kinds:
+        if kind is not CustomObject:
+            objects += (await api.list(kind)).items
+    return objects
+
+
+def _write_documents(file: str, objects: Sequence[ApiStruct]) -> None:
+    import yaml
+
+    try:
+        Path(file).write_text(yaml.safe_dump_all(map(to_dict, objects), sort_keys=False), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}") from error
+    click.echo(f"note: {count(len(objects), 'object')} written to {file}", err=True)

@@ -1,0 +1,77 @@
+"""Pods watched over HTTP until they are where they shall be."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from stowplan.explain.tables import Line
+from stowplan.explain.words import count
+from stowplan_cluster.commands.pod_news import news_of, refusal, told_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from stowplan.api.types import Pod
+    from stowplan.client.watching.known_objects import Change
+
+_INDENT = 2
+
+
+class PodWatcher:
+    """The pods as they are now, and a line for each piece of news."""
+
+    def __init__(self, *, clock: Callable[[], float], tell: Callable[[Line], None]) -> None:
+        self._clock = clock
+        self._tell = tell
+        self._began = clock()
+        self._changed = asyncio.Event()
+        self._pods: dict[str, Pod] = {}
+
+    def begin(self) -> None:
+        """Count the seconds from here."""
+        self._began = self._clock()
+
+    @property
+    def seconds(self) -> float:
+        return self._clock() - self._began
+
+    def deliver(self, changes: Sequence[Change[Pod]]) -> None:
+        """What a `ListWatch` calls."""
+        for old, new in ((change.old, change.new) for change in changes):
+            if new is not None:
+                self._pods[new.metadata.uid] = new
+                self._tell_of(old, new)
+            elif old is not None:
+                self._pods.pop(old.metadata.uid, None)
+        self._changed.set()
+
+    def _tell_of(self, old: Pod | None, new: Pod) -> None:
+        news = news_of(old, new)
+        if news is not None:
+            line = told_of([_key(new)], news)
+            self._tell(Line(((f"{self.seconds:6.2f} s  ", "dim"), *line), _INDENT, marked=True))
+
+    async def settled(self, total: int, *, may_wait: Collection[str] = ()) -> None:
+        """Until there are so many pods, each on a node; of the apps that may wait, on a node or refused one."""
+        while self.open(total, may_wait=may_wait):
+            self._changed.clear()
+            await self._changed.wait()
+
+    def open(self, total: int, *, may_wait: Collection[str] = ()) -> list[str]:
+        """What there is still to wait for, a line each."""
+        staying = [pod for pod in self._pods.values() if pod.metadata.deletion_timestamp is None]
+        lines = [] if len(staying) == total else [f"there are {count(len(staying), 'pod')}, expected {total:,}"]
+        leaving = len(self._pods) - len(staying)
+        if leaving:
+            lines.append(f"{count(leaving, 'pod')} still to end")
+        for pod in staying:
+            why = refusal(pod)
+            if pod.spec.node_name or (why and pod.metadata.labels.get("app") in may_wait):
+                continue
+            lines.append(f"{_key(pod)} has no node: {why or 'it was not tried yet'}")
+        return lines
+
+
+def _key(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

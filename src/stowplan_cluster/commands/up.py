@@ -1,0 +1,218 @@
+"""`stowplan up`: the embedded API, the controllers that make it live and the scheduler, in one process.
+
+The scheduler speaks to the store through `EmbeddedApi`, by the same code with which it speaks to a real cluster over
+HTTP. It is ready when its informers have seen what there is; only then the kubeconfig appears.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import sys
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.event_loop import end_of_input, first_of, run, running
+from stowplan.command_line.stop_signals import stop_signals
+from stowplan.config import load_config
+from stowplan.config.types import DEFAULT_SCHEDULER_NAME
+from stowplan.daemon.hang_guard import HangGuard
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.explain.tables import write
+from stowplan.explain.words import count, joined
+from stowplan_cluster.commands.embedded_cluster import (
+    DEFAULT_NODES,
+    ClusterOptions,
+    announced,
+    cluster_options,
+    embedded_cluster,
+    served,
+)
+from stowplan_cluster.commands.pod_news import told
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from stowplan.api.port import Api
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan.config import Configuration
+    from stowplan.explain.tables import Line
+    from stowplan.framework.registry import Registry
+    from stowplan_cluster.apiserver.store import Store
+    from stowplan_cluster.commands.embedded_cluster import EmbeddedCluster
+
+#: The verbosity of a plain -v.
+_VERBOSE = 2
+
+
+class Resident(Protocol):
+    """What `up` needs of a scheduler: `scheduler.live.Scheduler`."""
+
+    ready: asyncio.Event
+
+    @property
+    def frameworks(self) -> Collection[str]: ...
+
+    def run(self) -> Coroutine[Any, Any, None]: ...
+
+
+@click.command(short_help="A cluster in this process, with a scheduler in it.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0, 100_000),
+    help=f"So many nodes, made of --node-template; {DEFAULT_NODES} if the cluster would have none otherwise.",
+)
+@cluster_options
+@click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
+@click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration; without it, the default one.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option(
+    "-v",
+    "verbosity",
+    type=click.IntRange(0),
+    metavar="[LEVEL]",
+    is_flag=False,
+    flag_value=_VERBOSE,
+    help=f"Log what the scheduler does, as kube-scheduler would; {_VERBOSE} if you name no level.",
+)
+def up(
+    *,
+    until_end_of_input: bool,
+    config: str | None,
+    plugins: tuple[str, ...],
+    verbosity: int | None,
+    **options: Any,
+) -> None:
+    """A cluster that schedules: an API server, controllers and the scheduler in this process.
+
+    Nodes have no machines, and pods that are bound to one are said to run; everything else is as in a cluster.
+    It listens on 127.0.0.1, with TLS and a token that the kubeconfig holds.
+
+    \b
+      stowplan up &
+      export KUBECONFIG=$PWD/stowplan.kubeconfig
+      kubectl create deployment web --image=nginx --replicas=6
+      kubectl get pods -o wide
+    \b
+      stowplan up --nodes 1000 --state my-cluster -f shop.yaml
+      stowplan up --config scheduler.yaml --plugin my_module:MyPlugin -v
+    """
+    with reported(config), _logging(verbosity):
+        guard = HangGuard()
+        registry = registry_with(plugins, guard=guard)
+        configuration = load_config(config, known_plugins=registry.points())
+        with embedded_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
+            serving = _guarded(guard, _serve(cluster, stop, lambda api: _scheduler(api, configuration, registry)))
+            run(_with_a_parent(serving, stop) if until_end_of_input else serving)
+        click.echo(_farewell(options["state"]))
+
+
+@contextmanager
+def _logging(verbosity: int | None) -> Iterator[None]:
+    if verbosity is None:
+        logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+        yield
+        return
+    from stowplan.klog.setup import LogSettings, set_up
+
+    logs = set_up(LogSettings(verbosity=verbosity))
+    try:
+        yield
+    finally:
+        logs.close()
+
+
+def _scheduler(api: Api, configuration: Configuration, registry: Registry) -> Resident:
+    from stowplan.live.scheduler import NotSupportedError, Scheduler, SchedulerSettings
+
+    try:
+        return Scheduler(
+            api, configuration, registry=registry, settings=SchedulerSettings(hostname=socket.gethostname())
+        )
+    except NotSupportedError as error:
+        raise InputError(str(error)) from error
+
+
+async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None:
+    with guard.watching():
+        await serving
+
+
+async def _with_a_parent(serving: Coroutine[Any, Any, None], stop: StopSignals) -> None:
+    """Serve, but not for longer than the process that holds the other end of our input."""
+
+    async def orphaned() -> None:
+        await end_of_input()
+        stop.event().set()
+
+    async with running(orphaned()):
+        await serving
+
+
+async def _serve(cluster: EmbeddedCluster, stop: StopSignals, scheduler_for: Callable[[Api], Resident]) -> None:
+    from stowplan_cluster.apiserver.embedded import EmbeddedApi
+
+    stopped = stop.event()
+    scheduler = scheduler_for(EmbeddedApi(cluster.server))
+    async with served(cluster) as living, running(scheduler.run()) as scheduling:
+        await first_of(stopped.wait(), scheduler.ready.wait(), living, scheduling)
+        if stopped.is_set():
+            return
+        # What there is now will stay: the collector need not look at it again.
+        gc.freeze()
+        with announced(cluster), _told(cluster.server.store):
+            click.echo("\n".join(_announcement(cluster, scheduler.frameworks)))
+            await first_of(stopped.wait(), living, scheduling)
+
+
+def _announcement(cluster: EmbeddedCluster, profiles: Collection[str]) -> list[str]:
+    nodes, pods = (len(cluster.server.store.list(storage)) for storage in ("nodes", "pods"))
+    inside = f"{count(nodes, 'node')}, {count(pods, 'pod')}"
+    # Whoever has pods for another name wants to see that it is the right one.
+    named = "" if set(profiles) == {DEFAULT_SCHEDULER_NAME} else f", scheduling for {joined(sorted(profiles))}"
+    return [
+        f"Serving on {cluster.front.url}: {inside}{named}",
+        f"  export KUBECONFIG={cluster.kubeconfig.absolute()}",
+        "",
+        "Try",
+        "  kubectl create deployment web --image=nginx --replicas=6",
+        "  kubectl get pods -o wide",
+        "  stowplan explain pending",
+        "",
+        "Ctrl-C ends it.",
+    ]
+
+
+def _farewell(state: Path | None) -> str:
+    if state is None:
+        return "stopped: the cluster is gone; --state FILE would have kept it"
+    return f"stopped: {state} keeps the cluster, the same command goes on with it"
+
+
+def _told(store: Store) -> AbstractContextManager[None]:
+    """News of pods for people; what reads our output has the API."""
+    return told(store, _tell) if sys.stdout.isatty() else nullcontext()
+
+
+def _tell(lines: Sequence[Line]) -> None:
+    if _in_background():
+        # Somebody else has the terminal.
+        return
+    write(lines, sys.stdout)
+    sys.stdout.flush()
+
+
+def _in_background() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdout.fileno()) != os.getpgrp()
+    except OSError:
+        # A terminal, but not ours to be moved away from.
+        return False

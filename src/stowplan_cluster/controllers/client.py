@@ -1,0 +1,89 @@
+"""What a controller does to the cluster: reads straight from the store, writes through the registry.
+
+Every write names the version it was made from, so what somebody else has written since is never
+overwritten: the reconcile fails with a Conflict and starts again from the new state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.api_errors import NotFound, not_found
+from stowplan.api.timestamps import timestamp
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.controllers.events import FIELD_MANAGER, EventRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.store import Store, Stored
+    from stowplan_cluster.controllers.workloads import Key
+
+
+class ControllerClient:
+    def __init__(self, registry: Registry, component: str) -> None:
+        self.store: Store = registry.store
+        self.events = EventRecorder(registry, component)
+        self._registry = registry
+
+    @property
+    def now(self) -> float:
+        return self._registry.clock()
+
+    @property
+    def timestamp(self) -> str:
+        return timestamp(self.now)
+
+    def find(self, storage: str, key: Key) -> Stored | None:
+        """The object, unless it is gone or another one of its name has come."""
+        stored = self.store.get(storage, key.namespace, key.name)
+        return stored if stored is not None and stored.uid == key.uid else None
+
+    def fetch(self, storage: str, key: Key) -> Stored:
+        """The object; NotFound if it is gone."""
+        stored = self.find(storage, key)
+        if stored is None:
+            resource = self._registry.of_storage(storage)
+            raise not_found(resource.plural, resource.group, key.name)
+        return stored
+
+    def create(self, storage: str, obj: JsonObject) -> Stored:
+        namespace = obj["metadata"].get("namespace", "")
+        return self._registry.create(self._registry.of_storage(storage), namespace, obj, options=_options())
+
+    def update(self, stored: Stored, obj: JsonObject, *, subresource: str = "") -> Stored:
+        """Write what `stored` has been changed to."""
+        resource = self._registry.of_storage(stored.resource)
+        return self._registry.update(
+            resource, stored.namespace, stored.name, obj, subresource=subresource, options=_options()
+        )
+
+    def update_status(
+        self, stored: Stored, status: JsonObject, *, annotations: Mapping[str, str] | None = None
+    ) -> Stored:
+        """Write a status, and annotations where the kind's status takes them along, unless all is there already."""
+        obj = stored.to_dict()
+        present = obj["metadata"].get("annotations") or {}
+        added = annotations or {}
+        if obj.get("status") == status and added.items() <= present.items():
+            return stored
+        obj["status"] = status
+        if added:
+            obj["metadata"]["annotations"] = {**present, **added}
+        return self.update(stored, obj, subresource="status")
+
+    def delete(self, storage: str, namespace: str, name: str, *, uid: str) -> bool:
+        """Delete this very object; False if it is gone already."""
+        resource = self._registry.of_storage(storage)
+        try:
+            self._registry.delete(resource, namespace, name, options=DeleteOptions(uid=uid))
+        except NotFound:
+            return False
+        return True
+
+
+def _options() -> Options:
+    return Options(field_manager=FIELD_MANAGER, field_validation="Ignore")

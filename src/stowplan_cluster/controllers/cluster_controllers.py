@@ -1,0 +1,42 @@
+"""The controllers that make a cluster of a store: nodes, pods on them, volumes, budgets, and what cleans up.
+
+Each can be left out by its name (`loop.select_controllers`). The kubelet and the node lifecycle belong
+together: without leases, the latter takes every node for dead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.controllers.disruption import DisruptionController
+from stowplan_cluster.controllers.event_ttl import EventTTLController
+from stowplan_cluster.controllers.garbage_collector import GarbageCollector
+from stowplan_cluster.controllers.kubelet import Kubelet
+from stowplan_cluster.controllers.namespace import NamespaceController
+from stowplan_cluster.controllers.node_lifecycle import NodeLifecycleController
+from stowplan_cluster.controllers.pod_gc import PodGCController
+from stowplan_cluster.controllers.provisioner import Provisioner
+from stowplan_cluster.controllers.taint_eviction import TaintEvictionController
+from stowplan_cluster.controllers.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volume_protection import ClaimProtectionController, VolumeProtectionController
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.controllers.loop import Controller
+
+
+def cluster_controllers(registry: Registry) -> list[Controller]:
+    return [
+        Kubelet(registry),
+        NodeLifecycleController(registry),
+        TaintEvictionController(registry),
+        PodGCController(registry),
+        DisruptionController(registry),
+        VolumeBinder(registry),
+        Provisioner(registry),
+        ClaimProtectionController(registry),
+        VolumeProtectionController(registry),
+        NamespaceController(registry),
+        GarbageCollector(registry),
+        EventTTLController(registry),
+    ]

@@ -1,0 +1,65 @@
+"""Events are kept for an hour after their last change.
+
+They leave in the order in which they were written, so one queue and one timer serve them all.
+Those that a loaded state brings along have an hour from then.
+
+Upstream: the `--event-ttl` of kube-apiserver, which etcd's leases carry out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.store import Event
+
+EVENTS = "events"
+TTL_SECONDS = 3600.0
+#: Events removed in one reconcile.
+BURST = 500
+
+
+class _Expiry(NamedTuple):
+    when: float
+    namespace: str
+    name: str
+    version: int
+
+
+class EventTTLController:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "event-ttl-controller"
+        self.watches = (EVENTS,)
+        self._registry = registry
+        #: When each event's time is up, unless it has been written again.
+        self._expiries: deque[_Expiry] = deque()
+
+    def keys_of(self, event: Event) -> Sequence[Hashable]:
+        if event.type == "DELETED":
+            return ()
+        stored = event.stored
+        expiry = _Expiry(self._registry.clock() + TTL_SECONDS, stored.namespace, stored.name, stored.version)
+        self._expiries.append(expiry)
+        return [EVENTS] if len(self._expiries) == 1 else ()
+
+    def reconcile(self, key: Hashable) -> float | None:
+        for _ in range(BURST):
+            if not self._expiries:
+                return None
+            left = self._expiries[0].when - self._registry.clock()
+            if left > 0:
+                return left
+            self._expire(self._expiries.popleft())
+        return 0.0
+
+    def _expire(self, expiry: _Expiry) -> None:
+        stored = self._registry.store.get(EVENTS, expiry.namespace, expiry.name)
+        if stored is not None and stored.version == expiry.version:
+            options = DeleteOptions(uid=stored.uid)
+            self._registry.delete(self._registry.of_storage(EVENTS), stored.namespace, stored.name, options=options)

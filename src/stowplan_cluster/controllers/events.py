@@ -1,0 +1,153 @@
+"""Events that controllers leave on the objects they work for, as `kubectl describe` shows them.
+
+What is said again word for word raises the count of the event that said it first. As with
+upstream's recorder, one source may say 25 things about an object and then one more every five
+minutes; the rest is dropped, so scaling to 10,000 pods does not leave 10,000 events. Left out: the
+aggregation of events that differ only in their message.
+
+Upstream: k8s.io/client-go/tools/record.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from stowplan.api.api_errors import ApiError, NotFound
+from stowplan.api.timestamps import timestamp
+from stowplan_cluster.apiserver.registry import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.resources import Resource
+
+#: Under which controllers write.
+FIELD_MANAGER = "kube-controller-manager"
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+BURST = 25
+REFILL_SECONDS = 300.0
+#: How many objects, and how many events, a recorder remembers.
+REMEMBERED = 4096
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class _Allowance:
+    tokens: float
+    since: float
+
+
+@dataclass(slots=True)
+class _Said:
+    namespace: str
+    name: str
+    count: int = 1
+
+
+class EventRecorder:
+    """Writes events in the name of one component."""
+
+    def __init__(self, registry: Registry, component: str) -> None:
+        self._registry = registry
+        self._component = component
+        self._events = self._resource()
+        self._allowances: OrderedDict[str, _Allowance] = OrderedDict()
+        self._said: OrderedDict[tuple[str, str, str, str], _Said] = OrderedDict()
+
+    def record(self, obj: JsonObject, event_type: str, reason: str, message: str) -> None:
+        """Leave an event on an object that is stored (its apiVersion, kind and uid are named)."""
+        uid = obj["metadata"]["uid"]
+        said = self._said.get((uid, event_type, reason, message))
+        if not self._allowed(f"{uid}/{event_type}"):
+            return
+        try:
+            if said is not None and self._count(said):
+                return
+            name, namespace = self._create(obj, event_type, reason, message)
+        except ApiError:
+            # Parity: an event that is refused, as in a namespace that is going away, is given up.
+            return
+        _remember(self._said, (uid, event_type, reason, message), _Said(namespace, name))
+
+    def _resource(self) -> Resource:
+        resource = self._registry.catalogue.find("", "v1", "events")
+        if resource is None:
+            raise LookupError("the catalogue has no events")
+        return resource
+
+    def _allowed(self, key: str) -> bool:
+        now = self._registry.clock()
+        allowance = self._allowances.get(key) or _Allowance(BURST, now)
+        _remember(self._allowances, key, allowance)
+        allowance.tokens = min(BURST, allowance.tokens + (now - allowance.since) / REFILL_SECONDS)
+        allowance.since = now
+        if allowance.tokens < 1:
+            return False
+        allowance.tokens -= 1
+        return True
+
+    def _count(self, said: _Said) -> bool:
+        patch = {"count": said.count + 1, "lastTimestamp": timestamp(self._registry.clock())}
+        try:
+            self._registry.patch(
+                self._events,
+                said.namespace,
+                said.name,
+                patch,
+                kind="merge",
+                options=Options(field_manager=FIELD_MANAGER),
+            )
+        except NotFound:
+            return False
+        said.count += 1
+        return True
+
+    def _create(self, obj: JsonObject, event_type: str, reason: str, message: str) -> tuple[str, str]:
+        metadata = obj["metadata"]
+        now = self._registry.clock()
+        # The version makes names differ that are made in the same moment.
+        name = f"{metadata['name']}.{int(now * 1e9) + self._registry.store.version:x}"
+        namespace = metadata.get("namespace") or "default"
+        regarded = {
+            "apiVersion": obj["apiVersion"],
+            "kind": obj["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata.get("resourceVersion", ""),
+        }
+        if "namespace" in metadata:
+            regarded["namespace"] = metadata["namespace"]
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": regarded,
+            "reason": reason,
+            "message": message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+            "firstTimestamp": timestamp(now),
+            "lastTimestamp": timestamp(now),
+            "count": 1,
+            "type": event_type,
+        }
+        self._registry.create(self._events, namespace, event, options=Options(field_manager=FIELD_MANAGER))
+        return name, namespace
+
+
+def _remember(memory: OrderedDict[K, V], key: K, value: V) -> None:
+    """Keep the newest entries only."""
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > REMEMBERED:
+        memory.popitem(last=False)

@@ -1,0 +1,72 @@
+"""Completion indexes of an Indexed Job: `0,2-5,9` in its status, one on each of its pods.
+
+Upstream: pkg/controller/job/indexed_job_utils.go.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby, islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.controllers.pods import Pod
+
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+
+_MAX_GENERATE_NAME = 58
+
+
+def index_of(pod: Pod, completions: int) -> int | None:
+    """None if the pod has no index, or one that the Job does not ask for any more."""
+    text = pod.metadata.annotations.get(COMPLETION_INDEX, "")
+    index = int(text) if text.isdecimal() else completions
+    return index if index < completions else None
+
+
+def parse_indexes(text: str, completions: int) -> set[int]:
+    indexes: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            indexes.update(range(int(first), min(int(last or first) + 1, completions)))
+    return indexes
+
+
+def format_indexes(indexes: Iterable[int]) -> str:
+    """Runs of three and more are shortened."""
+    return ",".join(_run(first, last) for first, last in _runs(indexes))
+
+
+def _runs(indexes: Iterable[int]) -> Iterator[tuple[int, int]]:
+    for _, group in groupby(enumerate(sorted(indexes)), key=lambda pair: pair[1] - pair[0]):
+        run = [index for _, index in group]
+        yield run[0], run[-1]
+
+
+def _run(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first},{last}" if last == first + 1 else f"{first}-{last}"
+
+
+def first_free(taken: Collection[int], completions: int, count: int) -> list[int]:
+    return list(islice((index for index in range(completions) if index not in taken), count))
+
+
+def give_index(pod: JsonObject, job: str, index: int) -> None:
+    """Tell a pod which piece of the work is its own: in metadata, hostname and environment."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    suffix = f"-{index}-"
+    metadata["generateName"] = f"{job[: _MAX_GENERATE_NAME - len(suffix)]}{suffix}"
+    for field in ("labels", "annotations"):
+        metadata[field] = {**(metadata.get(field) or {}), COMPLETION_INDEX: str(index)}
+    spec["hostname"] = f"{job}-{index}"
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        variables = container.get("env") or []
+        if all(variable.get("name") != INDEX_VARIABLE for variable in variables):
+            source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+            container["env"] = [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]

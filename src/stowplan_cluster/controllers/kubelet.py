@@ -1,0 +1,289 @@
+"""One kubelet for all nodes, without containers: bound pods run, end, and go.
+
+A pod bound to a ready node is checked against what the node has left (`kubelet_admission.py`), then
+its status becomes what a kubelet would write (`kubelet_status.py`). Pods of Jobs succeed after a second, all
+others run until they are deleted; a pod that is being deleted stops at once. Annotations say otherwise:
+
+on a pod
+  stowplan.io/start-after: 5s     its containers take so long to start
+  stowplan.io/run-for: 30s        they end by themselves after this
+  stowplan.io/exit-code: "1"      in this way; what follows is for restartPolicy to say
+  stowplan.io/stop-after: 10s     they take so long to stop, but no longer than the grace period
+on a node
+  stowplan.io/kubelet: stopped    its kubelet is silent: no lease, nothing starts, nothing ends
+
+A node that says it is not Ready gets no new pods running and its pods' conditions are left as they are.
+A node without a Ready condition becomes Ready; each node's lease is renewed every ten seconds, every
+node in its own moment, so that thousands of them make an even trickle of writes.
+
+Statuses are written without going through admission, validation and field managers, as this server is
+their only author; a pod costs one write to start.
+
+Left out: events (Pulled, Created, Started, …), probes, logs, in-place resizing, image pulls that fail, the periodic
+update of a node's status.
+
+Upstream: pkg/kubelet.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.api_errors import NotFound
+from stowplan.api.decode import decode_json
+from stowplan.api.pod import FINISHED, Pod
+from stowplan.api.timestamps import micro_timestamp, parse_timestamp, timestamp
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.controllers import kubelet_node, kubelet_status
+from stowplan_cluster.controllers.events import NORMAL, WARNING, EventRecorder
+from stowplan_cluster.controllers.kubelet_admission import Refusal, affinity_refusal, requests_of
+from stowplan_cluster.controllers.kubelet_annotations import InvalidAnnotation, Wishes, wishes_of
+from stowplan_cluster.controllers.kubelet_hosts import Host, Hosts
+from stowplan_cluster.controllers.pods import PODS
+from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.store import Event, Stored
+
+LEASE_PERIOD_SECONDS = 10.0
+BACK_OFF_SECONDS = 10
+BACK_OFF_LIMIT_SECONDS = 300
+
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+_DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
+
+class Kubelet:
+    """Keys are nodes and the pods bound to them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.name = "kubelet"
+        self.watches = (NODES, PODS)
+        self._registry = registry
+        self._store = registry.store
+        self._events = EventRecorder(registry, "kubelet")
+        self._hosts = Hosts()
+        #: When the containers of a pod came into the state they are in; to the second it also stands in the status.
+        self._since: dict[str, float] = {}
+        #: When each node's lease is to be renewed.
+        self._renewals: dict[str, float] = {}
+
+    def keys_of(self, event: Event) -> Sequence[Hashable]:
+        return self._hosts.follow(event)
+
+    def reconcile(self, key: Any) -> float | None:
+        if isinstance(key, NodeKey):
+            return self._sync_node(key.name)
+        stored = self._store.get(PODS, key.namespace, key.name)
+        if stored is None or stored.uid != key.uid:
+            self._since.pop(key.uid, None)
+            return None
+        host = self._hosts.get(node_of(stored))
+        if host is None or host.stopped:
+            return None
+        return self._sync_pod(stored, host)
+
+    # Nodes
+
+    def _sync_node(self, name: str) -> float | None:
+        stored, host = self._store.get(NODES, "", name), self._hosts.get(name)
+        if stored is None or host is None or host.stopped:
+            self._renewals.pop(name, None)
+            return None
+        now = self._registry.clock()
+        obj = stored.to_dict()
+        if kubelet_node.complete(obj, address=self._hosts.node_address(name), now=now):
+            self._registry.replace(self._registry.of_storage(NODES), obj)
+        due = self._renewals.get(name)
+        if due is None or due <= now:
+            self._renew_lease(obj, now)
+            # From the second renewal on, each node has its own place in the period.
+            spread = 1.0 if due is not None else zlib.crc32(name.encode()) / 2**32
+            due = self._renewals[name] = now + LEASE_PERIOD_SECONDS * spread
+        return due - now
+
+    def _renew_lease(self, node: JsonObject, now: float) -> None:
+        leases = self._registry.of_storage(kubelet_node.LEASES)
+        stored = self._store.get(kubelet_node.LEASES, kubelet_node.LEASE_NAMESPACE, node["metadata"]["name"])
+        if stored is None:
+            self._registry.create(leases, kubelet_node.LEASE_NAMESPACE, kubelet_node.new_lease(node, now=now))
+            return
+        lease = stored.to_dict()
+        lease["spec"]["renewTime"] = micro_timestamp(now)
+        self._registry.replace(leases, lease)
+
+    # Pods
+
+    def _sync_pod(self, stored: Stored, host: Host) -> float | None:
+        pod = stored.to_dict()
+        pod.setdefault("status", {})
+        wishes = self._wishes(pod)
+        if "deletionTimestamp" in pod["metadata"]:
+            return self._stop(pod, wishes)
+        if pod["status"].get("phase") in FINISHED or not host.at_work:
+            return None
+        if not kubelet_status.is_sound(pod):
+            self._accept(stored, pod, host, wishes)
+            return None
+        deadline = self._seconds_to_deadline(pod)
+        if deadline is not None and deadline <= 0:
+            self._exceed_deadline(pod)
+            return None
+        after = self._progress(stored, pod, host, wishes)
+        return min((seconds for seconds in (deadline, after) if seconds is not None), default=None)
+
+    def _accept(self, stored: Stored, pod: JsonObject, host: Host, wishes: Wishes) -> None:
+        now = self._now
+        name = node_of(stored)
+        typed = decode_json(stored.data, Pod)
+        room, requests = self._hosts.room(name), requests_of(typed)
+        room.remove(stored.uid)
+        refusal = room.refusal(requests, host.allocatable) or affinity_refusal(typed, host.labels, name)
+        if refusal is not None:
+            self._reject(pod, refusal)
+            return
+        room.add(stored.uid, requests)
+        kubelet_status.accept(pod, host_ip=host.address, now=now)
+        if wishes.start_after:
+            self._write(pod)
+        else:
+            self._run(pod, host)
+
+    def _reject(self, pod: JsonObject, refusal: Refusal) -> None:
+        kubelet_status.reject(pod, reason=refusal.reason, message=refusal.message, now=self._now)
+        self._write(pod)
+        self._events.record(pod, WARNING, refusal.reason, refusal.message)
+
+    def _progress(self, stored: Stored, pod: JsonObject, host: Host, wishes: Wishes) -> float | None:
+        """Do what is due for an accepted pod, or say in how many seconds something will be."""
+        state = kubelet_status.state_of(pod)
+        if "running" in state:
+            left = self._left(pod, wishes.run_for, state["running"].get("startedAt"))
+            if left is None or left > 0:
+                self._refresh(stored, pod)
+                return left
+            self._exit(pod, wishes)
+        elif state.get("waiting", {}).get("reason") == kubelet_status.BACK_OFF:
+            ended = pod["status"]["containerStatuses"][0]["lastState"].get("terminated") or {}
+            left = self._left(pod, float(_back_off_seconds(pod)), ended.get("finishedAt"))
+            if left is not None and left > 0:
+                return left
+            kubelet_status.restart(pod, exit_code=wishes.exit_code, now=self._now)
+            self._write(pod)
+        elif "waiting" in state:
+            room = self._hosts.room(node_of(stored))
+            if stored.uid not in room:
+                # An earlier process has accepted it.
+                room.add(stored.uid, requests_of(decode_json(stored.data, Pod)))
+            left = self._left(pod, wishes.start_after, pod["status"]["startTime"])
+            if left is not None and left > 0:
+                return left
+            self._run(pod, host)
+        return None
+
+    def _run(self, pod: JsonObject, host: Host) -> None:
+        if pod["spec"].get("hostNetwork"):
+            address = host.address
+        else:
+            address = self._hosts.pod_address(pod["metadata"]["uid"], host)
+        kubelet_status.run(pod, pod_ip=address, now=self._now)
+        self._write(pod)
+
+    def _refresh(self, stored: Stored, pod: JsonObject) -> None:
+        kubelet_status.refresh(pod, now=self._now)
+        if pod["status"] != stored.to_dict()["status"]:
+            self._registry.replace(self._registry.of_storage(PODS), pod)
+
+    def _exit(self, pod: JsonObject, wishes: Wishes) -> None:
+        policy, code = pod["spec"].get("restartPolicy"), wishes.exit_code
+        seconds = _back_off_seconds(pod)
+        if policy == "Never" or (policy == "OnFailure" and not code):
+            kubelet_status.end(pod, exit_code=code, now=self._now)
+        elif seconds:
+            kubelet_status.back_off(pod, exit_code=code, seconds=seconds, now=self._now)
+        else:
+            kubelet_status.restart(pod, exit_code=code, now=self._now)
+        self._write(pod)
+
+    def _seconds_to_deadline(self, pod: JsonObject) -> float | None:
+        seconds = pod["spec"].get("activeDeadlineSeconds")
+        if seconds is None:
+            return None
+        return parse_timestamp(pod["status"]["startTime"]) + float(seconds) - self._registry.clock()
+
+    def _exceed_deadline(self, pod: JsonObject) -> None:
+        kubelet_status.end(
+            pod,
+            exit_code=kubelet_status.EXIT_CODE_KILLED,
+            now=self._now,
+            reason=DEADLINE_EXCEEDED,
+            message=_DEADLINE_MESSAGE,
+        )
+        self._write(pod)
+        self._events.record(pod, NORMAL, DEADLINE_EXCEEDED, _DEADLINE_MESSAGE)
+
+    def _stop(self, pod: JsonObject, wishes: Wishes) -> float | None:
+        metadata, status = pod["metadata"], pod["status"]
+        grace = metadata.get("deletionGracePeriodSeconds") or 0
+        end = parse_timestamp(metadata["deletionTimestamp"])
+        left = end - grace + min(wishes.stop_after, grace) - self._registry.clock()
+        if left > 0:
+            return left
+        if status.get("phase") not in FINISHED and kubelet_status.is_sound(pod):
+            kubelet_status.end(pod, exit_code=_exit_code_of_stopping(pod, wishes, grace), now=self._now)
+            self._write(pod)
+        if grace:
+            options = DeleteOptions(grace_period_seconds=0, uid=metadata["uid"])
+            try:
+                self._registry.delete(
+                    self._registry.of_storage(PODS), metadata["namespace"], metadata["name"], options=options
+                )
+            except NotFound:
+                return None
+        return None
+
+    # Odds and ends
+
+    @property
+    def _now(self) -> str:
+        return timestamp(self._registry.clock())
+
+    def _write(self, pod: JsonObject) -> None:
+        """The containers have come into another state."""
+        self._since[pod["metadata"]["uid"]] = self._registry.clock()
+        self._registry.replace(self._registry.of_storage(PODS), pod)
+
+    def _left(self, pod: JsonObject, seconds: float | None, since: str | None) -> float | None:
+        """What is left of some seconds since the containers came into their state."""
+        if seconds is None:
+            return None
+        now = self._registry.clock()
+        begin = self._since.get(pod["metadata"]["uid"]) or (parse_timestamp(since) if since else now)
+        return begin + seconds - now
+
+    def _wishes(self, pod: JsonObject) -> Wishes:
+        try:
+            return wishes_of(pod)
+        except InvalidAnnotation as error:
+            self._events.record(pod, WARNING, "InvalidAnnotation", str(error))
+            return Wishes()
+
+
+def _back_off_seconds(pod: JsonObject) -> int:
+    """How long the containers wait for their next start; the first one is not delayed."""
+    restarts = kubelet_status.restarts_of(pod)
+    if not restarts:
+        return 0
+    return int(min(BACK_OFF_SECONDS * 2 ** min(restarts - 1, 16), BACK_OFF_LIMIT_SECONDS))
+
+
+def _exit_code_of_stopping(pod: JsonObject, wishes: Wishes, grace: int) -> int:
+    """Services shut down in good order; work that is cut off has failed."""
+    if wishes.stop_after > grace:
+        return kubelet_status.EXIT_CODE_KILLED
+    return 0 if pod["spec"].get("restartPolicy") == "Always" else kubelet_status.EXIT_CODE_TERMINATED

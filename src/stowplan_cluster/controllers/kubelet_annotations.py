@@ -1,0 +1,80 @@
+"""The annotations by which users tell the fake kubelet how containers behave.
+
+What they say is checked as a whole: a pod with an annotation that does not parse is run as if it had none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan.api.durations import parse_duration
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+START_AFTER = "stowplan.io/start-after"
+RUN_FOR = "stowplan.io/run-for"
+EXIT_CODE = "stowplan.io/exit-code"
+STOP_AFTER = "stowplan.io/stop-after"
+KUBELET = "stowplan.io/kubelet"
+STOPPED = "stopped"
+
+#: How long pods of Jobs run, unless they say.
+JOB_SECONDS = 1.0
+_MAX_EXIT_CODE = 255
+_DIGITS = re.compile("[0-9]{1,3}")
+
+
+class InvalidAnnotation(ValueError):
+    """Says which annotation, what it holds, and what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    start_after: float = 0.0
+    #: None: for ever.
+    run_for: float | None = None
+    exit_code: int = 0
+    stop_after: float = 0.0
+
+
+def is_stopped(node: JsonObject) -> bool:
+    return (node["metadata"].get("annotations") or {}).get(KUBELET) == STOPPED
+
+
+def wishes_of(pod: JsonObject) -> Wishes:
+    annotations = pod["metadata"].get("annotations") or {}
+    run_for = JOB_SECONDS if _is_of_job(pod) else None
+    return Wishes(
+        start_after=_seconds(annotations, START_AFTER) or 0.0,
+        run_for=_seconds(annotations, RUN_FOR) if RUN_FOR in annotations else run_for,
+        exit_code=_exit_code(annotations),
+        stop_after=_seconds(annotations, STOP_AFTER) or 0.0,
+    )
+
+
+def _is_of_job(pod: JsonObject) -> bool:
+    references = pod["metadata"].get("ownerReferences") or ()
+    return any(one.get("controller") and one.get("kind") == "Job" for one in references)
+
+
+def _seconds(annotations: dict[str, str], name: str) -> float | None:
+    text = annotations.get(name)
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text).seconds
+    except ValueError as error:
+        raise InvalidAnnotation(f"annotation {name}: {error}; write it as 30s or 1m30s") from None
+    if seconds < 0:
+        raise InvalidAnnotation(f"annotation {name}: {text!r} is negative")
+    return seconds
+
+
+def _exit_code(annotations: dict[str, str]) -> int:
+    text = annotations.get(EXIT_CODE, "0")
+    if not _DIGITS.fullmatch(text) or int(text) > _MAX_EXIT_CODE:
+        raise InvalidAnnotation(f"annotation {EXIT_CODE}: {text[:64]!r} is no number from 0 to {_MAX_EXIT_CODE}")
+    return int(text)

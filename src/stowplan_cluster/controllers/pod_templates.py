@@ -1,0 +1,86 @@
+"""From a pod template to a pod, and to the hash that names a version of the template.
+
+A hash is spelt in the alphabet of upstream's, without vowels, but is one of our own: a cluster
+never mixes both. Two templates are the same if they say the same: absent, null and empty are one.
+
+Upstream: pkg/controller/controller_utils.go, pkg/controller/deployment/util.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan_cluster.apiserver.json_values import copy_of
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+POD_TEMPLATE_HASH = "pod-template-hash"
+
+ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+MAX_NAME = 253
+
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+#: Maps, which an API server leaves out when empty; an empty struct may mean something (`emptyDir: {}`).
+_MAPS = ("labels", "annotations", "nodeSelector", "limits", "requests", "matchLabels", "overhead", "data")
+
+
+def pod_from_template(
+    template: JsonObject, *, namespace: str, owner: JsonObject | None, name: str = "", generate_name: str = ""
+) -> JsonObject:
+    """A pod to create, its parts the caller's to change."""
+    given = template.get("metadata") or {}
+    metadata: JsonObject = {"namespace": namespace}
+    if name:
+        metadata["name"] = name
+    else:
+        metadata["generateName"] = generate_name
+    metadata |= {field: copy_of(given[field]) for field in ("labels", "annotations", "finalizers") if given.get(field)}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy_of(template.get("spec") or {})}
+
+
+def generate_name_of(owner: str) -> str:
+    """What the names of an owner's pods begin with."""
+    return f"{owner}-" if len(owner) < MAX_NAME else owner
+
+
+def hash_of(value: Any, collisions: int = 0) -> str:
+    """A short name for a piece of JSON; another one for each collision that was met before."""
+    text = _encode_sorted(_canonical(value)) + (str(collisions).encode() if collisions else b"")
+    number = int.from_bytes(hashlib.blake2s(text, digest_size=4).digest(), "big")
+    return "".join(ALPHABET[ord(digit) % len(ALPHABET)] for digit in str(number))
+
+
+def same_template(one: JsonObject, other: JsonObject) -> bool:
+    """Whether two pod templates say the same, but for the hash that a controller has added."""
+    return one == other or _without_hash(_canonical(one)) == _without_hash(_canonical(other))
+
+
+def same_json(one: Any, other: Any) -> bool:
+    return one == other or bool(_canonical(one) == _canonical(other))
+
+
+def _without_hash(template: JsonObject) -> JsonObject:
+    metadata = dict(template.get("metadata") or {})
+    labels = {key: value for key, value in (metadata.pop("labels", None) or {}).items() if key != POD_TEMPLATE_HASH}
+    if labels:
+        metadata["labels"] = labels
+    return {**template, "metadata": metadata}
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = ((key, _canonical(item)) for key, item in value.items())
+        return {key: item for key, item in items if not _says_nothing(key, item)}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return value
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    return value is None or value == [] or (value == {} and key in _MAPS)

@@ -1,0 +1,57 @@
+"""Which pods are on which node, followed from the store's changes without decoding a pod.
+
+Upstream: the `spec.nodeName` index of the pod informer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stowplan_cluster.controllers.pods import PODS
+from stowplan_cluster.controllers.workloads import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan_cluster.apiserver.store import Event, Stored
+
+NODES = "nodes"
+
+
+class NodeKey(NamedTuple):
+    """Whichever node has this name."""
+
+    name: str
+
+
+def node_of(pod: Stored) -> str:
+    return pod.field("spec.nodeName")
+
+
+def key_of(stored: Stored) -> Key:
+    return Key(stored.namespace, stored.name, stored.uid)
+
+
+class PodsByNode:
+    def __init__(self) -> None:
+        self._keys: dict[str, dict[Key, None]] = {}
+
+    def follow(self, event: Event) -> None:
+        """Take note of a change; those of other things than pods are ignored."""
+        pod = event.stored
+        if pod.resource != PODS:
+            return
+        node = node_of(pod)
+        if not node:
+            return
+        if event.type != "DELETED":
+            self._keys.setdefault(node, {})[key_of(pod)] = None
+            return
+        left = self._keys.get(node, {})
+        left.pop(key_of(pod), None)
+        if not left:
+            self._keys.pop(node, None)
+
+    def on(self, node: str) -> Sequence[Key]:
+        """In the order in which they came there."""
+        return list(self._keys.get(node, ()))

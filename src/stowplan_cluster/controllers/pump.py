@@ -1,0 +1,58 @@
+"""Keeps the controllers going on an event loop: asleep until a change or a timer, never polling.
+
+Reconciles are synchronous, so they are done a few milliseconds at a time; in between, whoever else
+lives on the event loop (the HTTP front, above all) has its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from stowplan_cluster.controllers.loop import Loop
+
+SLICE_SECONDS = 0.004
+
+
+async def wait_for_change(changed: asyncio.Event, seconds: float | None) -> None:
+    """Until the event is set, or some seconds have passed."""
+    handle = None if seconds is None else asyncio.get_running_loop().call_later(seconds, changed.set)
+    try:
+        await changed.wait()
+    finally:
+        if handle is not None:
+            handle.cancel()
+
+
+async def run(
+    loop: Loop,
+    *,
+    wait: Callable[[asyncio.Event, float | None], Awaitable[None]] = wait_for_change,
+    stopwatch: Callable[[], float] = time.perf_counter,
+) -> None:
+    """Reconcile for ever; ends by being cancelled, between two reconciles."""
+    changed = asyncio.Event()
+    unsubscribe = loop.store.on_change(lambda event: changed.set())
+    try:
+        while True:
+            if _work_for_a_slice(loop, stopwatch):
+                await asyncio.sleep(0)
+                continue
+            changed.clear()
+            due = loop.next_due()
+            await wait(changed, None if due is None else max(due - loop.clock(), 0.0))
+    finally:
+        unsubscribe()
+
+
+def _work_for_a_slice(loop: Loop, stopwatch: Callable[[], float]) -> bool:
+    """Whether there may be more to do."""
+    end = stopwatch() + SLICE_SECONDS
+    while loop.step():
+        if stopwatch() >= end:
+            return True
+    return False

@@ -1,0 +1,88 @@
+"""Claims and volumes that are being deleted go when nobody uses them any more.
+
+Admission has put a finalizer on them. A claim is in use while a pod on a node has it among its volumes,
+finished or not; a volume while it is bound.
+
+Upstream: pkg/controller/volume/pvcprotection, pkg/controller/volume/pvprotection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.decode import decode_json
+from stowplan_cluster.apiserver.admission.storage import CLAIM_FINALIZER, VOLUME_FINALIZER
+from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.pods import PODS
+from stowplan_cluster.controllers.pods_by_node import node_of
+from stowplan_cluster.controllers.views import PodWithVolumes
+from stowplan_cluster.controllers.volume_binder import CLAIMS, VOLUMES, VolumeKey
+from stowplan_cluster.controllers.volume_matching import ClaimKey
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.store import Event, Stored
+
+
+class ClaimProtectionController:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "persistentvolumeclaim-protection-controller"
+        self.watches = (CLAIMS, PODS)
+        self._client = ControllerClient(registry, "persistentvolumeclaim-protection-controller")
+        #: uids of the pods on nodes that use a claim.
+        self._users: dict[ClaimKey, set[str]] = {}
+
+    def keys_of(self, event: Event) -> Sequence[Hashable]:
+        stored = event.stored
+        if stored.resource == CLAIMS:
+            return [ClaimKey(stored.namespace, stored.name)]
+        placed = bool(node_of(stored))
+        if not placed or (event.type == "MODIFIED" and event.previous is not None and node_of(event.previous)):
+            # What volumes a pod has does not change.
+            return ()
+        claims = [ClaimKey(stored.namespace, name) for name in sorted(decode_json(stored.data, PodWithVolumes).claims)]
+        for claim in claims:
+            self._count(claim, stored.uid, uses=event.type != "DELETED")
+        return claims if event.type == "DELETED" else ()
+
+    def _count(self, claim: ClaimKey, pod: str, *, uses: bool) -> None:
+        users = self._users.setdefault(claim, set())
+        if uses:
+            users.add(pod)
+            return
+        users.discard(pod)
+        if not users:
+            del self._users[claim]
+
+    def reconcile(self, key: Any) -> float | None:
+        stored = self._client.store.get(CLAIMS, key.namespace, key.name)
+        if stored is not None and key not in self._users:
+            _let_go(self._client, stored, CLAIM_FINALIZER)
+        return None
+
+
+class VolumeProtectionController:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "persistentvolume-protection-controller"
+        self.watches = (VOLUMES,)
+        self._client = ControllerClient(registry, "persistentvolume-protection-controller")
+
+    def keys_of(self, event: Event) -> Sequence[Hashable]:
+        return [VolumeKey(event.stored.name)] if event.type != "DELETED" else ()
+
+    def reconcile(self, key: Any) -> float | None:
+        stored = self._client.store.get(VOLUMES, "", key.name)
+        if stored is not None and (stored.to_dict().get("status") or {}).get("phase") != "Bound":
+            _let_go(self._client, stored, VOLUME_FINALIZER)
+        return None
+
+
+def _let_go(client: ControllerClient, stored: Stored, finalizer: str) -> None:
+    obj = stored.to_dict()
+    metadata = obj["metadata"]
+    finalizers = metadata.get("finalizers") or ()
+    if "deletionTimestamp" in metadata and finalizer in finalizers:
+        metadata["finalizers"] = [name for name in finalizers if name != finalizer]
+        client.update(stored, obj)

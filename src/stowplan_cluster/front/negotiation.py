@@ -1,0 +1,181 @@
+"""Which form a response takes, and how the body of a request is read.
+
+Accept headers are few and come again and again, so each is understood once. The first clause, by
+weight, that the endpoint can serve wins: clients such as kubectl ask for protobuf or a Table first
+and fall back to plain JSON.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from stowplan.api.api_errors import BadRequest, NotAcceptable, UnsupportedMediaType
+from stowplan.serving.forms import YAML, clauses
+from stowplan.serving.http import JSON
+from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSIONS
+from stowplan_cluster.apiserver.schema.parse import built_in
+from stowplan_cluster.apiserver.schema.protobuf import decode
+from stowplan_cluster.front.yaml_body import UnreadableError, read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+
+#: Read only, never written, and not for custom resources.
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+MEDIA_TYPES = (JSON, YAML)
+
+PatchKind = Literal["json", "merge", "strategic", "apply"]
+PATCH_KINDS: dict[str, PatchKind] = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+    "application/apply-patch+yaml": "apply",
+}
+
+_NO_KIND = "couldn't get version/kind; json parse error: "
+#: Bytes of a body that an error message shows.
+_SHOWN = 30
+
+#: What an endpoint can turn its answer into: nothing, Tables and metadata, or aggregated discovery.
+Endpoint = Literal["plain", "objects", "discovery"]
+_TABLE_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+_TABLE_VERSIONS = ("v1", "v1beta1")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The form that was agreed on."""
+
+    media_type: str = JSON
+    #: Kind and version to turn the answer into: `("Table", "v1")`.
+    kind: str = ""
+    version: str = ""
+    pretty: bool = False
+
+
+@lru_cache(maxsize=1024)
+def negotiate(accept: str, endpoint: Endpoint = "objects") -> Accepted:
+    """NotAcceptable if the endpoint can answer in none of the forms asked for."""
+    if not accept:
+        return Accepted()
+    for clause in clauses(accept):
+        for media_type in MEDIA_TYPES:
+            if clause.covers(media_type):
+                accepted = _accepted(media_type, clause.parameters, endpoint)
+                if accepted is not None:
+                    return accepted
+    raise NotAcceptable(f"only the following media types are accepted: {', '.join(MEDIA_TYPES)}")
+
+
+def _accepted(media_type: str, parameters: dict[str, str], endpoint: Endpoint) -> Accepted | None:
+    if parameters.get("stream", "") not in ("", "watch"):
+        return None
+    kind, group, version = (parameters.get(name, "") for name in ("as", "g", "v"))
+    if not _allows(endpoint, kind, group, version):
+        return None
+    return Accepted(media_type, kind, version, pretty=parameters.get("pretty") == "1")
+
+
+def _allows(endpoint: Endpoint, kind: str, group: str, version: str) -> bool:
+    if endpoint == "discovery":
+        return kind == AGGREGATED_KIND and group == AGGREGATED_GROUP and version in AGGREGATED_VERSIONS
+    if not (kind or group or version):
+        return True
+    return endpoint == "objects" and kind in _TABLE_KINDS and group == "meta.k8s.io" and version in _TABLE_VERSIONS
+
+
+def _media_type_of(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def read_body(body: bytes, content_type: str, *, custom: bool = False) -> Any:
+    """What the body of a request says; UnsupportedMediaType, BadRequest or UnreadableError."""
+    media_type = _media_type_of(content_type)
+    if media_type in ("", JSON):
+        return read_json(body)
+    if media_type == YAML:
+        return read_yaml(body)
+    if media_type == PROTOBUF and not custom:
+        return decode(body, built_in())
+    raise _unsupported(MEDIA_TYPES if custom else (*MEDIA_TYPES, PROTOBUF))
+
+
+def read_object(body: bytes, content_type: str, *, kind: str, custom: bool = False) -> JsonObject:
+    """The object of this kind in the body; what is wrong is told together with how the body begins."""
+    try:
+        obj = read_body(body, content_type, custom=custom)
+        if not isinstance(obj, dict):
+            raise UnreadableError(f"{_NO_KIND}json: cannot unmarshal {_json_type(obj)} into an object")
+    except UnreadableError as error:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind}): {error} ({_beginning(body)})"
+        ) from None
+    return obj
+
+
+def read_options(body: bytes, content_type: str) -> Any:
+    try:
+        return read_body(body, content_type)
+    except UnreadableError as error:
+        raise BadRequest(str(error)) from None
+
+
+def patch_kind_of(content_type: str) -> PatchKind:
+    kind = PATCH_KINDS.get(content_type.partition(";")[0].strip())
+    if kind is None:
+        raise _unsupported(PATCH_KINDS)
+    return kind
+
+
+def unsupported_patch(*, custom: bool) -> UnsupportedMediaType:
+    """Custom resources have no strategic merge patch, a Scale no server-side apply."""
+    missing = "strategic" if custom else "apply"
+    return _unsupported([name for name, kind in PATCH_KINDS.items() if kind != missing])
+
+
+def read_patch(body: bytes, kind: PatchKind) -> Any:
+    try:
+        return read_yaml(body) if kind == "apply" else read_json(body)
+    except UnreadableError as error:
+        raise BadRequest(f"error decoding patch: {str(error).removeprefix(_NO_KIND)}") from None
+
+
+def read_json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
+        raise UnreadableError(_NO_KIND + why) from None
+    except RecursionError:
+        raise UnreadableError(_NO_KIND + "exceeded max depth") from None
+
+
+def _json_type(value: object) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, list):
+        return "array"
+    return "string" if isinstance(value, str) else "null" if value is None else "number"
+
+
+def _beginning(body: bytes) -> str:
+    """A few bytes of the body, as text where it looks like JSON."""
+    if not body:
+        return "<empty>"
+    shown = body[:_SHOWN]
+    text = shown.decode(errors="replace") if shown.startswith(b"{") else shown.hex()
+    return text if len(body) <= _SHOWN else f"{text} ..."
+
+
+def _unsupported(accepted: Iterable[str]) -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    )

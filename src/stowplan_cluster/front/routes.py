@@ -1,0 +1,171 @@
+"""From a method and a path to what is asked for: the verb, and of which resource.
+
+The path alone decides, before anybody looks whether such a resource exists: who may not do
+something is told so, not whether it would be there. Segments are unescaped after the path is
+split, so an escaped slash stays part of its segment and is refused as a name.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from stowplan.api.api_errors import BadRequest
+from stowplan.api.field_errors import go_quote
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.resources import Resource
+
+Query = dict[str, list[str]]
+
+#: More parameters than any client sends.
+MAX_PARAMETERS = 200
+_NO_PARAMETERS: Query = {}
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_SUBRESOURCES = ("status", "finalize")
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One request as authorization and metrics see it."""
+
+    path: str
+    #: get, list, watch, create, …; of what is no resource, the method in lower case.
+    verb: str
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    #: What follows a subresource: `proxy/some/path`.
+    rest: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> str:
+        """As metrics name it."""
+        if self.name or self.verb == "create":
+            return "resource"
+        if self.namespace:
+            return "namespace"
+        return "cluster" if self.is_resource else ""
+
+    def serves(self, resource: Resource) -> bool:
+        """Whether the path has the form of this resource's paths."""
+        if not resource.namespaced:
+            return not self.namespace or (self.plural == "namespaces" and self.namespace == self.name)
+        # All namespaces at once can be read, and the whole of one asked of.
+        return bool(self.namespace) or not self.name
+
+
+def split_target(target: str) -> tuple[str, Query]:
+    """Path and query of a request target; BadRequest unless it is well-formed."""
+    if not target.startswith("/"):
+        raise BadRequest("the request target must be a path")
+    path, _, query = target.partition("?")
+    return path, _query(query) if query else _NO_PARAMETERS
+
+
+def _query(text: str) -> Query:
+    query: Query = {}
+    try:
+        for name, value in parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS):
+            query.setdefault(name, []).append(value)
+    except UnicodeDecodeError:
+        raise BadRequest("the query is not UTF-8") from None
+    except ValueError:
+        raise BadRequest(f"the query has more than {MAX_PARAMETERS} parameters") from None
+    return query
+
+
+def route_of(method: str, path: str, query: Query) -> Route:
+    """BadRequest if the path is malformed."""
+    segments = _segments(path)
+    start = _resource_start(segments)
+    if start is None:
+        return Route(path="/" + "/".join(segments), verb=method.lower())
+    group = segments[1] if start == 3 else ""
+    return _resource_route(method, path, query, group, segments[start - 1], segments[start:])
+
+
+def _segments(path: str) -> list[str]:
+    inner = path[1:].removesuffix("/")
+    if "%" in inner:
+        return [_unescaped(segment) for segment in inner.split("/")]
+    if "\0" in inner:
+        raise BadRequest("the path must not have a NUL byte")
+    return inner.split("/")
+
+
+def _unescaped(segment: str) -> str:
+    for escape in segment.split("%")[1:]:
+        if len(escape) < 2 or not all(char in "0123456789abcdefABCDEF" for char in escape[:2]):
+            raise BadRequest(f"invalid URL escape {go_quote('%' + escape[:2])}")
+    try:
+        text = unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise BadRequest("the path is not UTF-8") from None
+    if not text.isprintable():
+        raise BadRequest("the path must not have control characters")
+    return text
+
+
+def _resource_start(segments: list[str]) -> int | None:
+    """Where the part of a path below its group and version begins."""
+    if segments[0] == "api" and len(segments) > 2:
+        return 2
+    if segments[0] == "apis" and len(segments) > 3:
+        return 3
+    return None
+
+
+def _resource_route(method: str, path: str, query: Query, group: str, version: str, parts: list[str]) -> Route:
+    verb = _VERBS.get(method, "")
+    if parts[0] == "watch" and len(parts) > 1:
+        # The old way to watch, still served: /api/v1/watch/pods.
+        verb, parts = "watch" if verb == "get" else "", parts[1:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 1:
+        namespace = check_name(parts[1])
+        if len(parts) > 2 and parts[2] not in _NAMESPACE_SUBRESOURCES:
+            parts = parts[2:]
+    if "" in parts:
+        raise BadRequest(f"the path has an empty segment: {go_quote(path)}")
+    name = check_name(parts[1]) if len(parts) > 1 else ""
+    if not name and verb == "get":
+        verb = "watch" if boolean(query, "watch") else "list"
+    elif not name and verb == "delete":
+        verb = "deletecollection"
+    return Route(
+        path=path,
+        verb=verb,
+        is_resource=True,
+        group=group,
+        version=version,
+        plural=parts[0],
+        namespace=namespace,
+        name=name,
+        subresource=parts[2] if len(parts) > 2 else "",
+        rest=tuple(parts[3:]),
+    )
+
+
+def boolean(query: Query, name: str) -> bool:
+    """A flag of a query: `watch`, `watch=1` and `watch=yes` are all true."""
+    values = query.get(name)
+    return values is not None and values[0].lower() not in ("false", "0")
+
+
+def check_name(name: str) -> str:
+    """The name, or BadRequest if no object can be called so."""
+    wrong = ["may not be '" + name + "'"] if name in (".", "..") else []
+    wrong += [f"may not contain '{char}'" for char in "/%" if char in name]
+    if not name:
+        wrong = ["may not be empty"]
+    if wrong:
+        raise BadRequest(f"Name parameter invalid: {go_quote(name)}: {';'.join(wrong)}")
+    return name

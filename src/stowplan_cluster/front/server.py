@@ -1,0 +1,154 @@
+"""The HTTP front: the embedded API as kubectl and every other client expect to find it.
+
+aiohttp speaks HTTP; what is behind a request is ours (`handler.py`). One object owns the sockets
+from `start()` to `stop()`; what it serves belongs to the ApiServer and outlives it.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/server/secure_serving.go, genericapiserver.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from stowplan.serving.user import AUTHENTICATED, MASTERS
+from stowplan_cluster.apiserver.authorization import Authorizer, User
+from stowplan_cluster.front.access import Access, Tokens
+from stowplan_cluster.front.certificates import certificates_for
+from stowplan_cluster.front.handler import Handler
+from stowplan_cluster.front.kubeconfig_file import kubeconfig, write_kubeconfig
+from stowplan_cluster.front.metrics import Metrics
+from stowplan_cluster.front.pages import Pages
+from stowplan_cluster.front.protocol import FrontServer
+from stowplan_cluster.front.settings import FrontSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.server import ApiServer
+    from stowplan_cluster.front.certificates import Certificates
+    from stowplan_cluster.front.protocol import Sleep
+
+ADMIN = User(name="kubernetes-admin", groups=(MASTERS, AUTHENTICATED))
+
+_NO_CHECKS: Mapping[str, Callable[[], bool]] = {}
+#: Addresses to listen at that nobody can connect to.
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
+#: Seconds for what clients still send when they have been answered.
+_LINGERING = 2.0
+#: Seconds that requests under way get at shutdown.
+_SHUTDOWN = 3.0
+
+
+class Front:
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        settings: FrontSettings | None = None,
+        checks: Mapping[str, Callable[[], bool]] = _NO_CHECKS,
+        sleep: Sleep = asyncio.sleep,
+        monotonic: Callable[[], float] = time.perf_counter,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """`checks` are further ones of /readyz, by name."""
+        self._settings = settings or FrontSettings()
+        self._clock = server.clock
+        self._sleep = sleep
+        self.token = self._settings.token or secrets.token_urlsafe(32)
+        self.metrics = Metrics(clock=server.clock)
+        registry = server.registry
+        tokens = Tokens({**self._settings.users, self.token: ADMIN})
+        self._pages = Pages(registry, self.metrics, checks=checks)
+        self._handler = Handler(
+            registry=registry,
+            access=Access(tokens, Authorizer(server.store.list, server.store.on_change)),
+            pages=self._pages,
+            metrics=self.metrics,
+            settings=self._settings,
+            sleep=sleep,
+            monotonic=monotonic,
+            chance=chance,
+        )
+        self._certificates: Certificates | None = None
+        self._runner: _Runner | None = None
+        #: Where it is served, once it is.
+        self.url = ""
+
+    @property
+    def ca_certificate(self) -> bytes | None:
+        """PEM; None without TLS, or before the start."""
+        return None if self._certificates is None else self._certificates.ca_certificate
+
+    def kubeconfig(self) -> JsonObject:
+        return kubeconfig(self.url, token=self.token, ca_certificate=self.ca_certificate)
+
+    def write_kubeconfig(self, path: Path) -> None:
+        write_kubeconfig(path, self.kubeconfig())
+
+    async def start(self) -> None:
+        settings = self._settings
+        context = None
+        if settings.tls:
+            self._certificates = certificates_for(settings.host, directory=settings.certificates, clock=self._clock)
+            context = self._certificates.server_context()
+        runner = _Runner(self._handler, settings, self._sleep)
+        await runner.setup()
+        self._runner = runner
+        try:
+            await web.TCPSite(runner, settings.host, settings.port, ssl_context=context).start()
+        except OSError:
+            await self.stop()
+            raise
+        host = _WILDCARDS.get(settings.host) or (f"[{settings.host}]" if ":" in settings.host else settings.host)
+        port = runner.addresses[0][1]
+        self.url = f"{'https' if settings.tls else 'http'}://{host}:{port}"
+        self._pages.address = f"{host}:{port}"
+
+    async def stop(self) -> None:
+        """End watches, let other requests finish, close every connection."""
+        self._handler.stop()
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+
+class _Runner(web.BaseRunner):
+    """Makes aiohttp's server ours."""
+
+    __slots__ = ("_handler", "_settings", "_sleep")
+
+    def __init__(self, handler: Handler, settings: FrontSettings, sleep: Sleep) -> None:
+        super().__init__(shutdown_timeout=_SHUTDOWN)
+        self._handler = handler
+        self._settings = settings
+        self._sleep = sleep
+
+    async def shutdown(self) -> None:
+        self._handler.stop()
+
+    async def _make_server(self) -> FrontServer:
+        settings = self._settings
+        return FrontServer(
+            self._handler,
+            sleep=self._sleep,
+            write_timeout=settings.write_timeout,
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=settings.idle_timeout,
+            lingering_time=_LINGERING,
+            max_line_size=settings.max_line_bytes,
+            max_field_size=settings.max_line_bytes,
+            max_headers=settings.max_headers,
+        )
+
+    async def _cleanup_server(self) -> None:
+        """Nothing but connections, and those are closed."""

@@ -1,0 +1,43 @@
+"""How the HTTP front is set up: where it listens, who may enter, and what it bears."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from stowplan_cluster.apiserver.authorization import User
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontSettings:
+    host: str = "127.0.0.1"
+    #: 0: one that is free.
+    port: int = 0
+    tls: bool = True
+    #: Where certificates outlive the process; without it they are made anew each time.
+    certificates: Path | None = None
+    #: The administrator's bearer token; without one it is made up.
+    token: str = field(default="", repr=False)
+    #: Further bearer tokens and whose they are.
+    users: Mapping[str, User] = field(default_factory=dict, repr=False)
+
+    max_body_bytes: int = 3 * 1024 * 1024
+    #: Of the request line, and of each header.
+    max_line_bytes: int = 64 * 1024
+    max_headers: int = 128
+    #: Requests at once: reading, writing; and watches, which are not among them.
+    max_reading: int = 400
+    max_mutating: int = 200
+    max_watches: int = 2000
+
+    #: Seconds for a body to arrive, for an answer to be read, for a connection to stay unused.
+    read_timeout: float = 60
+    write_timeout: float = 60
+    idle_timeout: float = 300
+    #: Watches without a timeout of their own last this long and up to as much again.
+    watch_timeout: float = 1800
+    bookmark_interval: float = 60

@@ -1,8 +1,0 @@
-import pytest
-
-from live_cluster import LiveCluster
-
-
-@pytest.fixture
-def cluster():
-    return LiveCluster()

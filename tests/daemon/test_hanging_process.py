@@ -1,0 +1,56 @@
+"""A kube-scheduler whose plugin hangs at every extension point: the process lives, and every pod is bound once."""
+
+import json
+import signal
+import sys
+
+import pytest
+import yaml
+
+from support.api import manifests
+from support.plugins import hanging_plugins as hanging
+from support.processes.servers import embedded_server, running, until
+
+COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
+POINTS = ["sign", "preFilter", "filter", "preScore", "score", "reserve", "permit", "preBindPreFlight"]
+POINTS += ["preBind", "bind", "postBind"]
+
+
+def pod(point):
+    made = manifests.pod(point.lower())
+    made["metadata"]["labels"] = {"at": point}
+    return {**made, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+
+
+@pytest.mark.parametrize("way", ["busy loop", "sleep", "lock"])
+def test_every_pod_is_bound_once(tmp_path, way):
+    log, config = tmp_path / "log", tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump(hanging.configuration(hanging.OnceAtEachPoint)))
+    with embedded_server(tmp_path, "--nodes=3") as server:
+        configured = yaml.safe_load(config.read_text()) | {
+            "clientConnection": {"kubeconfig": str(server.kubeconfig)},
+            "leaderElection": {"leaderElect": True, "resourceName": "hanging"},
+        }
+        config.write_text(yaml.safe_dump(configured))
+        server.kubectl("create", "-f", "-", stdin=[pod(point) for point in POINTS])
+        command = [*COMMAND, f"--config={config}", "--secure-port=0", "--plugin=hanging:OnceAtEachPoint"]
+        command += ["--plugin-timeout=150ms", "--logging-format=json", "-v=2"]
+        with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path)), "WAY": way}) as process:
+            until(lambda: all(found["spec"].get("nodeName") for found in pods(server)), process, log)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        events = server.json("get", "events")["items"]
+    bound = [event["involvedObject"]["name"] for event in events if event["reason"] == "Scheduled"]
+    assert sorted(bound) == sorted(point.lower() for point in POINTS)
+    said = [json.loads(line) for line in log.read_text().splitlines()]
+    assert said[-1]["msg"] == "Requested to terminate, exiting"
+    failures = {event["involvedObject"]["name"]: event["message"] for event in events if event["reason"] != "Scheduled"}
+    for point in ("preFilter", "filter", "preScore", "score", "reserve", "permit", "preBind", "bind"):
+        assert (
+            f'plugin "Hanging" did not return from {point[0].upper()}{point[1:]} within 150ms'
+            in failures[point.lower()]
+        )
+
+
+def pods(server):
+    return server.json("get", "pods")["items"]

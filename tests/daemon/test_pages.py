@@ -1,0 +1,277 @@
+"""What a running scheduler tells of its pods: the same as an explanation from outside, from its own state; and asking
+has no consequences."""
+
+import asyncio
+import inspect
+import json
+from dataclasses import replace
+
+import pytest
+
+from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
+from stowplan.daemon import pages as scheduler_pages
+from stowplan.daemon.pages import SchedulerPages
+from stowplan.explain.sending import received
+from stowplan.explain.tables import plain
+from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterResult, Status, unschedulable
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+from support.serving.secure_port import asked
+
+
+async def told(cluster, path, **query):
+    pages = SchedulerPages(cluster.scheduler, times=cluster.time.times())
+    return await told_by(pages, path, **query)
+
+
+async def told_by(pages, path, **query):
+    request = asked(f"/stowplan/{path}", query={name: [value] for name, value in query.items()})
+    routes = pages.pages()
+    page = routes.get(request.path) or next(p for prefix, p in routes.items() if request.path.startswith(prefix))
+    answer = page(request)
+    response = await answer if inspect.isawaitable(answer) else answer
+    assert response.content_type == "application/json"
+    return json.loads(response.body)
+
+
+def text(found):
+    return plain(received(found["page"]))
+
+
+def small(name="n1", cpu="2"):
+    return a_node(name).allocatable(cpu=cpu, memory="8Gi", pods="10").obj()
+
+
+@pytest.mark.parametrize(("leader", "who"), [("other_1", "other_1 leads, ask there"), ("", "nobody leads")])
+@pytest.mark.parametrize("path", ["explain/default/big", "pending"])
+async def test_a_replica_that_stands_by_says_so(path, leader, who):
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("big").requests(cpu="64").obj())
+        pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time.times())
+        found = await told_by(pages, path, page="text")
+        assert found["leader"] == leader
+        assert text(found).startswith(f"this replica stands by and tries no pod: {who}\n\n")
+        ours = await told(cluster, path, page="text")
+        assert "leader" not in ours
+        assert "stands by" not in text(ours)
+
+
+async def test_a_pending_pod_has_its_verdict_its_place_and_its_story():
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("big").requests(cpu="64").obj())
+        found = await told(cluster, "explain/default/big")
+        assert found["rejected"] == {
+            "n1": {
+                "plugin": "NodeResourcesFit",
+                "code": "UnschedulableAndUnresolvable",
+                "reasons": ["Insufficient cpu"],
+            }
+        }
+        standing = found["scheduler"]
+        assert (standing["place"], standing["attempts"], standing["rejectedBy"]) == (
+            "unschedulable",
+            1,
+            ["NodeResourcesFit"],
+        )
+        assert [step["what"] for step in standing["story"]["steps"]] == [
+            "active",
+            "in flight",
+            "decided",
+            "unschedulable",
+        ]
+        page = text(await told(cluster, "explain/default/big", page="text"))
+        assert "Insufficient cpu" in page
+        assert (
+            "What this scheduler knows of it\n  unschedulable (1 attempt; waits for an event that NodeResourcesFit"
+            in page
+        )
+        assert "attempt 1 (0.0 ms): no node (Unschedulable): 0/1 nodes are available: 1 Insufficient cpu." in page
+
+
+async def test_it_agrees_with_an_explanation_from_outside():
+    import stowplan
+
+    objects = [small("n1", "4"), small("n2", "8"), a_node("n3").tainted("gone").allocatable(cpu="99").obj()]
+    async with live(*objects) as cluster:
+        await cluster.create(*(a_pod(f"p{i}").requests(cpu="1").obj() for i in range(4)))
+        await cluster.create(a_pod("big").requests(cpu="7").obj())
+        api = [stored.to_dict() for kind in ("nodes", "pods") for stored in cluster.server.store.list(kind, "")]
+        outside = stowplan.Cluster(api)
+        for name in ("big", "p0", "p3"):
+            found = await told(cluster, f"explain/default/{name}")
+            del found["scheduler"]
+            assert found == outside.explain(f"default/{name}").to_dict()
+
+
+class Holding(PermitPlugin):
+    name = "Holding"
+
+    def permit(self, state, pod, node_name):
+        return Status(Code.Wait), 600.0
+
+
+HOLDING = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [{"plugins": {"permit": {"enabled": [{"name": "Holding"}]}}}],
+}
+
+
+async def test_pods_that_are_only_assumed_count():
+    async with live(small(cpu="2"), config=HOLDING, plugins=[Holding]) as cluster:
+        await cluster.create(a_pod("first").requests(cpu="2").obj())
+        await cluster.create(a_pod("second").requests(cpu="2").obj())
+        assert cluster.node_of("first") == ""
+        first, second = await told(cluster, "explain/default/first"), await told(cluster, "explain/default/second")
+        assert (first["node"], first["currentNode"]) == ("n1", "n1")
+        assert first["scheduler"]["place"] == "waits on Permit for"
+        assert second["rejected"]["n1"]["reasons"] == ["Insufficient cpu"]
+        assert "waits on Permit for n1" in text(await told(cluster, "explain/default/first", page="wide"))
+
+
+class Acting(PostFilterPlugin):
+    name = "Acting"
+    acted = 0
+
+    def post_filter(self, state, pod, diagnosis):
+        Acting.acted += 1
+        return PostFilterResult(unschedulable())
+
+
+async def test_asking_evicts_nobody_and_changes_nothing():
+    config = {**HOLDING, "profiles": [{"plugins": {"postFilter": {"enabled": [{"name": "Acting"}]}}}]}
+    classes = [
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    ]
+    async with live(small(), *classes, config=config, plugins=[Acting]) as cluster:
+        await cluster.create(a_pod("low").requests(cpu="2").obj())
+        high = a_pod("high").requests(cpu="2").obj()
+        high["spec"]["priorityClassName"] = "high"
+        # It may preempt, and has not been tried: its attempt is what is asked about.
+        scheduler = cluster.scheduler
+        queue_pop, scheduler.queue.pop = scheduler.queue.pop, lambda: None
+        cluster.server.create_all([high])
+        for _ in range(50):
+            await asyncio.sleep(0)
+        framework = scheduler.frameworks["default-scheduler"]
+        preemptor, before = framework.handle.preemptor, scheduler.state.version
+        acted, metrics = Acting.acted, framework.metrics
+        found = await told(cluster, "explain/default/high")
+        assert found["preemption"]["candidates"] == {"n1": {"victims": ["default/low"], "pdbViolations": 0}}
+        assert "would evict 1 pod from n1" in text(await told(cluster, "explain/default/high", page="text"))
+        assert scheduler.state.version == before
+        assert not scheduler.state.nominator
+        assert (framework.handle.preemptor, framework.metrics) == (preemptor, metrics)
+        assert [plugin.name for plugin in framework.post_filter] == ["DynamicResources", "DefaultPreemption", "Acting"]
+        assert Acting.acted == acted
+        assert cluster.node_of("low") == "n1"
+        scheduler.queue.pop = queue_pop
+
+
+def standing(state):
+    placed = [(info.uid, info.node_name, info.row) for pods in state.row_pods for info in pods]
+    return placed, state.changes.position, state.table.generation, state.table.requested.tolist()
+
+
+async def test_a_placed_pod_is_judged_where_it_is():
+    async with live(small("n1"), small("n2")) as cluster:
+        await cluster.create(a_pod("p").requests(cpu="1").obj())
+        before = standing(cluster.scheduler.state)
+        found = await told(cluster, "explain/default/p")
+        assert found["currentNode"] == cluster.node_of("p")
+        assert found["scheduler"]["place"] == "bound to"
+        assert found["scheduler"]["story"]["steps"][-1]["what"] == "bound"
+        assert standing(cluster.scheduler.state) == before
+
+
+async def test_one_that_is_gone_has_a_story_still():
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("p").obj())
+        await cluster.delete("pods", "p")
+        found = await told(cluster, "explain/default/p")
+        assert found["scheduler"]["story"]["steps"][-1]["what"] == "deleted"
+        assert text(await told(cluster, "explain/default/p", page="text")).startswith("default/p is gone\n")
+        assert (await told(cluster, "stories/default/p"))["pod"] == "default/p"
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "words"),
+    [
+        ("explain/default/nobody", NotFound, 'pod "default/nobody" not found: this scheduler has 0 without a node'),
+        ("stories/default/nobody", NotFound, 'no story of pod "default/nobody"'),
+        ("explain/default", BadRequest, "/stowplan/explain/<namespace>/<pod>: which pod? got 'default'"),
+        ("explain/a/b/c", BadRequest, "which pod"),
+        ("stories/", BadRequest, "which pod"),
+        ("decisions?limit=x", BadRequest, "limit: want a number up to 1000, got 'x'"),
+        ("pending?limit=-1", BadRequest, "limit: want a number"),
+        ("pending?page=html", BadRequest, "page: want text or wide, got 'html'"),
+    ],
+)
+async def test_what_cannot_be_answered_says_why(path, error, words):
+    path, _, query = path.partition("?")
+    async with live(small()) as cluster:
+        with pytest.raises(error) as caught:
+            await told(cluster, path, **dict([query.split("=")] if query else []))
+        assert words in str(caught.value)
+
+
+async def test_a_large_cluster_is_not_spelled_out(monkeypatch):
+    monkeypatch.setattr(scheduler_pages, "_MOST_WIDE", 1)
+    async with live(small("n1"), small("n2")) as cluster:
+        await cluster.create(a_pod("big").requests(cpu="64").obj())
+        page = text(await told(cluster, "explain/default/big", page="wide"))
+        assert "too many for a running scheduler to spell out: -o json has them all" in page
+        assert "What this scheduler knows of it" in page
+        assert (await told(cluster, "explain/default/big"))["rejected"].keys() == {"n1", "n2"}
+
+
+async def test_pods_of_other_schedulers_are_theirs():
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("theirs").scheduler("other").on("n1").obj())
+        with pytest.raises(NotFound, match='is for scheduler "other", which has no profile here'):
+            await told(cluster, "explain/default/theirs")
+
+
+async def test_before_the_cluster_is_known_nothing_is_told():
+    async with live(small()) as cluster:
+        cluster.scheduler.synced.clear()
+        with pytest.raises(ServiceUnavailable):
+            await told(cluster, "explain/default/p")
+        cluster.scheduler.synced.set()
+
+
+async def test_decisions_and_waiting_pods():
+    async with live(small()) as cluster:
+        await cluster.create(*(a_pod(f"big-{i}").requests(cpu="64").obj() for i in range(3)), a_pod("p").obj())
+        found = await told(cluster, "decisions", limit="2")
+        assert [one["pod"] for one in found["decisions"]] == ["default/p", "default/big-2"]
+        waiting = await told(cluster, "pending", limit="2")
+        assert waiting["counts"] == {"active": 0, "backoff": 0, "unschedulable": 3, "gated": 0}
+        assert ([pod["pod"] for pod in waiting["pods"]], waiting["leftOut"]) == (["default/big-0", "default/big-1"], 1)
+        page = text(await told(cluster, "pending", limit="2", page="text"))
+        assert page.startswith("activeQ:0; backoffQ:0; unschedulablePods:3\n")
+        assert "… and 1 more pod" in page
+        assert "default/p  attempt 1 (0.0 ms): goes to n1" in text(
+            await told(cluster, "decisions", page="text")
+        ).replace("      ", "  ").replace("    ", "  ")
+
+
+async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("p").obj())
+        slow = iter(range(0, 10_000, 2))
+        times = cluster.time.times()
+        slept = []
+
+        async def sleep(seconds):
+            slept.append(seconds)
+            await asyncio.sleep(0)
+
+        pages = SchedulerPages(cluster.scheduler, times=replace(times, clock=lambda: float(next(slow)), sleep=sleep))
+        await told_by(pages, "explain/default/p")
+        await told_by(pages, "explain/default/p")
+        assert slept == [16.0]
+        waiting = [asyncio.create_task(told_by(pages, "explain/default/p")) for _ in range(20)]
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sum(isinstance(result, TooManyRequests) for result in results) == 12
+        assert sum(isinstance(result, dict) for result in results) == 8

@@ -1,0 +1,62 @@
+"""Metrics that only Stowplan has, as a scrape finds them."""
+
+from dataclasses import fields
+from types import SimpleNamespace
+
+import pytest
+
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.daemon.guarded_plugins import guarded_plugin
+from stowplan.daemon.hang_guard import HangGuard
+from stowplan.daemon.stowplan_metrics import gather
+from stowplan.metrics.build_info import BuildInfo, CompatibilityVersions
+from stowplan.metrics.component import ComponentMetrics
+from stowplan.metrics.registry import MetricsOptions
+from stowplan.plugins import NodeFilterPlugin
+
+
+class Mine(NodeFilterPlugin):
+    name = "Mine"
+
+    def filter_node(self, state, pod, node):
+        return None
+
+    async def post_bind(self, state, pod, node):
+        return None
+
+
+def blank(kind):
+    return kind(**dict.fromkeys((field.name for field in fields(kind)), ""))
+
+
+@pytest.fixture
+def metrics():
+    return ComponentMetrics(
+        MetricsOptions(),
+        gates=DEFAULT_FEATURES,
+        features=(),
+        build=blank(BuildInfo),
+        versions=blank(CompatibilityVersions),
+        stowplan_version="",
+    )
+
+
+def scraped(metrics, name):
+    page = metrics.page("")[1].decode()
+    return {line.rpartition(" ")[0]: line.rpartition(" ")[2] for line in page.splitlines() if line.startswith(name)}
+
+
+def test_plugins_that_never_hung_are_at_zero(metrics):
+    """An alert looks for an increase, and a series that begins with 1 has none."""
+    guard = HangGuard()
+    guarded_plugin(Mine, guard)
+    scheduler = SimpleNamespace(dropped_events=0, stories=(), refresh_metrics=lambda: None)
+    gather(metrics, scheduler, lanes=None, guard=guard)
+    filter_, post_bind = (
+        f'stowplan_plugin_hangs_total{{extension_point="{point}",plugin="Mine"}}' for point in ("Filter", "PostBind")
+    )
+    found = scraped(metrics, "stowplan_plugin_hangs_total")
+    assert (found[filter_], found[post_bind]) == ("0", "0")
+    guard.broken_off["Mine", "Filter"] += 1
+    found = scraped(metrics, "stowplan_plugin_hangs_total")
+    assert (found[filter_], found[post_bind]) == ("1", "0")

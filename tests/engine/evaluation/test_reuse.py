@@ -1,0 +1,525 @@
+"""Reuse for equal pods is exact: it decides, filters and scores as a full evaluation of the same state does.
+
+Random clusters change in random ways while pods of a few shapes are placed one after the other. After every step the
+evaluation that equal pods share must say the same as one made from nothing.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.api import types as t
+from stowplan.cluster.state import ClusterState
+from stowplan.cluster.what_if import WhatIf
+from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.evaluation import evaluation as evaluation_module
+from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.plugins import (
+    NodeFilterPlugin,
+    NodeScorePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reads,
+    ShapeSigned,
+    SignPlugin,
+    unschedulable,
+)
+from stowplan.testing import a_node, a_pod
+from support.examples import examples
+from support.plugins.profiles import framework
+from support.scheduling.worlds import (
+    HOST,
+    PLACEABLE,
+    ZONE,
+    bound,
+    clusters,
+    lookup_objects,
+    nodes,
+    pods,
+    service,
+    struct,
+)
+
+# -- users' plugins ---------------------------------------------------------------------------------------------------
+
+
+class EvenPods(NodeFilterPlugin, ShapeSigned):
+    """Refuses a node by what is on it; says nothing of what it reads."""
+
+    name = "EvenPods"
+
+    def filter_node(self, state, pod, node):
+        return unschedulable("odd") if len(node.pods) % 3 == 2 else None
+
+
+class FirstLetters(NodeFilterPlugin, ShapeSigned):
+    """Reads nothing but the node object."""
+
+    name = "FirstLetters"
+    reads = Reads.NODES
+
+    def filter_node(self, state, pod, node):
+        return unschedulable("ends in 3") if node.name.endswith("3") else None
+
+
+class FewPods(NodeFilterPlugin, NodeScorePlugin, ShapeSigned):
+    """Reads the pods of the node in question."""
+
+    name = "FewPods"
+    reads = Reads.NODE_PODS
+
+    def filter_node(self, state, pod, node):
+        return unschedulable("many") if len(node.pods) > 3 else None
+
+    def score_node(self, state, pod, node):
+        return min(100, 10 * len(node.pods))
+
+
+class ByName(NodeScorePlugin, ShapeSigned):
+    name = "ByName"
+    reads = Reads.NODES
+
+    def score_node(self, state, pod, node):
+        return 7 * int(node.name[1:])
+
+
+class Crowd(NodeScorePlugin, ShapeSigned):
+    """Counts the pods of the whole cluster, and says only that it might."""
+
+    name = "Crowd"
+    normalizes = True
+
+    def score_node(self, state, pod, node):
+        return len(node.pods) * len(self.handle.cluster.placed_pods())
+
+    def normalize(self, state, pod, scores, feasible):
+        return scores * 100 // max(1, int(scores[feasible].max(initial=0)))
+
+
+class CrowdUnsaid(NodeFilterPlugin, ShapeSigned):
+    """Counts pods anywhere, but does not say when what it said no longer holds."""
+
+    name = "CrowdUnsaid"
+    reads = Reads.CLUSTER_PODS
+
+    def filter_node(self, state, pod, node):
+        return unschedulable("crowd") if len(self.handle.cluster.placed_pods()) % 2 and node.name == "n0" else None
+
+
+class Narrow(PreFilterPlugin, ShapeSigned):
+    """Narrows the nodes while few pods are placed."""
+
+    name = "Narrow"
+
+    def pre_filter(self, state, pod, nodes):
+        if len(self.handle.cluster.placed_pods()) % 2:
+            return PreFilterResult(frozenset(("n0", "n1")))
+        return None
+
+
+class Picky(NodeFilterPlugin, SignPlugin):
+    """Reads an annotation, and signs it."""
+
+    name = "Picky"
+
+    def sign_pod(self, pod):
+        return {"wants": pod.pod.metadata.annotations.get("wants", "")}
+
+    def filter_node(self, state, pod, node):
+        wants = pod.pod.metadata.annotations.get("wants", "")
+        return None if wants in node.name else unschedulable("not wanted")
+
+
+class Unsigned(NodeFilterPlugin):
+    """Reads an annotation without telling."""
+
+    name = "Unsigned"
+    filter_node = Picky.filter_node
+
+
+class Raises(NodeFilterPlugin, ShapeSigned):
+    """Fails on a node that is full enough."""
+
+    name = "Raises"
+    reads = Reads.NODE_PODS
+
+    def filter_node(self, state, pod, node):
+        if len(node.pods) == 2:
+            raise RuntimeError(f"two pods on {node.name}")
+
+
+class RaisesInScore(NodeScorePlugin, ShapeSigned):
+    name = "RaisesInScore"
+    reads = Reads.NODE_PODS
+
+    def score_node(self, state, pod, node):
+        if len(node.pods) == 2:
+            raise RuntimeError(f"two pods on {node.name}")
+        return 1
+
+
+USERS = (EvenPods, FirstLetters, FewPods, ByName, Crowd, CrowdUnsaid, Narrow, Picky, Unsigned, Raises, RaisesInScore)
+
+
+# -- the bench ---------------------------------------------------------------------------------------------------------
+
+
+def findings(framework, evaluation, pod):
+    """Everything that an evaluation says of a pod, as plain data."""
+    table = framework.handle.cluster.table
+    outcome = evaluation.filter(pod)
+    if outcome.error is not None:
+        return {"error": str(outcome.error)}
+    feasible = outcome.feasible
+    found = {"feasible": [table.names[row] for row in np.flatnonzero(feasible)]}
+    if outcome.diagnosis is not None:
+        found["message"] = outcome.diagnosis.message()
+        found["plugins"] = outcome.diagnosis.unschedulable_plugins
+        statuses = {name: outcome.diagnosis.status(row) for name, row in table.row_of.items()}
+        found["statuses"] = {name: (s.code, sorted(s.reasons), s.plugin) for name, s in statuses.items() if s}
+        return found
+    totals = evaluation.score(pod, feasible)
+    if not isinstance(totals, np.ndarray):
+        return found | {"error": str(totals)}
+    found["totals"] = totals[feasible].tolist()
+    scores = {name: part[feasible].tolist() for name, part in evaluation.scoring.scores().items()}
+    # A plugin that skips and one that gives nothing are the same.
+    found["scores"] = {name: part for name, part in scores.items() if any(part)}
+    return found
+
+
+def decided(decision):
+    nominated = decision.nominated_node_name
+    return decision.node_name, decision.message, decision.unschedulable_plugins, nominated
+
+
+class World:
+    """A state, a scheduler that reuses, and the pods' shapes."""
+
+    def __init__(self, cluster, shapes, plugins=(), *, first=False):
+        self.state = ClusterState()
+        for obj in cluster[2]:
+            self.state.put_object(struct(obj))
+        for node in cluster[0]:
+            self.state.add_node(struct(node))
+        for pod in cluster[1]:
+            self.state.add_pod(struct(pod))
+        self.framework = framework(self.state, *plugins, first=first)
+        frameworks = {"default-scheduler": self.framework}
+        self.reusing = SchedulingAlgorithm(self.state, frameworks, reuse=True)
+        self.plain = SchedulingAlgorithm(self.state, frameworks, reuse=False)
+        self.shapes = shapes
+        self.shared = {}
+        self.count = 0
+
+    def next_pod(self, which, **annotations):
+        self.count += 1
+        shape = self.shapes[which % len(self.shapes)]
+        name = f"new{self.count}"
+        metadata = {**shape["metadata"], "name": name, "uid": name, "annotations": annotations}
+        return self.state.pod_info(struct({**shape, "metadata": metadata}))
+
+    def check(self, pod):
+        """Both schedulers decide alike; the shared evaluation says what a fresh one says."""
+        want = decided(self.plain.schedule(self.framework, pod))
+        got = decided(self.reusing.schedule(self.framework, pod))
+        assert got == want
+        signature = self.framework.signature(pod)
+        if signature is not None:
+            shared = self.shared.setdefault(signature, Evaluation(self.framework))
+            fresh = Evaluation(self.framework)
+            assert findings(self.framework, shared, pod) == findings(self.framework, fresh, pod)
+        return want[0]
+
+
+STEPS = ("place", "place", "place", "place", "try", "delete", "delete", "foreign", "node", "remove node", "object",
+         "nominate", "label pod", "what if")  # fmt: skip
+
+steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), min_size=4, max_size=25)
+
+
+def step(world, what, which, draw):
+    state = world.state
+    placed = sorted(info.uid for info in state.placed_pods())
+    if what in ("place", "try"):
+        pod = world.next_pod(which, wants=str(which % 2) if which % 5 == 0 else "")
+        node = world.check(pod)
+        if node and what == "place":
+            state.assume(pod, node)
+    elif what == "delete" and placed:
+        state.remove_pod(placed[which % len(placed)])
+    elif what == "foreign":
+        world.count += 1
+        pod = draw(pods(f"f{world.count}", special=PLACEABLE))
+        state.add_pod(struct(bound(pod, f"n{which % 6}")))
+    elif what == "node":
+        state.add_node(struct(draw(nodes(f"n{which % 6}"))))
+    elif what == "remove node" and len(state.table.row_of) > 1:
+        state.remove_node(sorted(state.table.row_of)[which % len(state.table.row_of)])
+    elif what == "object":
+        obj = struct(draw(lookup_objects()))
+        (state.put_object if which % 3 else state.remove_object)(obj)
+    elif what == "nominate":
+        if which % 3:
+            pod = world.next_pod(which)
+            state.nominator.add(pod, f"n{which % 6}")
+        else:
+            for name in state.nominator.nodes():
+                state.nominator.delete(state.nominator.on(name)[0].uid)
+    elif what == "label pod" and placed:
+        info = state.placed(placed[which % len(placed)])
+        if info.pod.spec.node_name:
+            pod = t.Pod(metadata=info.pod.metadata, spec=info.pod.spec, status=info.pod.status)
+            labels = {**info.labels, "app": ("web", "db")[which % 2]}
+            state.add_pod(_relabelled(pod, labels))
+    elif what == "what if" and placed:
+        with WhatIf(state) as hypothesis:
+            hypothesis.evict(state.placed(placed[which % len(placed)]))
+            world.check(world.next_pod(which))
+
+
+def _relabelled(pod, labels):
+    from msgspec.structs import replace
+
+    return replace(pod, metadata=replace(pod.metadata, labels=labels))
+
+
+def play(world, steps, draw):
+    for what, which in steps:
+        step(world, what, which, draw)
+        world.check(world.next_pod(which))
+
+
+@pytest.fixture(params=["many rows at once", "as it is"])
+def rows_at_once(request, monkeypatch):
+    """On a small table one changed row is already too many to be told apart, unless the share is raised."""
+    if request.param == "many rows at once":
+        monkeypatch.setattr(evaluation_module, "_MOST_ROWS", 1.0, raising=False)
+
+
+many_shapes = st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=3)
+
+
+@pytest.mark.usefixtures("rows_at_once")
+def test_reuse_decides_as_a_full_evaluation():
+    @examples(100)
+    @given(clusters(least_nodes=2), many_shapes, steps, st.data())
+    def reuse_is_exact(cluster, shapes, steps, data):
+        play(World(cluster, shapes), steps, data.draw)
+
+    reuse_is_exact()
+
+
+WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
+
+
+def web():
+    return a_pod("shape").labels(app="web").requests(cpu="100m")
+
+
+def soft(key, **options):
+    return web().spreads(key, WEB, when_unsatisfiable="ScheduleAnyway", **options)
+
+
+COUNTING = {
+    "soft by zone": soft(ZONE),
+    "soft by host": soft(HOST),
+    "soft by both": soft(HOST).spreads(ZONE, DB, when_unsatisfiable="ScheduleAnyway", max_skew=3),
+    "hard by zone": web().spreads(ZONE, WEB),
+    "hard by host": web().spreads(HOST, WEB, max_skew=2),
+    "near": web().requires_pods(ZONE, DB),
+    "near itself": web().requires_pods(ZONE, WEB),
+    "away from itself": web().avoids_pods(HOST, WEB),
+    "away from others": web().avoids_pods(ZONE, DB),
+    "likes": web().prefers_pods(10, ZONE, DB).prefers_pods(3, HOST, WEB),
+    "dislikes": web().prefers_no_pods(10, ZONE, WEB),
+    "plain, with a service": web(),
+    "another": a_pod("shape").labels(app="db").requests(cpu="200m"),
+    "another that likes": a_pod("shape").labels(app="db").prefers_pods(5, ZONE, WEB),
+    "another that avoids": a_pod("shape").labels(app="db").avoids_pods(ZONE, {"matchLabels": {"app": "none"}}),
+    "another that must be near": a_pod("shape").labels(app="db").requires_pods(HOST, WEB),
+}
+
+
+@pytest.mark.usefixtures("rows_at_once")
+def test_reuse_of_pods_that_count_others():
+    """Workloads of the usual kinds on a cluster with room, so that counters move and nothing else does."""
+
+    @examples(60)
+    @given(
+        st.lists(st.sampled_from(sorted(COUNTING)), min_size=1, max_size=4, unique=True),
+        st.lists(
+            st.tuples(
+                st.sampled_from(("place", "place", "place", "delete", "what if", "nominate")), st.integers(0, 50)
+            ),
+            min_size=5,
+            max_size=25,
+        ),
+        st.integers(0, 3),
+        st.data(),
+    )
+    def reuse_is_exact(names, steps, bare, data):
+        cluster = [a_node(f"n{i}").zone("abc"[i % 3]).obj() for i in range(7)]
+        for i in range(bare):
+            cluster[i] = a_node(f"n{i}").obj()
+        play(World((cluster, [], [service("web", app="web")]), [COUNTING[n].obj() for n in names]), steps, data.draw)
+
+    reuse_is_exact()
+
+
+@pytest.mark.usefixtures("rows_at_once")
+@pytest.mark.parametrize("first", [True, False], ids=["before all others", "after all others"])
+def test_reuse_with_users_plugins(first):
+    @examples(60)
+    @given(
+        clusters(least_nodes=2, special=("spread", "away", "port")),
+        st.lists(pods("shape", special=("spread", "near", "away", "prefers")), min_size=1, max_size=2),
+        st.lists(st.sampled_from(USERS), min_size=1, max_size=2, unique=True),
+        steps,
+        st.data(),
+    )
+    def reuse_is_exact(cluster, shapes, plugins, steps, data):
+        play(World(cluster, shapes, plugins, first=first), steps, data.draw)
+
+    reuse_is_exact()
+
+
+# -- by example --------------------------------------------------------------------------------------------------------
+
+
+def world_of(*plugins, shape=None, sizes=(4, 4, 4, 4), first=False):
+    cluster = [a_node(f"n{i}").zone("ab"[i % 2]).allocatable(cpu=size).obj() for i, size in enumerate(sizes)]
+    return World((cluster, [], []), [(shape or a_pod().requests(cpu="1")).obj()], plugins, first=first)
+
+
+def filler(node, cpu="4"):
+    return struct(a_pod(f"filler-{node}").uid(f"filler-{node}").requests(cpu=cpu).on(node))
+
+
+def test_equal_pods_spread_as_they_fill_the_cluster():
+    world = world_of(sizes=(4, 3, 2, 1))
+    found = []
+    for _ in range(11):
+        pod = world.next_pod(0)
+        node = world.check(pod)
+        found.append(node)
+        if node:
+            world.state.assume(pod, node)
+    assert sorted(found) == ["", *["n0"] * 4, *["n1"] * 3, *["n2"] * 2, "n3"]
+
+
+@pytest.mark.parametrize("plugin", [FirstLetters, FewPods, CrowdUnsaid])
+def test_a_node_that_becomes_possible_is_shown_to_filters_that_were_not_asked_before(plugin):
+    world = world_of(plugin)
+    world.state.add_pod(filler("n3"))
+    world.check(world.next_pod(0))
+    world.state.remove_pod("filler-n3")
+    world.check(world.next_pod(0))
+
+
+def test_a_node_that_becomes_possible_is_scored_by_plugins_that_read_nodes_only():
+    world = world_of(ByName)
+    world.state.add_pod(filler("n3"))
+    assert world.check(world.next_pod(0)) != "n3"
+    world.state.remove_pod("filler-n3")
+    world.check(world.next_pod(0))
+
+
+def test_a_plugin_that_narrowed_the_nodes_may_widen_them_again():
+    world = world_of(Narrow)
+    world.state.add_pod(filler("n3", "1"))
+    world.check(world.next_pod(0))
+    world.state.remove_pod("filler-n3")
+    world.check(world.next_pod(0))
+
+
+def test_a_filter_that_no_longer_takes_part_is_not_in_the_diagnosis():
+    """InterPodAffinity skips once the pod that kept others away has left; the last plugin refuses everything."""
+
+    class Never(NodeFilterPlugin, ShapeSigned):
+        name = "Never"
+        reads = Reads.NODES
+
+        def filter_node(self, state, pod, node):
+            return unschedulable("never")
+
+    world = world_of(Never, shape=a_pod().labels(app="web"))
+    avoider = a_pod("avoider").uid("avoider").avoids_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
+    world.state.add_pod(struct(avoider))
+    world.check(world.next_pod(0))
+    world.state.remove_pod("avoider")
+    world.check(world.next_pod(0))
+    world.state.add_pod(struct(avoider))
+    world.check(world.next_pod(0))
+
+
+def test_an_evaluation_from_inside_a_hypothesis_is_not_used_afterwards():
+    world = world_of(sizes=(2, 1))
+    world.state.add_pod(filler("n0", "2"))
+    other = world.state.add_pod(filler("n1", "1"))
+    with WhatIf(world.state) as hypothesis:
+        hypothesis.evict(other)
+        assert world.check(world.next_pod(0)) == "n1"
+    assert world.check(world.next_pod(0)) == ""
+    world.state.remove_pod("filler-n0")
+    assert world.check(world.next_pod(0)) == "n0"
+
+
+def test_preemption_knows_of_terms_whose_only_holder_was_away_in_a_hypothesis():
+    world = world_of(shape=a_pod().labels(app="web").priority(10), sizes=(4,))
+    avoider = a_pod("avoider").uid("avoider").avoids_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
+    avoider = world.state.add_pod(struct(avoider))
+    world.check(world.next_pod(0))
+    with WhatIf(world.state) as hypothesis:
+        hypothesis.evict(avoider)
+    world.check(world.next_pod(0))
+
+
+def test_a_nominated_pod_asks_for_a_resource_that_nobody_has_heard_of():
+    world = world_of()
+    pod = world.state.pod_info(struct(a_pod("promised").uid("promised").requests({"example.com/new": 1}, cpu="4")))
+    world.state.nominator.add(pod, "n0")
+    assert world.check(world.next_pod(0)) != "n0"
+
+
+def test_pods_that_differ_only_in_what_a_plugin_signs_are_not_taken_for_each_other():
+    world = world_of(Picky)
+    for wants in ("n2", "n1", "n2", ""):
+        pod = world.next_pod(0, wants=wants)
+        assert wants in world.check(pod)
+
+
+def test_a_plugin_that_cannot_sign_ends_all_sharing():
+    world = world_of(Unsigned)
+    pod = world.next_pod(0, wants="n2")
+    assert world.framework.signature(pod) is None
+    assert world.check(pod) == "n2"
+    assert world.check(world.next_pod(0, wants="n1")) == "n1"
+
+
+def test_services_that_appear_change_the_default_spread():
+    world = world_of(shape=a_pod().labels(app="web"), sizes=(4, 4))
+    for at in (None, service("web", app="web"), None, service("web", app="other")):
+        if at is not None:
+            world.state.put_object(struct(at))
+        pod = world.next_pod(0)
+        node = world.check(pod)
+        world.state.assume(pod, node)
+
+
+def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):
+    """The pod that wanted it near leaves in the same moment in which a node fills up."""
+    monkeypatch.setattr(evaluation_module, "_MOST_ROWS", 1.0)
+    state = ClusterState()
+    for node in (a_node("n0").zone("a"), a_node("n1").zone("a"), a_node("n2").allocatable(pods="1")):
+        state.add_node(struct(node))
+    wants_web = a_pod("holder").requires_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
+    state.add_pod(struct(wants_web))
+    profile = framework(state)
+    shared = Evaluation(profile)
+    pod = state.pod_info(struct(a_pod("web").labels(app="web")))
+    assert findings(profile, shared, pod)["scores"]["InterPodAffinity"] == [200, 200, 0]
+    state.remove_pod(state.placed_pods()[0].uid)
+    state.add_pod(struct(a_pod("filler").on("n2")))
+    assert findings(profile, shared, pod) == findings(profile, Evaluation(profile), pod)

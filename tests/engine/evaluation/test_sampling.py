@@ -1,0 +1,359 @@
+"""percentageOfNodesToScore: what a search that stops early finds, held to a plain loop over the nodes."""
+
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.cluster.state import ClusterState
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.evaluation import sampling
+from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.engine.evaluation.sampling import nodes_to_find
+from stowplan.framework.handle import Handle
+from stowplan.framework.runtime import Framework
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.plugins import (
+    NodeFilterPlugin,
+    NodeScorePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    ShapeSigned,
+    unschedulable,
+)
+from stowplan.testing import a_node, a_pod
+from support.examples import examples
+from support.scheduling.worlds import PLACEABLE, clusters, pods, struct
+
+
+@pytest.mark.parametrize(
+    ("percentage", "nodes", "wanted"),
+    [
+        pytest.param(0, 5000, 5000, id="nobody asked for fewer"),
+        pytest.param(100, 5000, 5000, id="all"),
+        pytest.param(40, 1000, 400, id="a share"),
+        pytest.param(1, 99, 99, id="a small cluster is searched whole"),
+        pytest.param(1, 100, 100, id="never fewer than a hundred"),
+        pytest.param(5, 1999, 100, id="a share of less than a hundred"),
+        pytest.param(7, 1999, 139, id="rounded down"),
+        pytest.param(50, 0, 0, id="no nodes"),
+    ],
+)
+def test_how_many_feasible_nodes_are_enough(percentage, nodes, wanted):
+    assert nodes_to_find(percentage, nodes) == wanted
+
+
+# -- against a plain loop ---------------------------------------------------------------------------------------------
+
+
+class EvenPods(NodeFilterPlugin, ShapeSigned):
+    """Looks at nodes one by one, and says nothing of what it reads."""
+
+    name = "EvenPods"
+
+    def filter_node(self, state, pod, node):
+        return unschedulable("odd") if len(node.pods) % 3 == 2 else None
+
+
+class Narrow(PreFilterPlugin, ShapeSigned):
+    """Leaves some nodes only, now and then."""
+
+    name = "Narrow"
+
+    def pre_filter(self, state, pod, nodes):
+        which = len(self.handle.cluster.placed_pods()) % 3
+        return PreFilterResult(frozenset(f"n{i}" for i in (0, 2, 3, 5, 9)[which:])) if which else None
+
+
+class ByName(NodeScorePlugin, ShapeSigned):
+    name = "ByName"
+    normalizes = True
+
+    def score_node(self, state, pod, node):
+        return int(node.name[1:]) * 7 % 5
+
+    def normalize(self, state, pod, scores, feasible):
+        return scores * 100 // max(1, int(scores[feasible].max(initial=0)))
+
+
+def framework_on(state, *plugins, percentage=None, without=()):
+    """The default profile with users' plugins in front of all others, and some points empty."""
+    registry = in_tree_registry()
+    for plugin in plugins:
+        registry.register(plugin)
+    points = {point: {"enabled": [{"name": p.name} for p in plugins if p in of]} for point, of in _POINTS.items()}
+    points |= {point: {"disabled": [{"name": "*"}]} for point in without}
+    profile = {"plugins": points, **({} if percentage is None else {"percentageOfNodesToScore": percentage})}
+    raw = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    config = load_config(raw, known_plugins=registry.points())
+    handle = Handle(cluster=state, profile_name="default-scheduler", features=DEFAULT_FEATURES)
+    return Framework(config.profiles[0], registry, handle)
+
+
+_POINTS = {"filter": (EvenPods,), "preFilter": (Narrow,), "score": (ByName,)}
+
+
+class Plain:
+    """Node after node, as the rule says."""
+
+    def __init__(self, state, framework, *, share, least):
+        self.state, self.framework, self.share, self.least = state, framework, share, least
+        self.start = 0
+
+    def wanted(self, nodes):
+        if not self.framework.score:
+            return 1
+        if nodes < self.least or not self.share:
+            return nodes
+        return max(self.least, nodes * self.share // 100)
+
+    def verdicts(self, pod):
+        """Names in the order of the search, and those that do not fit."""
+        evaluation = Evaluation(self.framework)
+        outcome = evaluation.filter(pod)
+        table = self.state.table
+        names = [table.names[row] for row in table.order.rows.tolist() if outcome.examined[row]]
+        return names, {name for name in names if not outcome.feasible[table.row_of[name]]}
+
+    def found(self, pod):
+        names, refusing = self.verdicts(pod)
+        statuses = set()
+        promised = self.state.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+        if promised in names:
+            if promised not in refusing:
+                return [promised], 1
+            statuses.add(promised)
+        wanted, found = self.wanted(len(names)), []
+        for i in range(len(names)):
+            name = names[(self.start + i) % len(names)]
+            if name in refusing:
+                statuses.add(name)
+            else:
+                found.append(name)
+                if len(found) == wanted:
+                    break
+        seen = len(found) + len(statuses)
+        self.start = (self.start + seen) % self.state.table.count
+        return found, seen
+
+    def best(self, pod, found):
+        """The names with the highest total, had only these been found."""
+        if len(found) == 1:
+            return set(found)
+        evaluation = Evaluation(self.framework)
+        evaluation.filter(pod)
+        mask = np.zeros(self.state.table.n, np.bool_)
+        rows = [self.state.table.row_of[name] for name in found]
+        mask[rows] = True
+        totals = evaluation.score(pod, mask)
+        return {name for name, row in zip(found, rows, strict=True) if totals[row] == max(totals[rows])}
+
+
+def check(plain, scheduler, pod):
+    found, seen = plain.found(pod)
+    decision = scheduler.schedule(plain.framework, pod)
+    if not found:
+        assert not decision.node_name
+        assert decision.diagnosis is not None
+    else:
+        assert decision.node_name in plain.best(pod, found)
+        assert (decision.evaluated, decision.feasible) == (seen, len(found))
+    assert scheduler._sampling.start == plain.start
+    return decision.node_name
+
+
+def play(cluster, shapes, steps, *, plugins, share, without, reuse, least):
+    state = ClusterState()
+    for node in cluster[0]:
+        state.add_node(struct(node))
+    for pod in cluster[1]:
+        state.add_pod(struct(pod))
+    profile = framework_on(state, *plugins, without=without)
+    scheduler = SchedulingAlgorithm(
+        state, {"default-scheduler": profile}, random=Random(1), reuse=reuse, percentage_of_nodes_to_score=share
+    )
+    plain = Plain(state, profile, share=share, least=least)
+    for i, (what, which) in enumerate(steps):
+        shape = shapes[which % len(shapes)]
+        nominated = {"nominatedNodeName": f"n{which % 12}"} if what == "promised" else {}
+        new = {**shape, "metadata": {**shape["metadata"], "name": f"p{i}", "uid": f"p{i}"}, "status": nominated}
+        pod = state.pod_info(struct(new))
+        if what == "remove":
+            placed = sorted(info.uid for info in state.placed_pods())
+            if placed:
+                state.remove_pod(placed[which % len(placed)])
+        elif what == "nominate":
+            state.nominator.add(pod, f"n{which % 12}")
+        node = check(plain, scheduler, pod)
+        if node and what != "try":
+            state.assume(pod, node)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(("place", "place", "place", "try", "remove", "promised", "nominate")), st.integers(0, 60)
+    ),
+    min_size=3,
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("reuse", [True, False], ids=["equal pods share", "each by itself"])
+def test_a_search_finds_what_a_plain_loop_finds(reuse, monkeypatch):
+    monkeypatch.setattr(sampling, "LEAST_FEASIBLE", 2)
+    monkeypatch.setattr(sampling, "_AT_ONCE", 2)
+
+    @examples(80)
+    @given(
+        clusters(least_nodes=4),
+        st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=2),
+        steps,
+        st.lists(st.sampled_from((EvenPods, Narrow, ByName)), unique=True, max_size=2),
+        st.sampled_from((0, 10, 30, 60, 100)),
+        st.sampled_from(((), (), ("preScore", "score"), ("filter",))),
+    )
+    def as_the_plain_loop(cluster, shapes, steps, plugins, share, without):
+        play(cluster, shapes, steps, plugins=plugins, share=share, without=without, reuse=reuse, least=2)
+
+    as_the_plain_loop()
+
+
+# -- by example -------------------------------------------------------------------------------------------------------
+
+
+def a_scheduler(nodes, *plugins, percentage=0, own=None, without=(), zones="abc"):
+    state = ClusterState()
+    for i in range(nodes):
+        state.add_node(struct(a_node(f"n{i}").zone(zones[i % len(zones)])))
+    profile = framework_on(state, *plugins, percentage=own, without=without)
+    return SchedulingAlgorithm(state, {"default-scheduler": profile}, percentage_of_nodes_to_score=percentage), profile
+
+
+def schedule(scheduler, profile, name="p", **spec):
+    pod = scheduler.cluster.pod_info(struct(a_pod(name).uid(name).requests(cpu="100m")))
+    return scheduler.schedule(profile, pod)
+
+
+@pytest.mark.parametrize(
+    ("general", "own", "feasible"),
+    [
+        pytest.param(0, None, 300, id="unset"),
+        pytest.param(50, None, 150, id="for all profiles"),
+        pytest.param(50, 40, 120, id="the profile's own wins"),
+        pytest.param(50, 0, 300, id="its 0 stands for all, too"),
+        pytest.param(0, 40, 120, id="the profile's alone"),
+        pytest.param(100, None, 300, id="hundred"),
+    ],
+)
+def test_which_percentage_counts(general, own, feasible):
+    decision = schedule(*a_scheduler(300, percentage=general, own=own))
+    assert decision.feasible == decision.evaluated == feasible
+
+
+def test_searches_go_round_all_nodes():
+    scheduler, profile = a_scheduler(300, percentage=40)
+    starts = []
+    for i in range(6):
+        starts.append(scheduler._sampling.start)
+        schedule(scheduler, profile, f"p{i}")
+    assert starts == [0, 120, 240, 60, 180, 0]
+
+
+def test_without_scores_the_first_that_fits_is_taken():
+    scheduler, profile = a_scheduler(5, without=("preScore", "score"), zones="ab")
+    assert [schedule(scheduler, profile).node_name for _ in range(7)] == ["n0", "n1", "n2", "n3", "n4", "n0", "n1"]
+
+
+def test_two_profiles_share_the_place_where_searches_begin():
+    scheduler, profile = a_scheduler(300, percentage=40)
+    other = framework_on(scheduler.cluster, percentage=50)
+    scheduler.frameworks["other"] = other
+    scheduler.forget()
+    schedule(scheduler, profile)
+    pod = scheduler.cluster.pod_info(struct(a_pod("q").uid("q")))
+    assert scheduler.schedule(other, pod).feasible == 150
+    assert scheduler._sampling.start == 270
+
+
+class Counts(NodeFilterPlugin, ShapeSigned):
+    """Counts how often it is asked about which node, and cannot stand one."""
+
+    name = "Counts"
+    bad = ""
+
+    def filter_node(self, state, pod, node):
+        self.asked[node.name] += 1
+        if node.name == self.bad:
+            raise RuntimeError(f"cannot stand {node.name}")
+        return unschedulable("even") if int(node.name[1:]) % 2 == 0 else None
+
+
+class CountsScores(NodeScorePlugin, ShapeSigned):
+    name = "CountsScores"
+
+    def score_node(self, state, pod, node):
+        self.scored[node.name] += 1
+        return 1
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    monkeypatch.setitem(_POINTS, "filter", (Counts,))
+    monkeypatch.setitem(_POINTS, "score", (CountsScores,))
+    monkeypatch.setattr(Counts, "asked", Counter(), raising=False)
+    monkeypatch.setattr(CountsScores, "scored", Counter(), raising=False)
+
+
+@pytest.mark.usefixtures("counting")
+def test_plugins_that_look_at_nodes_one_by_one_are_not_asked_about_those_beyond_the_end():
+    scheduler, profile = a_scheduler(1000, Counts, CountsScores, percentage=10)
+    decision = schedule(scheduler, profile)
+    assert decision.feasible == 100
+    assert 199 <= decision.evaluated <= 200
+    assert decision.evaluated <= len(Counts.asked) <= decision.evaluated + 16
+    assert set(Counts.asked.values()) == {1}
+    assert len(CountsScores.scored) == 100
+    assert decision.node_name in CountsScores.scored
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_node_that_a_plugin_cannot_stand_ends_only_the_searches_that_meet_it(monkeypatch):
+    monkeypatch.setattr(Counts, "bad", "n700")
+    scheduler, profile = a_scheduler(1000, Counts, percentage=10, zones="a")
+    messages = [schedule(scheduler, profile).message for _ in range(12)]
+    failed = 'running "Counts" filter plugin: cannot stand n700'
+    assert messages[:3] == ["", "", ""]
+    assert failed in messages
+    assert "" in messages[messages.index(failed) + 1 :]
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_pod_that_fits_nowhere_learns_of_every_node():
+    scheduler, profile = a_scheduler(200, Counts, percentage=10)
+    for i in range(1, 200, 2):
+        scheduler.cluster.add_node(struct(a_node(f"n{i}").zone("abc"[i % 3]).unschedulable()))
+    for _ in range(2):
+        decision = schedule(scheduler, profile)
+        assert decision.message.startswith("0/200 nodes are available: 100 even, 100 node(s) were unschedulable.")
+        assert decision.unschedulable_plugins == {"Counts", "NodeUnschedulable"}
+        assert decision.evaluated == 200
+    scheduler.cluster.add_node(struct(a_node("n151").zone("b")))
+    assert schedule(scheduler, profile).node_name == "n151"
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_promised_node_is_tried_before_the_search():
+    scheduler, profile = a_scheduler(300, Counts, percentage=40)
+    for promised, node, start in (("n201", "n201", 0), ("n200", None, 240), ("gone", None, 180)):
+        pod = scheduler.cluster.pod_info(struct(a_pod(promised).uid(promised).nominated_to(promised)))
+        decision = scheduler.schedule(profile, pod)
+        assert node in (None, decision.node_name)
+        assert scheduler._sampling.start == pytest.approx(start, abs=1)

@@ -1,0 +1,53 @@
+"""Pods of one template that share an evaluation, though their labels set them apart in a corner."""
+
+import pytest
+
+import stowplan
+from stowplan.testing import a_node, a_pod
+from support.scheduling.worlds import HOST, ZONE, replica_set
+
+ONE_A_ZONE = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+LISTED = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {
+            "pluginConfig": [
+                {
+                    "name": "PodTopologySpread",
+                    "args": {"defaultingType": "List", "defaultConstraints": [ONE_A_ZONE]},
+                }
+            ]
+        }
+    ],
+}
+WEB, FIRST = {"matchLabels": {"app": "web"}}, {"matchLabels": {"tier": "1"}}
+
+
+def placed(cluster, *pods):
+    return [cluster.schedule([pod.obj()])[0].node_name for pod in pods]
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_whether_a_pod_matches_the_default_selector_itself(reuse):
+    """Its controller selects other labels than it has, so it does not count where it goes."""
+    nodes = [a_node("x").zone("1"), a_node("y").zone("2").unschedulable()]
+    there = a_pod("there").labels(app="web").on("x")
+    objects = [*(o.obj() for o in (*nodes, there)), replica_set("rs", WEB)]
+    cluster = stowplan.Cluster(objects, config=LISTED, reuse=reuse)
+    pods = [a_pod(name).labels(app=app).owner("ReplicaSet", "rs") for name, app in (("p", "db"), ("q", "web"))]
+    assert placed(cluster, *pods) == ["x", ""]
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_what_a_promised_pod_holds_against_one_of_them(reuse):
+    """Nobody on a node holds that term, so it does not tell the two pods apart."""
+    objects = (
+        a_node("x"),
+        a_node("y").unschedulable(),
+        a_pod("there").avoids_pods(HOST, WEB).on("y"),
+        a_pod("promised").priority(5).avoids_pods(HOST, FIRST).nominated_to("x"),
+    )
+    cluster = stowplan.Cluster([o.obj() for o in objects], reuse=reuse)
+    pods = [a_pod("p").labels(app="web"), a_pod("q").labels(app="web", tier="1"), a_pod("r").labels(app="web")]
+    assert placed(cluster, *pods) == ["x", "", "x"]

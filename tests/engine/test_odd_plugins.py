@@ -1,0 +1,85 @@
+"""Users' plugins that break off by themselves: their pods are tried again, and nobody else notices."""
+
+import asyncio
+
+import pytest
+
+from stowplan.plugins import BindPlugin, Code, PostBindPlugin, PreBindPlugin, PreEnqueuePlugin, Status
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+
+
+async def cancelled():
+    """Wait for what somebody cancels meanwhile."""
+    task = asyncio.create_task(asyncio.sleep(0))
+    task.cancel()
+    await task
+
+
+class Preparing(PreBindPlugin):
+    name = "Odd"
+
+    async def pre_bind(self, state, pod, node_name):
+        if "odd" in pod.labels and not pod.pod.status.conditions:
+            await cancelled()
+
+
+class Binding(BindPlugin):
+    name = "Odd"
+
+    async def bind(self, state, pod, node_name):
+        if "odd" in pod.labels and not pod.pod.status.conditions:
+            await cancelled()
+        return Status(Code.Skip)
+
+
+class Told(PostBindPlugin):
+    name = "Odd"
+
+    async def post_bind(self, state, pod, node_name):
+        await cancelled()
+
+
+class Gate(PreEnqueuePlugin):
+    name = "Odd"
+
+    def pre_enqueue(self, pod):
+        return "open" if "odd" in pod.labels else None
+
+
+def config(point):
+    plugins = {point: {"enabled": [{"name": "Odd"}]}}
+    if point == "bind":
+        plugins["bind"] = {"enabled": [{"name": "Odd"}, {"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": plugins}],
+    }
+
+
+@pytest.mark.parametrize(("point", "plugin"), [("preBind", Preparing), ("bind", Binding)], ids=["PreBind", "Bind"])
+async def test_a_cancellation_that_is_not_ours_fails_the_attempt(point, plugin):
+    async with live(a_node("a").obj(), config=config(point), plugins=[plugin]) as cluster:
+        await cluster.create(a_pod("odd").labels(odd="yes").obj(), a_pod("good").obj())
+        assert cluster.node_of("good") == "a"
+        assert cluster.node_of("odd") == ""
+        assert cluster.condition("odd")["message"] == "a plugin gave up: what it waited for was cancelled"
+        assert not cluster.scheduler.state.is_assumed(cluster.pod("odd")["metadata"]["uid"])
+        await cluster.advance(2.0)
+        assert cluster.node_of("odd") == "a"
+
+
+async def test_after_the_binding_it_is_told_and_done():
+    async with live(a_node("a").obj(), config=config("postBind"), plugins=[Told]) as cluster:
+        await cluster.create(a_pod("one").obj(), a_pod("two").obj())
+        assert (cluster.node_of("one"), cluster.node_of("two")) == ("a", "a")
+        assert not cluster.scheduler.busy
+
+
+async def test_a_pod_whose_gate_makes_no_sense_waits_and_is_not_lost():
+    async with live(a_node("a").obj(), config=config("preEnqueue"), plugins=[Gate]) as cluster:
+        await cluster.create(a_pod("odd").labels(odd="yes").obj(), a_pod("good").obj())
+        assert cluster.node_of("good") == "a"
+        assert cluster.place("odd").name == "UNSCHEDULABLE"
+        assert cluster.scheduler.queue.counts()["gated"] == 1

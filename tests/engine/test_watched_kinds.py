@@ -1,0 +1,175 @@
+"""Which kinds a scheduler watches, by what its profiles have and what their plugins wait for."""
+
+import pytest
+
+from stowplan.api import types as t
+from stowplan.api.custom_objects import custom_resource
+from stowplan.cluster.objects import STORED
+from stowplan.cluster.state import ClusterState
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.watched_kinds import CORE, UNFINISHED, WatchedKind, watched_kinds
+from stowplan.framework.events import ANY, Action, on
+from stowplan.framework.handle import Handle
+from stowplan.framework.registry import Registry
+from stowplan.framework.runtime import Framework
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.plugins import EnqueueExtensions
+from support.plugins.fake_plugins import fake
+
+STORAGE = {t.PersistentVolumeClaim, t.PersistentVolume, t.StorageClass, t.CSINode, t.CSIDriver, t.CSIStorageCapacity}
+DEVICES = {t.ResourceClaim, t.ResourceSlice, t.DeviceClass}
+OWNERS = {t.Service, t.ReplicationController, t.ReplicaSet, t.StatefulSet}
+DEFAULT = {*CORE, *STORAGE, t.VolumeAttachment, *DEVICES, *OWNERS, t.PodDisruptionBudget}
+BARE = {"multiPoint": {"enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}}
+
+
+def frameworks(*profiles, plugins=()):
+    registry = in_tree_registry()
+    registry.merge(Registry(plugins))
+    raw = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": f"s{i}", **profile} for i, profile in enumerate(profiles)],
+    }
+    config = load_config(raw, known_plugins=registry.points())
+    return [
+        Framework(profile, registry, Handle(cluster=ClusterState(), profile_name="x", features=DEFAULT_FEATURES))
+        for profile in config.profiles
+    ]
+
+
+def kinds_of(*profiles, plugins=()):
+    return watched_kinds(frameworks(*profiles, plugins=plugins), report=pytest.fail)
+
+
+def bare_with(*names):
+    enabled = [*BARE["multiPoint"]["enabled"], *({"name": name} for name in names)]
+    return {"plugins": {"multiPoint": {"enabled": enabled, "disabled": [{"name": "*"}]}}}
+
+
+def waiting_for(name, *resources):
+    class Waiting(fake(name, filter=None), EnqueueExtensions):
+        def events_to_register(self):
+            return [on(resource, Action.Add) for resource in resources]
+
+    Waiting.name = name
+    return Waiting
+
+
+def test_the_default_profile_watches_what_the_reference_does():
+    found = kinds_of({})
+    assert {watched.kind for watched in found} == DEFAULT
+    assert len(found) == len(DEFAULT)
+    assert [watched.kind for watched in found[:3]] == list(CORE), "what matters most comes first"
+
+
+def test_all_but_the_core_is_kept_where_plugins_look_it_up():
+    assert DEFAULT - {t.Pod, t.Node} <= set(STORED)
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds"),
+    [
+        pytest.param([], set(), id="nothing"),
+        pytest.param(["NodePorts", "InterPodAffinity", "NodeAffinity"], set(), id="what pods and nodes tell"),
+        pytest.param(["DefaultPreemption"], {t.PodDisruptionBudget}, id="preemption"),
+        pytest.param(["PodTopologySpread"], OWNERS, id="spreading"),
+        pytest.param(["VolumeRestrictions"], {t.PersistentVolumeClaim, t.PersistentVolume}, id="VolumeRestrictions"),
+        pytest.param(["VolumeZone"], {t.PersistentVolumeClaim, t.PersistentVolume, t.StorageClass}, id="VolumeZone"),
+        pytest.param(["VolumeBinding"], STORAGE, id="VolumeBinding"),
+        pytest.param(
+            ["NodeVolumeLimits"], STORAGE - {t.StorageClass, t.CSIStorageCapacity} | {t.VolumeAttachment}, id="limits"
+        ),
+        pytest.param(["DynamicResources"], DEVICES, id="devices"),
+    ],
+)
+def test_only_what_some_plugin_reads_is_watched(names, kinds):
+    found = kinds_of(bare_with(*names))
+    assert {watched.kind for watched in found} == {*CORE, *kinds}
+    for watched in found:
+        assert set(watched.needed_by) | set(watched.read_by) <= set(names)
+        assert watched.core != bool(watched.needed_by or watched.read_by)
+
+
+def test_extended_resources_may_be_of_device_classes():
+    assert kinds_of(bare_with("NodeResourcesFit"))[len(CORE) :] == (WatchedKind(t.DeviceClass),)
+
+
+def test_what_any_profile_needs_is_watched():
+    found = kinds_of(bare_with("DynamicResources"), bare_with("VolumeZone"))
+    assert {watched.kind for watched in found} >= {t.ResourceClaim, t.StorageClass}
+
+
+@pytest.mark.parametrize(
+    ("args", "watched"),
+    [
+        pytest.param({}, True, id="the system's"),
+        pytest.param({"defaultingType": "List"}, False, id="none"),
+        pytest.param(
+            {
+                "defaultingType": "List",
+                "defaultConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+            },
+            True,
+            id="some",
+        ),
+    ],
+)
+def test_owners_are_watched_for_default_constraints_alone(args, watched):
+    profile = {**bare_with("PodTopologySpread"), "pluginConfig": [{"name": "PodTopologySpread", "args": args}]}
+    assert {found.kind for found in kinds_of(profile)} >= OWNERS if watched else len(kinds_of(profile)) == len(CORE)
+
+
+def test_who_is_switched_off_and_who_goes_on():
+    found = {watched.kind: watched for watched in kinds_of({})}
+    needed = {kind.__name__: sorted(watched.needed_by) for kind, watched in found.items() if watched.needed_by}
+    assert needed["ResourceSlice"] == ["DynamicResources"]
+    assert needed["CSIStorageCapacity"] == ["VolumeBinding"]
+    assert needed["VolumeAttachment"] == ["NodeVolumeLimits"]
+    assert not {"PodDisruptionBudget", "Service", "Node"} & set(needed)
+    assert found[t.PodDisruptionBudget].read_by == {"DefaultPreemption"}
+    assert found[t.StatefulSet].read_by == {"PodTopologySpread"}
+
+
+def test_finished_pods_leave():
+    assert [watched.field_selector for watched in kinds_of({})[:3]] == ["", UNFINISHED, ""]
+
+
+# -- what users' plugins wait for -------------------------------------------------------------------------------------
+
+QUEUES = "queues.v1.batch.example.com"
+
+
+def test_custom_resources_are_watched_and_needed():
+    plugin = waiting_for("Gate", QUEUES, "Pod", "Node")
+    found = kinds_of(bare_with("Gate"), plugins=[plugin])
+    assert found[len(CORE) :] == (WatchedKind(custom_resource(QUEUES), frozenset({"Gate"})),)
+
+
+def test_a_resource_of_two_plugins_is_watched_once():
+    plugins = [waiting_for("Gate", QUEUES), waiting_for("Door", QUEUES)]
+    *_, last = found = kinds_of(bare_with("Gate"), bare_with("Door"), plugins=plugins)
+    assert last == WatchedKind(custom_resource(QUEUES), frozenset({"Gate", "Door"}))
+    assert len(found) == len(CORE) + 1
+
+
+def test_known_kinds_are_watched_for_their_events_and_not_needed():
+    plugin = waiting_for("Gate", "storage.k8s.io/CSINode")
+    found = kinds_of(bare_with("Gate"), plugins=[plugin])
+    assert found[len(CORE) :] == (WatchedKind(t.CSINode),)
+
+
+@pytest.mark.parametrize("plugin", [fake("Mute", filter=None), waiting_for("Mute", ANY)], ids=["says nothing", "any"])
+def test_who_waits_for_anything_hears_of_all_kinds_that_have_events(plugin):
+    found = {watched.kind for watched in kinds_of(bare_with("Mute"), plugins=[plugin])}
+    assert found == {*CORE, *STORAGE, t.ResourceClaim, t.DeviceClass}
+
+
+@pytest.mark.parametrize("resource", ["queues", "queues.v1", "batch.example.com/v1/Queue", ""])
+def test_events_of_what_is_no_resource_are_told_of_and_ignored(resource):
+    told = []
+    found = watched_kinds(
+        frameworks(bare_with("Gate"), bare_with("Gate"), plugins=[waiting_for("Gate", resource)]), report=told.append
+    )
+    assert len(found) == len(CORE)
+    assert told == [f"Incorrect event registration: plugin Gate: {resource!r} is not <plural>.<version>.<group>"]

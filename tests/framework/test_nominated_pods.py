@@ -1,0 +1,150 @@
+"""A node must take the pod both as it is and with the pods that were promised the node."""
+
+import pytest
+
+import stowplan
+from stowplan.framework.status import Code, error, unschedulable
+from stowplan.testing import a_node, a_pod
+from support.plugins.fake_plugins import fake, framework_of, judged
+from support.plugins.profiles import framework
+from support.scheduling.worlds import HOST, ZONE, state_of, struct
+
+
+def promise(state, pod, node):
+    state.nominator.add(state.pod_info(struct(pod)), node)
+
+
+def feasible_with(pod, promised, node="a"):
+    state = state_of([a_node("a").zone("x").allocatable(cpu=2), a_node("b").zone("y").allocatable(cpu=2)])
+    promise(state, promised, node)
+    _, outcome, _ = judged(framework(state), pod)
+    return [name for name, row in state.table.row_of.items() if outcome.feasible[row]]
+
+
+WEB = {"matchLabels": {"app": "web"}}
+
+
+@pytest.mark.parametrize(
+    ("promised", "feasible"),
+    [
+        pytest.param(a_pod("p").uid("p").priority(10).requests(cpu="2"), ["b"], id="as important"),
+        pytest.param(a_pod("p").uid("p").priority(11).requests(cpu="2"), ["b"], id="more important"),
+        pytest.param(a_pod("p").uid("p").priority(9).requests(cpu="2"), ["a", "b"], id="less important"),
+        pytest.param(a_pod("p").uid("me").priority(11).requests(cpu="2"), ["a", "b"], id="the pod itself"),
+        pytest.param(a_pod("p").uid("p").priority(10).requests(cpu="1"), ["a", "b"], id="there is room for both"),
+        pytest.param(a_pod("p").uid("p").priority(10).host_port(80), ["b"], id="its port"),
+        pytest.param(a_pod("p").uid("p").priority(10).labels(app="web"), ["b"], id="it is to be avoided"),
+    ],
+)
+def test_room_is_left_for_promised_pods(promised, feasible):
+    pod = a_pod("me").uid("me").priority(10).requests(cpu="1").host_port(80).avoids_pods(HOST, WEB)
+    assert feasible_with(pod, promised) == feasible
+
+
+@pytest.mark.parametrize(
+    ("order", "feasible"),
+    [
+        pytest.param(("me", "p"), ["a", "b"], id="it was promised first"),
+        pytest.param(("p", "me"), ["b"], id="it came later"),
+        pytest.param(("me", "p", "me"), ["a", "b"], id="renewed, a promise keeps its age"),
+        pytest.param(("me", "p", "elsewhere", "me"), ["b"], id="given up meanwhile, it does not"),
+    ],
+)
+def test_of_equals_with_the_same_promise_the_first_goes_first(order, feasible):
+    state = state_of([a_node("a").allocatable(cpu=2), a_node("b").allocatable(cpu=2)])
+    pods = {name: a_pod(name).uid(name).priority(10).requests(cpu="2") for name in ("me", "p")}
+    for name in order:
+        promise(state, pods["me" if name == "elsewhere" else name], "b" if name == "elsewhere" else "a")
+    _, outcome, _ = judged(framework(state), pods["me"])
+    assert [name for name, row in state.table.row_of.items() if outcome.feasible[row]] == feasible
+
+
+def test_a_promised_pod_does_not_count_as_being_there():
+    """Affinity to it is not met: the second pass looks at the node without it."""
+    pod = a_pod("me").requires_pods(ZONE, WEB)
+    assert feasible_with(pod, a_pod("p").uid("p").labels(app="web")) == []
+
+
+def test_a_promise_of_a_node_that_is_not_there_is_no_matter():
+    assert feasible_with(a_pod("me").requests(cpu="1"), a_pod("p").uid("p").requests(cpu="2"), "gone") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "arrival",
+    [
+        pytest.param(a_pod("p").uid("p").requests(cpu="1").on("b"), id="it is bound elsewhere"),
+        pytest.param(a_pod("p").uid("another").requests(cpu="1"), id="another pod has its name now"),
+    ],
+)
+def test_a_promise_ends_when_the_pod_is_bound_or_gone(arrival):
+    promised = a_pod("p").uid("p").requests(cpu="1").nominated_to("a")
+    cluster = stowplan.Cluster([a_node("a").allocatable(cpu=1).obj(), promised.obj()])
+    pod = a_pod("me").requests(cpu="1").obj()
+    assert cluster.explain(pod).to_dict()["rejected"].keys() == {"a"}
+    cluster.add(arrival.obj())
+    assert cluster.explain(pod).to_dict()["feasible"] == ["a"]
+
+
+def test_the_first_pass_gives_the_reason():
+    state = state_of([a_node("a").allocatable(cpu=2)])
+    promise(state, a_pod("p").uid("p").requests(cpu="2"), "a")
+    _, outcome, _ = judged(framework(state), a_pod("me").requests(cpu="1"))
+    assert outcome.diagnosis.message() == "0/1 nodes are available: 1 Insufficient cpu."
+    assert outcome.diagnosis.unschedulable_plugins == {"NodeResourcesFit"}
+    assert outcome.diagnosis.status(0).plugin == "NodeResourcesFit"
+
+
+def seen_by(**answers):
+    """What a plugin with pod extensions saw: (what, pods on the node) of each call."""
+    seen = []
+
+    def note(what, answer=None):
+        def call(state, pod, *rest):
+            node = rest[-1]
+            other = [rest[0].uid] if len(rest) == 2 else []
+            seen.append((what, *other, [p.uid for p in node.pods]))
+            return answer
+
+        return call
+
+    notes = {"add_pod": note("add"), "remove_pod": note("remove"), "filter": note("filter")}
+    return fake("P", pre_filter=answers.pop("pre_filter", None), **{**notes, **answers}), seen
+
+
+def test_two_passes():
+    state = state_of([a_node("a")], [a_pod("there").uid("there").on("a")])
+    promise(state, a_pod("p").uid("p"), "a")
+    plugin, seen = seen_by()
+    _, outcome, _ = judged(framework_of(state, plugin), a_pod("me"))
+    assert outcome.feasible.tolist() == [True]
+    assert ("add", "p", ["there", "p"]) in seen
+    assert ("filter", ["there", "p"]) in seen
+    assert ("filter", ["there"]) in seen
+    assert [p.uid for p in state.row_pods[0]] == ["there"]
+
+
+def test_a_plugin_that_skipped_is_not_told():
+    from stowplan.framework.status import SKIP
+
+    state = state_of([a_node("a")])
+    promise(state, a_pod("p").uid("p"), "a")
+    plugin, seen = seen_by(pre_filter=SKIP)
+    judged(framework_of(state, plugin), a_pod("me"))
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        pytest.param(ValueError("boom"), "boom", id="raises"),
+        pytest.param(error("went wrong"), "went wrong", id="error"),
+        pytest.param(unschedulable("no"), "no", id="refuses"),
+    ],
+)
+def test_extensions_that_fail(answer, text):
+    state = state_of([a_node("a")])
+    promise(state, a_pod("p").uid("p"), "a")
+    plugin, _ = seen_by(add_pod=answer)
+    _, outcome, _ = judged(framework_of(state, plugin), a_pod("me"))
+    assert outcome.error.code is Code.Error
+    assert outcome.error.message == f'running AddPod on PreFilter plugin "P": {text}'

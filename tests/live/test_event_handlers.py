@@ -1,0 +1,369 @@
+"""What each change of an object does, in which order, and with which object it is told to the queue.
+
+The queue here writes down what it is told, and what the cluster's state was at that moment.
+"""
+
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.api import types as t
+from stowplan.client.watching.known_objects import Change
+from stowplan.cluster.state import ClusterState
+from stowplan.framework.waiting_pods import WaitingPods
+from stowplan.inspection.stories import Stories
+from stowplan.live.event_handlers import EventHandlers
+from stowplan.testing import a_node, a_pod
+from support.observing.metrics import scheduler_metrics
+from support.scheduling.worlds import struct
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+class Room:
+    """The handlers, and everything that they were seen to do, as `heard`."""
+
+    def __init__(self, *objects):
+        self.heard = []
+        self.state = ClusterState()
+        self.unassigned = {}
+        self.waiting = WaitingPods(now=lambda: 0.0)
+        self.checks = []
+        self.stories = Stories(now=lambda: 0.0)
+        self.durations = scheduler_metrics().event_handling_duration_seconds
+        self.handlers = EventHandlers(
+            state=self.state,
+            queue=self,
+            unassigned=self.unassigned,
+            profiles={"default-scheduler", "other"},
+            waiting_pods=self.waiting,
+            statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
+            stories=self.stories,
+            durations=self.durations,
+            now=lambda: 0.0,
+        )
+        for obj in objects:
+            self.change(None, obj)
+        self.heard.clear()
+
+    def change(self, old, new):
+        old, new = struct(old), struct(new)
+        self.handlers.handle(type(old if new is None else new), [Change(old, new)])
+
+    def take(self):
+        taken, self.heard[:] = list(self.heard), []
+        return taken
+
+    def assumes(self, pod, node):
+        self.state.assume(self.state.pod_info(struct(pod)), node)
+
+    def world(self):
+        """Names of nodes; placed pods with their nodes and requests."""
+        placed = {
+            info.pod.metadata.name: (info.node_name, info.shape.used.get("cpu", 0)) for info in self.state.placed_pods()
+        }
+        return sorted(self.state.table.row_of), placed
+
+    # -- the queue ----------------------------------------------------------------------------------------------------
+
+    def move_all(self, event, old, new, *, pre_check=None):
+        self.checks.append(pre_check)
+        self.heard.append((event.label, version(old), version(new), *self.world()))
+
+    def hears(self, event):
+        return True
+
+    def add(self, info):
+        self.heard.append(("add", info.key, info.key in self.unassigned))
+
+    def update(self, old, info):
+        self.heard.append(("update", version(old), version(info.pod), version(self.unassigned[info.key])))
+
+    def delete(self, info):
+        self.heard.append(("delete", info.key, info.key in self.unassigned))
+
+    def _observed(self, pod):
+        self.heard.append(("observe", version(pod)))
+
+
+def version(obj):
+    """Name, resourceVersion and node."""
+    if obj is None:
+        return None
+    node = getattr(obj.spec, "node_name", "") if hasattr(obj, "spec") else ""
+    return obj.metadata.name, obj.metadata.resource_version, node
+
+
+def at(obj, resource_version):
+    """That version of an object."""
+    made = struct(obj)
+    return replace(made, metadata=replace(made.metadata, resource_version=str(resource_version)))
+
+
+def pod(resource_version=1, **more):
+    return at(a_pod("p").uid("u").spec(**more), resource_version)
+
+
+def bound(resource_version=2, cpu="1", node="n"):
+    return at(a_pod("p").uid("u").requests(cpu=cpu).on(node), resource_version)
+
+
+CPU = 10**3
+
+# -- nodes and lookup objects -----------------------------------------------------------------------------------------
+
+
+def test_a_new_node_is_there_when_it_is_told():
+    room = Room()
+    room.change(None, at(a_node("n"), 1))
+    assert room.take() == [("NodeAdd", None, ("n", "1", ""), ["n"], {})]
+
+
+def test_a_changed_node_has_changed_when_it_is_told_once_for_each_change():
+    room = Room(at(a_node("n"), 1))
+    row = room.state.table.row_of["n"]
+    seen = []
+    room.move_all = lambda event, old, new, **_: seen.append((event.label, room.state.table.nodes[row] is new))
+    room.change(at(a_node("n"), 1), at(a_node("n").labels(a="b").tainted("k"), 2))
+    assert seen == [("NodeUpdateNodeLabel", True), ("NodeUpdateNodeTaint", True)]
+
+
+def test_a_node_that_goes_is_still_there_when_it_is_told():
+    room = Room(at(a_node("n"), 1))
+    room.change(at(a_node("n"), 1), None)
+    assert room.take() == [("NodeDelete", ("n", "1", ""), None, ["n"], {})]
+    assert room.world() == ([], {})
+
+
+def test_a_lookup_object_comes_changes_and_goes():
+    room = Room()
+
+    def known():
+        return [o.metadata.resource_version for o in room.state.objects.all(t.StorageClass)]
+
+    def storage_class(resource_version):
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "x"}
+        return at(kind | {"metadata": {"name": "fast"}}, resource_version)
+
+    seen = []
+    room.move_all = lambda event, old, new, **_: seen.append((event.label, version(old), version(new), known()))
+    for old, new in ((None, 1), (1, 2), (2, None)):
+        room.change(old and storage_class(old), new and storage_class(new))
+    first, second = ("fast", "1", ""), ("fast", "2", "")
+    assert seen == [
+        ("storage.k8s.io/StorageClassAdd", None, first, ["1"]),
+        ("storage.k8s.io/StorageClassUpdate", first, second, ["2"]),
+        ("storage.k8s.io/StorageClassDelete", second, None, []),
+    ]
+
+
+def test_a_kind_of_which_plugins_cannot_wait_is_told_nobody():
+    room = Room()
+    room.change(None, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "blue", "labels": {"a": "b"}}})
+    assert room.take() == []
+    assert [one.metadata.labels for one in room.state.objects.all(t.Namespace)] == [{"a": "b"}]
+
+
+def test_an_object_that_cannot_be_taken_in_keeps_out_no_other(caplog):
+    room = Room()
+    bad = at(a_pod("bad").requests(cpu="lots").on("n"), 1)
+    room.handlers.handle(t.Pod, [Change(None, bad), Change(None, pod())])
+    assert [what[:2] for what in room.take()] == [("add", "default/p")]
+    assert "an object could not be taken in" in caplog.text
+    assert "default/bad" in caplog.text
+
+
+# -- pods on nodes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "", "somebody-else"])
+def test_a_pod_that_comes_with_a_node_counts_before_it_is_told(scheduler):
+    room = Room()
+    room.change(None, at(a_pod("p").scheduler(scheduler).requests(cpu=1).on("n"), 1))
+    assert room.take() == [("AssignedPodAdd", None, ("p", "1", "n"), [], {"p": ("n", CPU)})]
+
+
+def test_a_changed_pod_counts_anew_before_it_is_told():
+    room = Room(bound(2, cpu="2"))
+    room.change(bound(2, cpu="2"), bound(3, cpu="1"))
+    expected = ("AssignedPodUpdatePodScaleDown", ("p", "2", "n"), ("p", "3", "n"), [], {"p": ("n", CPU)})
+    assert room.take() == [expected]
+
+
+def test_a_pod_that_goes_counts_no_more_when_it_is_told():
+    room = Room(bound())
+    room.change(bound(), None)
+    assert room.take() == [("AssignedPodDelete", ("p", "2", "n"), None, [], {})]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "kept"),
+    [
+        pytest.param("default-scheduler", False, id="of ours"),
+        pytest.param("somebody-else", True, id="of others"),
+    ],
+)
+def test_the_story_of_a_pod_that_is_gone_may_be_dropped(scheduler, kept):
+    """Nobody tells stories of others' pods, so nothing is done about them."""
+    gone = at(a_pod("p").uid("u").scheduler(scheduler).on("n"), 1)
+    room = Room(gone)
+    told = []
+    room.handlers._stories = SimpleNamespace(gone=told.append)
+    room.change(gone, None)
+    assert (told == []) is kept
+
+
+# -- pods without a node ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "other", ""])
+def test_a_new_pod_of_ours_is_known_before_it_is_queued(scheduler):
+    room = Room()
+    room.change(None, at(a_pod("p").scheduler(scheduler), 1))
+    assert room.take() == [("add", "default/p", True)]
+
+
+def test_pods_of_others_are_no_matter_until_they_have_a_node():
+    theirs = a_pod("p").uid("u").scheduler("somebody-else")
+    room = Room()
+    room.change(None, at(theirs, 1))
+    room.change(at(theirs, 1), at(theirs.labels(a="b"), 2))
+    room.change(at(theirs, 2), None)
+    assert room.take() == []
+    assert room.unassigned == {}
+    room.change(at(theirs, 2), at(theirs.on("n"), 3))
+    assert room.take() == [("AssignedPodAdd", None, ("p", "3", "n"), [], {"p": ("n", 0)})]
+
+
+def test_a_changed_pod_is_known_before_the_queue_hears_of_it():
+    room = Room(pod(1))
+    room.change(pod(1), pod(2))
+    old, new = ("p", "1", ""), ("p", "2", "")
+    assert room.take() == [("observe", new), ("update", old, new, new)]
+
+
+@pytest.mark.parametrize("assumed", ["", "n", "m"])
+def test_a_pod_that_is_bound_is_told_before_it_leaves_the_queue(assumed, caplog):
+    caplog.set_level("INFO")
+    room = Room(pod(1))
+    if assumed:
+        room.assumes(pod(1), assumed)
+    room.change(pod(1), bound(2))
+    assert room.take() == [
+        ("AssignedPodAdd", None, ("p", "2", "n"), [], {"p": ("n", CPU)}),
+        ("delete", "default/p", False),
+        ("forget", "u"),
+    ]
+    assert not room.state.is_assumed("u")
+    assert ("Pod was added to a different node than it was assumed" in caplog.text) is (assumed == "m")
+
+
+def test_a_pod_that_is_deleted_leaves_the_queue():
+    room = Room(pod(1))
+    told = []
+    room.handlers._stories = SimpleNamespace(gone=told.append)
+    room.change(pod(1), None)
+    assert room.take() == [("forget", "u"), ("delete", "default/p", False)]
+    assert told == ["u"]
+
+
+# -- promises ---------------------------------------------------------------------------------------------------------
+
+
+def promised(node, resource_version):
+    made = a_pod("p").uid("u").priority(5)
+    return at(made.nominated_to(node) if node else made, resource_version)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        pytest.param("n", "", True, id="taken away"),
+        pytest.param("n", "m", True, id="another node"),
+        pytest.param("n", "n", False, id="the same node"),
+        pytest.param("", "n", False, id="given"),
+        pytest.param("", "", False, id="never"),
+    ],
+)
+def test_a_lost_promise_is_told_like_a_pod_that_goes_after_the_update(before, after, told):
+    room = Room(promised(before, 1))
+    room.change(promised(before, 1), promised(after, 2))
+    expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if told else []
+    assert [what for what in room.take() if what[0] != "observe"][1:] == expected
+
+
+@pytest.mark.parametrize("node", ["n", ""])
+def test_a_promise_to_a_pod_that_is_deleted_is_lost(node):
+    room = Room(promised(node, 1))
+    room.change(promised(node, 1), None)
+    expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if node else []
+    assert room.take()[2:] == expected
+
+
+@pytest.mark.parametrize("new", [promised("", 2), None], ids=["taken away", "deleted"])
+def test_only_pods_that_are_no_more_important_hear_of_a_lost_promise(new):
+    room = Room(promised("n", 1))
+    room.change(promised("n", 1), new)
+    check = room.checks[-1]
+    pods = [room.state.pod_info(struct(a_pod().priority(priority))) for priority in (4, 5, 6)]
+    assert [check(info) for info in pods] == [True, True, False]
+
+
+# -- assumed pods -----------------------------------------------------------------------------------------------------
+
+
+def test_an_update_of_an_assumed_pod_is_not_for_the_queue():
+    room = Room(promised("n", 1))
+    room.assumes(promised("n", 1), "n")
+    room.change(promised("n", 1), promised("", 2))
+    assert room.take() == [("observe", ("p", "2", ""))]
+    assert version(room.unassigned["default/p"]) == ("p", "2", "")
+    assert room.state.is_assumed("u")
+
+
+def terminating(resource_version):
+    return at(a_pod("p").uid("u").deleted(NOW), resource_version)
+
+
+@pytest.mark.parametrize("new", [terminating(2), None], ids=["terminating", "deleted"])
+def test_an_assumed_pod_that_goes_frees_its_node_before_that_is_told(new):
+    room = Room(pod(1))
+    room.assumes(pod(1), "n")
+    room.change(pod(1), new)
+    # Told as the cluster had it: with the node that it was to go to.
+    assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {})
+    assert room.checks == [None]
+
+
+@pytest.mark.parametrize("new", [terminating(2), None], ids=["terminating", "deleted"])
+def test_one_that_waits_on_permit_is_turned_away_and_frees_its_node_later(new):
+    room = Room(pod(1))
+    room.assumes(pod(1), "n")
+    waiting = room.waiting.add(room.state.placed("u"), {"P": 10.0})
+    room.change(pod(1), new)
+    assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {"p": ("n", 0)})
+    assert (waiting.decision.plugin, waiting.decision.message) == ("", "removed")
+
+
+def test_one_that_was_allowed_already_frees_its_node_at_once():
+    room = Room(pod(1))
+    room.assumes(pod(1), "n")
+    room.waiting.add(room.state.placed("u"), {"P": 10.0}).allow("P")
+    room.change(pod(1), None)
+    assert room.take()[-1] == ("AssignedPodDelete", ("p", "1", "n"), None, [], {})
+
+
+def test_that_it_goes_is_told_once():
+    room = Room(terminating(1))
+    room.assumes(terminating(1), "n")
+    room.change(terminating(1), terminating(2))
+    assert room.take() == [("observe", ("p", "2", ""))]
+    assert room.state.is_assumed("u")
+
+
+def test_the_promise_of_an_assumed_pod_goes_with_it():
+    room = Room(promised("n", 1))
+    room.assumes(promised("n", 1), "n")
+    room.change(promised("n", 1), None)
+    assert [what[0] for what in room.take()] == ["forget", "delete", "AssignedPodDelete"]

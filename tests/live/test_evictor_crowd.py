@@ -1,0 +1,186 @@
+"""Many preemptors at once: decided one after the other before the first victim is evicted, each gets a node of its own.
+
+Evictions, deletions and the news of them are played in random order; whatever the order, as many victims die as there
+are preemptors that came to a node, and none that nobody replaced.
+"""
+
+import asyncio
+from random import Random
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stowplan.cluster.state import ClusterState
+from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.live.evictor import Evictor
+from stowplan.testing import a_node, a_pod
+from support.observing.metrics import scheduler_metrics
+from support.plugins.profiles import framework
+from support.scheduling.worlds import struct
+
+#: What a preemptor asks for; two is a whole node.
+CPU = st.sampled_from((1, 2))
+
+
+class Draw:
+    """Chance for decisions, drawn by the test."""
+
+    def __init__(self, random):
+        self._random = random
+
+    def randrange(self, stop):
+        return self._random.randrange(stop)
+
+
+class Crowd:
+    """A full cluster, a plain queue, and an API server that answers when the test says so."""
+
+    def __init__(self, random, nodes):
+        self.random = random
+        self.state = ClusterState()
+        self.profile = framework(self.state)
+        self.scheduler = SchedulingAlgorithm(self.state, {"default-scheduler": self.profile}, random=Draw(random))
+        self.pods, self.pending, self.died, self.calls, self.tasks = {}, [], [], [], set()
+        #: Promises that may come to nothing because a more important pod went there, or was promised the same node.
+        self.overridden = 0
+        self.preemptor = self.profile.handle.preemptor = Evictor(
+            api=self,
+            state=self.state,
+            pod_of=lambda key, uid: self.pods.get(uid),
+            waiting_pods=WaitingPods(now=lambda: 0.0),
+            pods_in_pre_bind=PodsInPreBind(),
+            statuses=self,
+            recorder_of=lambda pod: None,
+            activate=lambda pods: None,
+            spawn=self.spawn,
+            sleep=self.fail,
+            metrics=scheduler_metrics(),
+            now=lambda: 0.0,
+            report=self.fail,
+        )
+        self.profile.handle.random = Draw(random)
+        self.news = []
+        for i in range(nodes):
+            self.state.add_node(struct(a_node(f"n{i}").allocatable(cpu=2, pods=10)))
+
+    def spawn(self, work):
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+
+    def fail(self, report):
+        raise AssertionError(report)
+
+    def run_victim(self, name, node):
+        pod = struct(a_pod(name).uid(name).requests(cpu="1").on(node))
+        self.pods[name] = pod
+        self.state.add_pod(pod)
+
+    def want(self, name, priority, cpu):
+        pod = struct(a_pod(name).uid(name).priority(priority).requests(cpu=str(cpu)))
+        self.pods[name] = pod
+        self.pending.append(self.state.pod_info(pod))
+
+    # The API
+
+    async def patch(self, pod, *, condition=None, nominated_node_name=None):
+        await self.answer()
+
+    def write(self, pod, *, nominated_node_name):
+        """Nothing here reads the API's nominations."""
+
+    async def delete(self, kind, name, *, namespace, uid):
+        await self.answer()
+        if uid not in self.died:
+            self.died.append(uid)
+            self.news.append(("terminates", uid))
+            self.news.append(("gone", uid))
+
+    async def answer(self):
+        ready = asyncio.Event()
+        self.calls.append(ready)
+        await ready.wait()
+
+    # Steps
+
+    async def step(self):
+        """One of: a pod is tried, a request is answered, news is heard."""
+        steps = [(self.hear, self.news), (self.attempt, self.pending), (self.let_through, self.calls)]
+        possible = [step for step, work in steps if work]
+        self.random.choice(possible)()
+        for _ in range(6):
+            await asyncio.sleep(0)
+
+    def let_through(self):
+        self.calls.pop(self.random.randrange(len(self.calls))).set()
+
+    def hear(self):
+        """News come in the order of a watch."""
+        what, uid = self.news.pop(0)
+        pod = self.state.placed(uid).pod
+        if what == "gone":
+            self.state.remove_pod(uid)
+            del self.pods[uid]
+            return
+        builder = a_pod(uid).uid(uid).requests(cpu="1").on(pod.spec.node_name).deleted("2026-01-01T00:00:00Z")
+        self.pods[uid] = struct(builder.condition("DisruptionTarget", "True", reason="PreemptionByScheduler"))
+        self.state.add_pod(self.pods[uid])
+
+    def attempt(self):
+        info = self.pending.pop(self.random.randrange(len(self.pending)))
+        if self.profile_gates(info):
+            self.pending.append(info)
+            return
+        decision = self.scheduler.schedule(self.profile, info)
+        promised_to = self.state.nominator.on(decision.node_name or decision.nominated_node_name or "")
+        self.overridden += sum(other.priority < info.priority for other in promised_to)
+        if decision.node_name:
+            self.state.assume(info, decision.node_name)
+            return
+        self.pending.append(info)
+        if decision.nominated_node_name is not None:
+            self.state.nominator.add(info, decision.nominated_node_name)
+
+    def profile_gates(self, info):
+        return any(plugin.pre_enqueue(info) is not None for plugin in self.profile.pre_enqueue)
+
+
+def preemptors_of(share, nodes, cpu):
+    return max(1, round(share * nodes * 2 / cpu))
+
+
+# Of a preemption's two victims the last one left, by another's hand, before it was seen that the first did.
+@example(seed=5, nodes=5, cpu=1, share=0.6875)
+@given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
+def test_no_victim_dies_in_vain(seed, nodes, cpu, share):
+    preemptors = preemptors_of(share, nodes, cpu)
+    crowd = asyncio.run(play(Random(seed), nodes, preemptors, cpu, priorities=(10,)))
+    assert crowd.pending == [], "everybody has come to a node"
+    assert len(crowd.died) == preemptors * cpu
+
+
+@given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
+def test_more_die_only_when_more_important_pods_take_what_was_promised_to_lesser_ones(seed, nodes, cpu, share):
+    preemptors = preemptors_of(share, nodes, cpu)
+    crowd = asyncio.run(play(Random(seed), nodes, preemptors, cpu, priorities=(10, 20, 30)))
+    assert crowd.pending == [], "everybody has come to a node"
+    assert preemptors * cpu <= len(crowd.died) <= (preemptors + crowd.overridden) * cpu
+
+
+async def play(random, nodes, preemptors, cpu, priorities):
+    crowd = Crowd(random, nodes)
+    for node in range(nodes):
+        for i in range(2):
+            crowd.run_victim(f"v{node}-{i}", f"n{node}")
+    for i in range(preemptors):
+        crowd.want(f"p{i}", random.choice(priorities), cpu)
+    for _ in range(2000):
+        if not (crowd.pending or crowd.news or crowd.calls):
+            break
+        await crowd.step()
+    for task in crowd.tasks:
+        task.cancel()
+    for failed in await asyncio.gather(*crowd.tasks, return_exceptions=True):
+        if failed is not None and not isinstance(failed, asyncio.CancelledError):
+            raise failed
+    return crowd

@@ -1,0 +1,349 @@
+"""The loop around the cycles: how it is set up, whom it passes over, how far it gets ahead, and how it ends."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from stowplan.api.types import Node
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.framework.events import POD, Action, on
+from stowplan.framework.status import Code, Status, error, unschedulable
+from stowplan.live import scheduler as loop
+from stowplan.live.scheduler import SchedulerSettings
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.api.embedded import binding
+from support.live.live_scheduler import live
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.worlds import struct
+
+NODE = a_node("n").obj()
+
+
+def answers(plugin, *points, **options):
+    """A scheduler with the plugin at these points."""
+    without = {"bind": ["DefaultBinder"]} if "bind" in points else None
+    fields = options.pop("fields", {})
+    config = configuration(profile(without=without, **{point: [plugin] for point in points}), **fields)
+    return live(NODE, config=config, plugins=[plugin], **options)
+
+
+def backoff_of(cluster, name="p"):
+    queued = cluster.scheduler.queue.get(f"default/{name}")
+    return queued.backoff_expiration - queued.timestamp
+
+
+# -- what the configuration says --------------------------------------------------------------------------------------
+
+
+async def test_backoff_times():
+    broken = answering("A", bind=error("no"))
+    fields = {"podInitialBackoffSeconds": 3, "podMaxBackoffSeconds": 5}
+    features = DEFAULT_FEATURES.with_gates({"SchedulerPopFromBackoffQ": False})
+    async with answers(broken, "bind", fields=fields, features=features) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert backoff_of(cluster) == pytest.approx(3.0)
+        await cluster.advance(5.0)
+        assert backoff_of(cluster) == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("gate", [True, False], ids=["gate on", "gate off"])
+async def test_whether_pods_are_tried_before_their_time(gate):
+    """A pod that its own update wakes while it backs off."""
+    picky = answering("A", pre_filter=unschedulable("no"), wakes=[on(POD, Action.UpdatePodLabel)])
+    features = DEFAULT_FEATURES.with_gates({"SchedulerPopFromBackoffQ": gate})
+    async with answers(picky, "preFilter", features=features) as cluster:
+        await cluster.create(a_pod("p").obj())
+        picky.answers["pre_filter"] = None
+        cluster.api.patch("pods", "default", "p", {"metadata": {"labels": {"a": "b"}}})
+        await cluster.settle()
+        assert (cluster.node_of("p") == "n") is gate
+
+
+@pytest.mark.parametrize(("seconds", "tried_again"), [(60.0, True), (300.0, False)])
+async def test_how_long_a_pod_sleeps_at_most(seconds, tried_again):
+    moody = answering("A", pre_filter=unschedulable("no"))
+    settings = SchedulerSettings(max_in_unschedulable=seconds)
+    async with answers(moody, "preFilter", settings=settings) as cluster:
+        await cluster.create(a_pod("p").obj())
+        moody.answers["pre_filter"] = None
+        await cluster.advance(100.0)
+        assert (cluster.node_of("p") == "n") is tried_again
+
+
+async def test_the_share_of_nodes_that_is_searched():
+    nodes = [a_node(f"n{i}").obj() for i in range(150)]
+    async with live(*nodes, config=configuration(percentageOfNodesToScore=1)) as cluster:
+        decided = []
+        cluster.scheduler.stories.decided = lambda decision, **_: decided.append(decision.feasible)
+        await cluster.create(a_pod("p").obj())
+        assert decided == [100]
+
+
+async def test_plugins_can_have_pods_tried():
+    moody = answering("A", pre_filter=unschedulable("no"))
+    async with answers(moody, "preFilter") as cluster:
+        await cluster.create(a_pod("p").obj())
+        moody.answers["pre_filter"] = None
+        handle = cluster.scheduler.frameworks["default-scheduler"].handle
+        handle.activate([cluster.scheduler.queue.get("default/p").pod])
+        await cluster.settle()
+        assert cluster.node_of("p") == "n"
+
+
+async def test_plugins_are_switched_off_and_on():
+    """Pods that one refused are tried again without it, and nothing that was worked out before counts any more."""
+    async with live(a_node("n").tainted("k").obj()) as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert cluster.place("p") is Place.UNSCHEDULABLE
+        cluster.scheduler._switch_off(frozenset({"TaintToleration"}))
+        await cluster.advance(3.0)
+        assert cluster.node_of("p") == "n"
+        cluster.scheduler._switch_on(frozenset({"TaintToleration"}))
+        await cluster.create(a_pod("q").obj())
+        assert cluster.place("q") is Place.UNSCHEDULABLE
+
+
+async def test_the_newest_object_of_a_pod():
+    gated = answering("A", permit=(Status(Code.Wait, ()), 10.0))
+    async with answers(gated, "permit") as cluster:
+        newest = cluster.scheduler._newest
+        await cluster.create(a_pod("p").obj(), a_pod("q").on("n").obj())
+        pending, placed = (cluster.pod(name)["metadata"]["uid"] for name in ("p", "q"))
+        cluster.api.patch("pods", "default", "p", {"metadata": {"labels": {"a": "b"}}})
+        await cluster.settle()
+        assert newest("default/p", pending).metadata.labels == {"a": "b"}
+        assert newest("default/q", placed).spec.node_name == "n"
+        assert newest("default/p", "another") is None
+
+
+# -- whom it passes over ----------------------------------------------------------------------------------------------
+
+
+async def test_a_pod_of_a_profile_that_is_not_there(caplog):
+    async with live(NODE) as cluster:
+        scheduler = cluster.scheduler
+        scheduler.queue.add(scheduler.state.pod_info(stranger()))
+        await cluster.settle()
+        assert "profile not found for scheduler name" in caplog.text
+        assert scheduler.queue.in_flight() == []
+        assert scheduler.state.placed_pods() == []
+
+
+def stranger():
+    return struct(a_pod("p").uid("u").scheduler("nobody"))
+
+
+async def test_a_pod_that_is_being_deleted():
+    held = a_pod("p").obj()
+    held["metadata"]["finalizers"] = ["example.com/f"]
+    held["spec"]["schedulingGates"] = [{"name": "g"}]
+    async with live(NODE) as cluster:
+        await cluster.create(held)
+        cluster.api.delete("pods", "default", "p")
+        cluster.api.patch("pods", "default", "p", {"spec": {"schedulingGates": None}})
+        await cluster.settle()
+        (event,) = cluster.events("p", "FailedScheduling")
+        assert event["note"] == "skip schedule deleting pod: default/p"
+        assert (cluster.node_of("p"), cluster.place("p")) == ("", None)
+        assert cluster.scheduler.queue.in_flight() == []
+
+
+async def test_a_pod_that_is_assumed_already():
+    gated = answering("A", permit=(Status(Code.Wait, ()), 10.0))
+    async with answers(gated, "permit") as cluster:
+        await cluster.create(a_pod("p").obj())
+        scheduler = cluster.scheduler
+        scheduler.queue.done(cluster.pod("p")["metadata"]["uid"])
+        scheduler.queue.add(scheduler.state.pod_info(scheduler.unassigned["default/p"]))
+        await cluster.settle()
+        assert (cluster.place("p"), scheduler.queue.in_flight()) == (None, [])
+        assert cluster.condition("p") is None
+        assert [call for call in gated.log if call == "A.permit"] == ["A.permit"]
+
+
+# -- how far it gets ahead --------------------------------------------------------------------------------------------
+
+
+class Bottleneck:
+    """Binds nobody until it is opened."""
+
+    def __init__(self):
+        self.open = asyncio.Event()
+        self.waiting = 0
+        self.cluster = None
+
+    async def bind(self, state, pod, node_name):
+        self.waiting += 1
+        await self.open.wait()
+        self.waiting -= 1
+        name = pod.pod.metadata.name
+        self.cluster.api.registry.bind(pod.namespace, name, binding(name, node_name))
+
+
+async def some_turns(turns=400):
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+async def test_only_so_many_pods_are_on_their_way_at_a_time(monkeypatch):
+    monkeypatch.setattr(loop, "MOST_BINDING", 3)
+    bottleneck = Bottleneck()
+    async with answers(answering("A", bind=bottleneck.bind), "bind") as cluster:
+        bottleneck.cluster = cluster
+        cluster.api.server.create_all([a_pod(f"p{i}").obj() for i in range(8)])
+        await some_turns()
+        assert (bottleneck.waiting, cluster.scheduler.queue.counts()["active"]) == (3, 5)
+        bottleneck.open.set()
+        await some_turns()
+        assert cluster.scheduler.queue.counts()["active"] == 0
+
+
+async def test_those_that_wait_on_permit_are_not_counted(monkeypatch):
+    monkeypatch.setattr(loop, "MOST_BINDING", 1)
+    patient = answering("A", permit=(Status(Code.Wait, ()), 10.0))
+    async with answers(patient, "permit") as cluster:
+        await cluster.create(*(a_pod(f"p{i}").obj() for i in range(4)))
+        assert len(cluster.scheduler.waiting_pods) == 4
+
+
+async def test_others_have_their_turn_when_time_is_up(monkeypatch):
+    """Each pod takes longer than a turn: somebody else runs between any two."""
+    order = []
+    slow = answering("A", reserve=lambda state, pod, node_name: take_long(pod.pod.metadata.name))
+
+    def take_long(name):
+        order.append(name)
+        cluster.time.now += 2 * loop.TURN
+
+    async def somebody_else():
+        for _ in range(200):
+            order.append("somebody else")
+            await asyncio.sleep(0)
+
+    async with answers(slow, "reserve") as cluster:
+        task = asyncio.create_task(somebody_else())
+        cluster.api.server.create_all([a_pod(f"p{i}").obj() for i in range(4)])
+        await task
+        await cluster.settle()
+    at = [order.index(f"p{i}") for i in range(4)]
+    assert all("somebody else" in order[a:b] for a, b in pairwise(at))
+
+
+# -- how it begins ----------------------------------------------------------------------------------------------------
+
+
+async def test_it_is_ready_when_all_first_lists_are_there():
+    listed = asyncio.Event()
+
+    class Late(Slow):
+        async def list(self, kind, **options):
+            if kind is Node:
+                await listed.wait()
+            return await self._api.list(kind, **options)
+
+    starting = live(NODE, wrap=Late)
+    entering = asyncio.create_task(starting.__aenter__())
+    await some_turns()
+    assert not entering.done()
+    listed.set()
+    cluster = await entering
+    try:
+        await cluster.create(a_pod("p").obj())
+        assert cluster.node_of("p") == "n"
+    finally:
+        await starting.__aexit__(None, None, None)
+
+
+# -- how it ends ------------------------------------------------------------------------------------------------------
+
+
+async def end(cluster, turns=400):
+    """Ask it to stop, which the harness then waits for."""
+    (running,) = (task for task in asyncio.all_tasks() if task.get_coro().__qualname__ == "Scheduler.run")
+    running.cancel()
+    await some_turns(turns)
+    return running
+
+
+async def test_a_binding_that_is_under_way_is_finished_and_told():
+    bottleneck = Bottleneck()
+    async with answers(answering("A", bind=bottleneck.bind), "bind") as cluster:
+        bottleneck.cluster = cluster
+        cluster.api.server.create_all([a_pod("p").obj()])
+        await some_turns()
+        running = await end(cluster)
+        assert (bottleneck.waiting, running.done()) == (1, False)
+        bottleneck.open.set()
+        await some_turns()
+        assert running.done()
+        assert cluster.node_of("p") == "n"
+        assert [event["reason"] for event in cluster.events("p")] == ["Scheduled"]
+
+
+async def test_nobody_waits_for_who_waits_on_permit():
+    patient = answering("A", permit=(Status(Code.Wait, ()), 10.0))
+    async with answers(patient, "permit") as cluster:
+        await cluster.create(a_pod("p").obj())
+        assert (await end(cluster)).done()
+
+
+async def test_a_binding_that_takes_too_long_is_given_up_without_a_word():
+    async def forever(state, pod, node_name):
+        await asyncio.Event().wait()
+
+    stuck = answering("A", pre_bind=forever)
+    async with answers(stuck, "preBind") as cluster:
+        cluster.api.server.create_all([a_pod("p").obj()])
+        await some_turns()
+        running = await end(cluster)
+        cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS - 0.1)
+        await some_turns()
+        assert not running.done()
+        cluster.time.next_alarm(cluster.time.now + 0.2)
+        await some_turns()
+        assert running.done()
+        assert cluster.condition("p") is None
+        assert cluster.events("p") == []
+
+
+class Slow:
+    """An API that takes its time over some verbs."""
+
+    def __init__(self, api, *verbs):
+        self._api = api
+        self._verbs = verbs
+
+    def __getattr__(self, name):
+        method = getattr(self._api, name)
+        return self._later(method) if name in self._verbs else method
+
+    def _later(self, method):
+        async def call(*args, **options):
+            await some_turns(60)
+            return await method(*args, **options)
+
+        return call
+
+
+@pytest.mark.parametrize("verb", ["patch", "create"], ids=["statuses", "events"])
+async def test_what_is_to_be_told_is_told_before_the_end(verb):
+    """Many pods fail at once, and are told of a few at a time."""
+    names = [f"p{i}" for i in range(60)]
+    plugin = answering("A", pre_filter=unschedulable("no"))
+    async with answers(plugin, "preFilter", wrap=lambda api: Slow(api, verb)) as cluster:
+        cluster.api.server.create_all([a_pod(name).obj() for name in names])
+        told = []
+        cluster.scheduler.stories.decided = lambda decision, **_: told.append(decision.pod.key)
+        for _ in range(10_000):
+            if len(told) == len(names):
+                break
+            await asyncio.sleep(0)
+        running = await end(cluster, turns=0)
+        for _ in range(10_000):
+            if running.done():
+                break
+            await asyncio.sleep(0)
+        assert [name for name in names if cluster.condition(name) is None] == []
+        assert [name for name in names if not cluster.events(name)] == []

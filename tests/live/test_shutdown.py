@@ -1,0 +1,311 @@
+"""When a scheduler begins to schedule, and what becomes of what is under way when it ends: in order, or replaced."""
+
+import asyncio
+from contextlib import suppress
+from typing import ClassVar
+
+import pytest
+
+from stowplan.client.http.lanes import Lanes, Turns
+from stowplan.config import load_config
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live import scheduler as loop
+from stowplan.plugins import BindPlugin, PreBindPlugin
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+
+NODE = a_node("n").obj()
+
+
+class Limited:
+    """An API whose binds have to wait for their turn, and then for an answer."""
+
+    def __init__(self, api, *, at_once):
+        self._api = api
+        self.turns = Turns(Lanes(qps=1e-6, burst=at_once, now=0.0), clock=lambda: 0.0, sleep=_never)
+        self.answering = asyncio.Event()
+        self.sent = []
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def bind(self, *, name, **options):
+        async with self.turns.turn("bind"):
+            self.sent.append(name)
+            await self.answering.wait()
+            await self._api.bind(name=name, **options)
+
+
+async def _never(seconds):
+    await asyncio.Event().wait()
+
+
+def limited(*objects, at_once=2):
+    made = []
+
+    def wrap(api):
+        made.append(Limited(api, at_once=at_once))
+        return made[0]
+
+    return made, live(*objects, wrap=wrap)
+
+
+def pods(number):
+    return [a_pod(f"p{i}").obj() for i in range(number)]
+
+
+async def turns(number=200):
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def under_way(cluster, *objects):
+    """Create pods, and let the scheduler get as far as it does without answers."""
+    cluster.server.create_all(objects)
+    await turns(2000)
+
+
+@pytest.fixture
+async def halfway():
+    """Five pods decided on: two binds sent, three waiting for their turn."""
+    made, opening = limited(NODE)
+    async with opening as cluster:
+        (api,) = made
+        cluster.scheduler._give_up_waiting = lambda: api.turns.give_up("bind")
+        await under_way(cluster, *pods(5))
+        assert len(api.sent) == 2
+        assert api.turns.lanes.waiting["bind"] == 3
+        yield cluster, api
+        api.answering.set()
+        await api.turns.close()
+
+
+def placed(cluster):
+    found = [stored.to_dict() for stored in cluster.server.store.list("pods", "")]
+    return {pod["metadata"]["name"] for pod in found if pod["spec"].get("nodeName")}
+
+
+async def test_binds_that_were_sent_are_waited_for_and_the_others_given_up(halfway):
+    cluster, api = halfway
+    draining = asyncio.create_task(cluster.scheduler.drain())
+    await turns()
+    assert not draining.done()
+    api.answering.set()
+    await draining
+    assert placed(cluster) == set(api.sent)
+    assert len(api.sent) == 2
+
+
+async def test_pods_that_are_given_up_are_pending_without_a_word(halfway):
+    cluster, api = halfway
+    api.answering.set()
+    await cluster.scheduler.drain()
+    await turns()
+    for name in {f"p{i}" for i in range(5)} - set(api.sent):
+        assert cluster.condition(name) is None
+        assert cluster.events(name) == []
+
+
+async def test_after_draining_nothing_new_is_begun(halfway):
+    cluster, api = halfway
+    api.answering.set()
+    await cluster.scheduler.drain()
+    await under_way(cluster, a_pod("p5").obj())
+    assert placed(cluster) == set(api.sent)
+    # But it is kept up with.
+    assert "default/p5" in cluster.scheduler.unassigned
+
+
+async def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(halfway):
+    cluster, _ = halfway
+    draining = asyncio.create_task(cluster.scheduler.drain())
+    await turns()
+    cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS - 0.1)
+    await turns()
+    assert not draining.done()
+    cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
+    await draining
+    assert placed(cluster) == set()
+
+
+async def test_whoever_is_replaced_sends_nothing_more(halfway):
+    cluster, api = halfway
+    await cluster.scheduler.halt()
+    api.answering.set()
+    await under_way(cluster, a_pod("p5").obj())
+    assert placed(cluster) == set()
+    assert len(api.sent) == 2
+
+
+async def test_whoever_is_replaced_writes_no_status():
+    async with live() as cluster:
+        writer = cluster.scheduler._statuses
+        held = []
+        writer._api = type("Held", (), {"patch": lambda self, *args, **options: _held(held)})()
+        await under_way(cluster, *pods(40))
+        await cluster.scheduler.halt()
+        begun = len(held)
+        await turns()
+        assert 0 < begun < 40
+        assert len(held) == begun
+
+
+async def _held(held):
+    held.append(1)
+    await asyncio.Event().wait()
+
+
+# -- when it begins ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_standby_knows_everything_and_does_nothing():
+    async with live(NODE) as cluster:
+        lead, registry = asyncio.Event(), in_tree_registry()
+        standby = loop.Scheduler(
+            cluster.scheduler.informers._api,
+            load_config(None, known_plugins=registry.points()),
+            registry=registry,
+            times=cluster.time.times(),
+        )
+        running = asyncio.create_task(standby.run(lead=lead))
+        await asyncio.wait_for(standby.synced.wait(), 10)
+        await cluster.scheduler.drain()
+        await under_way(cluster, *pods(3))
+        assert placed(cluster) == set()
+        assert standby.queue.counts()["active"] == 3
+        assert not standby.ready.is_set()
+        lead.set()
+        await turns(2000)
+        assert standby.ready.is_set()
+        assert placed(cluster) == {"p0", "p1", "p2"}
+        await ended(cluster, running)
+
+
+async def ended(cluster, running):
+    running.cancel()
+    while not running.done():
+        await turns(50)
+        cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@pytest.mark.parametrize("end", ["drain", "halt"])
+async def test_what_ended_before_its_first_lists_does_not_begin_when_they_come(end):
+    async with live(NODE) as cluster:
+        await cluster.scheduler.drain()
+        lead, registry = asyncio.Event(), in_tree_registry()
+        late = loop.Scheduler(
+            cluster.scheduler.informers._api,
+            load_config(None, known_plugins=registry.points()),
+            registry=registry,
+            times=cluster.time.times(),
+        )
+        lead.set()
+        running = asyncio.create_task(late.run(lead=lead))
+        assert not late.synced.is_set()
+        await getattr(late, end)()
+        await asyncio.wait_for(late.synced.wait(), 10)
+        await under_way(cluster, *pods(3))
+        assert late.queue.counts()["active"] == 3
+        assert not late.ready.is_set()
+        assert placed(cluster) == set()
+        await ended(cluster, running)
+
+
+async def test_a_drain_that_is_given_up_leaves_no_timer(halfway):
+    cluster, _ = halfway
+    before = asyncio.all_tasks()
+    draining = asyncio.create_task(cluster.scheduler.drain())
+    await turns()
+    assert not draining.done()
+    draining.cancel()
+    await turns()
+    assert draining.cancelled()
+    assert asyncio.all_tasks() <= before
+
+
+# -- who does not want to end -----------------------------------------------------------------------------------------
+
+
+class Deaf(BindPlugin):
+    """Swallows what is to end it, as often as it comes."""
+
+    name = "Deaf"
+    heard = 0
+    may_end: ClassVar = None
+
+    async def bind(self, state, pod, node_name):
+        while not self.may_end.is_set():
+            try:
+                await self.may_end.wait()
+            except asyncio.CancelledError:
+                Deaf.heard += 1
+
+
+@pytest.fixture
+async def deaf(monkeypatch):
+    monkeypatch.setattr(Deaf, "may_end", asyncio.Event())
+    monkeypatch.setattr(Deaf, "heard", 0)
+    points = {"bind": {"enabled": [{"name": "Deaf"}], "disabled": [{"name": "*"}]}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": points}],
+    }
+    async with live(NODE, config=config, plugins=[Deaf]) as cluster:
+        await under_way(cluster, *pods(2))
+        tasks = set(cluster.scheduler._tasks)
+        assert {task.get_name() for task in tasks} == {"binding default/p0", "binding default/p1"}
+        yield cluster
+        Deaf.may_end.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_whoever_is_replaced_leaves_behind_what_does_not_end(deaf, caplog):
+    halting = asyncio.create_task(deaf.scheduler.halt())
+    await turns()
+    assert Deaf.heard == 2
+    deaf.time.next_alarm(deaf.time.now + loop.PATIENCE - 0.1)
+    await turns()
+    assert not halting.done()
+    deaf.time.next_alarm(deaf.time.now + loop.PATIENCE)
+    await halting
+    (said,) = (record.message for record in caplog.records if "left behind" in record.message)
+    assert 'tasks=["binding default/p0","binding default/p1"]' in said
+
+
+async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
+    draining = asyncio.create_task(deaf.scheduler.drain())
+    for _ in range(2):
+        await turns()
+        assert not draining.done()
+        deaf.time.next_alarm(deaf.time.now + loop.LAST_WORDS)
+    await draining
+    await deaf.scheduler.drain()
+    assert not deaf.scheduler.busy
+
+
+class HardOfHearing(PreBindPlugin):
+    """Takes it for its own affair that it is to end."""
+
+    name = "HardOfHearing"
+
+    async def pre_bind(self, state, pod, node_name):
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_after_the_end():
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"preBind": {"enabled": [{"name": "HardOfHearing"}]}}}],
+    }
+    made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
+    async with live(NODE, config=config, plugins=[HardOfHearing], wrap=wrap) as cluster:
+        await under_way(cluster, *pods(2))
+        made[0].answering.set()
+        await cluster.scheduler.halt()
+        await turns()
+        assert made[0].sent == []
+        assert placed(cluster) == set()

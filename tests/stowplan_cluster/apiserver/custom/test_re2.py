@@ -1,0 +1,150 @@
+"""Patterns as Go reads them; where Go and Python agree, Python's own module is the judge."""
+
+import re
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan_cluster.apiserver.custom.re2 import PatternError, TooCostly, compile_pattern
+
+
+def matches(pattern, value):
+    return compile_pattern(pattern).matches(value)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "expected"),
+    [
+        ("^a$", "a", True),
+        ("^a$", "a\n", False),
+        ("a", "bab", True),
+        ("^$", "", True),
+        ("", "anything", True),
+        ("(?i)^straße$", "STRASSE", False),
+        ("(?i)^k$", "\u212a", True),
+        ("(?i)[^a]", "A", False),
+        ("^(?i:a)b$", "Ab", True),
+        ("^(?i:a)b$", "AB", False),
+        ("^(?i)a(?-i)b$", "Ab", True),
+        ("(?m)^b$", "a\nb\nc", True),
+        ("^b$", "a\nb\nc", False),
+        (".", "\n", False),
+        ("(?s).", "\n", True),
+        (r"^\s$", "\v", False),
+        (r"^[\s]$", "\t", True),
+        (r"^\d$", "٣", False),
+        (r"^[\D]$", "٣", True),
+        (r"^\w+$", "snake_9", True),
+        (r"^\w$", "é", False),
+        (r"\bfoo\b", "a foo b", True),
+        (r"\bfoo\b", "afoo", False),
+        (r"\Boo\b", "foo", True),
+        (r"^\pL+$", "Straße", True),
+        (r"^\p{Lu}$", "É", True),
+        (r"^\P{Lu}$", "É", False),
+        (r"^\p{^Lu}$", "e", True),
+        (r"^[\p{N}-]+$", "1-٣", True),
+        (r"^[[:alpha:]_]+$", "abc_", True),
+        (r"^[[:^digit:]]$", "5", False),
+        (r"^[]a]+$", "]a", True),
+        (r"^[^]a]$", "]", False),
+        (r"^[a-]+$", "a-", True),
+        (r"^[-a]+$", "a-", True),
+        (r"^\x41\x{1F600}\101$", "A\U0001f600A", True),
+        (r"^\Qa.b\E$", "a.b", True),
+        (r"^\Qa.b\E+$", "a.bb", True),
+        (r"^a{2,3}$", "aaaa", False),
+        (r"^a{2,}$", "aaaa", True),
+        (r"^a{,3}$", "a{,3}", True),
+        (r"^a{$", "a{", True),
+        (r"^(a|b|)c$", "c", True),
+        (r"^(?P<n>a)(?<m>b)(?:c)$", "abc", True),
+        (r"^a*?b+?$", "aab", True),
+        (r"\A-\z", "-", True),
+        (r"^[\-\]\\]+$", "-]\\", True),
+        (r"\.", "x", False),
+    ],
+)
+def test_matches(pattern, value, expected):
+    assert matches(pattern, value) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("[a", "missing closing ]: `[a`"),
+        ("(a", "missing closing ): `(a`"),
+        ("a)", "unexpected ): `a)`"),
+        ("*a", "missing argument to repetition operator: `*`"),
+        ("a**", "invalid nested repetition operator: `**`"),
+        ("a{1001}", "invalid repeat count: `{1001}`"),
+        ("a{3,2}", "invalid repeat count: `{3,2}`"),
+        ("(a{100}){100}", "invalid repeat count: `{100}`"),
+        ("[z-a]", "invalid character class range: `z-a`"),
+        (r"\y", r"invalid escape sequence: `\y`"),
+        (r"(a)\1", r"invalid escape sequence: `\1`"),
+        ("a\\", "trailing backslash at end of expression: ``"),
+        ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+        ("(?!a)", "invalid or unsupported Perl syntax: `(?!`"),
+        ("[[:letter:]]", "invalid character class range: `[:letter:]`"),
+    ],
+)
+def test_no_pattern(pattern, message):
+    with pytest.raises(PatternError) as caught:
+        compile_pattern(pattern)
+    assert str(caught.value) == f"error parsing regexp: {message}"
+
+
+def test_deep_nesting_is_refused_not_a_crash():
+    with pytest.raises(PatternError, match="nests too deeply"):
+        compile_pattern("(" * 5000 + ")" * 5000)
+    with pytest.raises(PatternError, match="too large"):
+        compile_pattern("([ab]{1000}c)" * 30)
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$"])
+def test_patterns_that_ruin_backtracking_do_not(pattern):
+    assert not matches(pattern, "a" * 20_000 + "!")
+
+
+def test_too_costly():
+    value = "".join(Random(1).choices("ab", k=20_000))
+    with pytest.raises(TooCostly):
+        matches("[ab]*a[ab]{900}c", value)
+    assert matches("[ab]*a[ab]{2}c", value + "abbc")
+
+
+_ATOMS = st.sampled_from(["a", "b", "ab", ".", "[ab]", "[^a]", r"\d", "(?:a|b)", "(?:)", "^", "$", r"\b", "(?:a|)"])
+
+
+def _repeat(inner):
+    return st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{0,1}?"])).map(
+        lambda p: f"(?:{p[0]}){p[1]}"
+    )
+
+
+_PATTERNS = st.recursive(
+    _ATOMS,
+    lambda inner: (
+        _repeat(inner)
+        | st.lists(inner, min_size=1, max_size=3).map("".join)
+        | st.lists(inner, min_size=2, max_size=3).map(lambda choices: f"(?:{'|'.join(choices)})")
+    ),
+    max_leaves=8,
+)
+
+
+@given(_PATTERNS, st.text("ab1 ", max_size=8))
+def test_agrees_with_python_where_the_syntax_is_the_same(pattern, value):
+    assert matches(pattern, value) is bool(re.search(pattern.replace("$", r"\Z"), value, re.ASCII))
+
+
+@given(st.text(r"ab[](){}|*+?\^$-,:pP1Q", max_size=12), st.text("ab", max_size=4))
+def test_any_text_is_a_pattern_or_refused(text, value):
+    try:
+        pattern = compile_pattern(text)
+    except PatternError:
+        return
+    assert pattern.matches(value) in (True, False)

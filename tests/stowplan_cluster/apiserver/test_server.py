@@ -1,0 +1,150 @@
+"""The embedded API as a whole: what a new one holds, custom resources, and coming back from a file."""
+
+import pytest
+
+from stowplan.api.api_errors import BadRequest, Invalid, NotFound
+from stowplan_cluster.apiserver.journal import JournalError
+from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.apiserver.server import NAMESPACES, ApiServer
+from support.api import manifests
+from support.api.embedded import Api, pod
+
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+WIDGETS = "widgets.example.com"
+
+
+@pytest.fixture
+def api():
+    return Api()
+
+
+def widget(name="w", **spec):
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"color": "red", **spec}}
+
+
+def test_a_new_one_has_what_every_cluster_has(api):
+    assert api.names("namespaces") == sorted(NAMESPACES)
+    assert api.names("priorityclasses.scheduling.k8s.io") == ["system-cluster-critical", "system-node-critical"]
+
+
+def test_filling_it_twice_is_filling_it_once(api):
+    objects = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}]
+    api.server.create_all(objects)
+    version = api.store.version
+    api.server.create_all(objects)
+    assert (api.names("nodes"), api.store.version) == (["n1"], version)
+
+
+def test_what_it_is_filled_with_must_have_the_fields_of_its_kind(api):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"colour": "red"}}
+    with pytest.raises(BadRequest, match=r'unknown field "spec\.colour"'):
+        api.server.create_all([node])
+
+
+def test_an_unknown_kind_cannot_be_filled_in(api):
+    with pytest.raises(ValueError, match=r"kind 'Widget' of apiVersion 'example\.com/v1' is not served"):
+        api.server.create_all([{"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}])
+
+
+class TestCustomResources:
+    def test_are_served_with_their_definition(self, api):
+        with pytest.raises(AssertionError):
+            api.resource(WIDGETS)
+        api.create(CRDS, manifests.definition())
+        obj = api.create(WIDGETS, widget()).to_dict()
+        assert (obj["apiVersion"], obj["spec"]) == ("example.com/v1", {"color": "red", "size": 3})
+        conditions = api.get(CRDS, "", WIDGETS)["status"]["conditions"]
+        assert {one["type"]: one["status"] for one in conditions} == {"NamesAccepted": "True", "Established": "True"}
+
+    def test_are_validated_by_their_schema(self, api):
+        api.create(CRDS, manifests.definition())
+        with pytest.raises(Invalid, match=r'spec\.color: Unsupported value: "green"'):
+            api.create(WIDGETS, widget(color="green"))
+        with pytest.raises(Invalid, match="should be greater than or equal to 1"):
+            api.create(WIDGETS, widget(size=0))
+
+    def test_have_a_status_of_their_own(self, api):
+        api.create(CRDS, manifests.definition())
+        obj = api.create(WIDGETS, {**widget(), "status": {"replicas": 9}}).to_dict()
+        assert "status" not in obj
+        obj["status"] = {"replicas": 2}
+        obj["spec"]["size"] = 7
+        obj = api.update(WIDGETS, obj, subresource="status").to_dict()
+        assert (obj["status"], obj["spec"]["size"], obj["metadata"]["generation"]) == ({"replicas": 2}, 3, 1)
+
+    def test_must_say_what_version_they_replace(self, api):
+        api.create(CRDS, manifests.definition())
+        obj = api.create(WIDGETS, widget()).to_dict()
+        del obj["metadata"]["resourceVersion"]
+        with pytest.raises(Invalid, match="must be specified for an update"):
+            api.update(WIDGETS, obj)
+
+    def test_go_with_their_definition(self, api):
+        api.create(CRDS, manifests.definition())
+        api.create(WIDGETS, widget())
+        api.delete(CRDS, "", WIDGETS)
+        assert api.store.list(WIDGETS) == []
+        assert api.server.catalogue.of_storage(WIDGETS) is None
+
+    def test_a_bad_definition_is_refused(self, api):
+        definition = manifests.definition()
+        del definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["type"]
+        with pytest.raises((Invalid, BadRequest), match="openAPIV3Schema"):
+            api.create(CRDS, definition)
+
+    def test_rules_in_cel_are_told_not_to_be_evaluated(self, api):
+        definition = manifests.definition()
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        schema["properties"]["spec"]["x-kubernetes-validations"] = [{"rule": "self.size < 5"}]
+        options = Options()
+        api.create(CRDS, definition, options=options)
+        assert any("x-kubernetes-validations" in warning for warning in options.warnings)
+
+    def test_can_be_selected_by_fields_of_their_own(self, api):
+        from stowplan_cluster.apiserver.listing import ListOptions
+
+        definition = manifests.definition()
+        definition["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".spec.color"}]
+        api.create(CRDS, definition)
+        for name, color in (("a", "red"), ("b", "blue")):
+            api.create(WIDGETS, widget(name, color=color))
+        page = api.registry.list(api.resource(WIDGETS), "", ListOptions(field_selector="spec.color=blue"))
+        assert [one.name for one in page.items] == ["b"]
+
+
+class TestState:
+    def test_everything_comes_back(self, tmp_path):
+        first = Api(state=tmp_path / "state")
+        first.create(CRDS, manifests.definition())
+        first.create(WIDGETS, widget())
+        first.create("pods", pod(), options=Options(field_manager="me"))
+        first.server.close()
+        again = Api(state=tmp_path / "state")
+        assert again.store.version == first.store.version
+        assert again.get("pods", "default", "p") == first.get("pods", "default", "p")
+        assert again.get(CRDS, "", WIDGETS) == first.get(CRDS, "", WIDGETS), "with the status it got last"
+        assert again.get(WIDGETS, "default", "w")["spec"]["size"] == 3
+        again.create(WIDGETS, widget("second"))
+        again.server.close()
+
+    def test_of_a_killed_server_too(self, tmp_path):
+        first = Api(state=tmp_path / "state")
+        first.create("pods", pod())
+        # Nothing is closed: what a killed process leaves is the file as it is, and no lock.
+        (tmp_path / "copy").write_bytes((tmp_path / "state").read_bytes())
+        again = Api(state=tmp_path / "copy")
+        assert again.names("pods") == ["p"]
+        again.server.close()
+        first.server.close()
+
+    def test_a_file_that_is_none_is_left_alone(self, tmp_path):
+        path = tmp_path / "state"
+        path.write_text("precious\n")
+        with pytest.raises(JournalError):
+            ApiServer(state=path)
+        assert path.read_text() == "precious\n"
+
+
+def test_deleting_what_is_not_there(api):
+    with pytest.raises(NotFound, match='nodes "n9" not found'):
+        api.delete("nodes", "", "n9")

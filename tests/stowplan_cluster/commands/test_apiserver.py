@@ -1,0 +1,155 @@
+"""`stowplan apiserver` as a process: its options, its files, its endings."""
+
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from support.api import manifests
+from support.processes import cluster_commands as commands
+from support.processes.cluster_commands import serving
+from support.processes.servers import running, until
+
+NODE = (
+    "apiVersion: v1\nkind: Node\nmetadata:\n  name: big\n  labels: {row: 'r{zone}'}\nstatus:\n  capacity: {cpu: '64'}\n"
+)
+
+
+@contextmanager
+def server(folder, *args):
+    with serving("apiserver", folder, *args) as (process, client, _):
+        yield process, client
+
+
+def refused(*args, cwd):
+    return commands.refused("apiserver", *args, cwd=cwd)
+
+
+def test_serves_nodes_of_a_template_and_manifests(tmp_path):
+    (tmp_path / "node.yaml").write_text(NODE)
+    (tmp_path / "more.json").write_text(json.dumps(manifests.config_map(a="1")))
+    options = ["--nodes=3", f"--node-template={tmp_path / 'node.yaml'}", f"--filename={tmp_path / 'more.json'}"]
+    with server(tmp_path, *options) as (_, client):
+        nodes = client("/api/v1/nodes")["items"]
+        assert [node["metadata"]["name"] for node in nodes] == ["big-0000", "big-0001", "big-0002"]
+        assert [node["metadata"]["labels"]["row"] for node in nodes] == ["ra", "rb", "rc"]
+        assert "settings" in client.names("/api/v1/namespaces/default/configmaps")
+
+
+def test_the_kubeconfig_is_private_and_goes_with_the_server(tmp_path):
+    with server(tmp_path, "--controllers=") as (process, client):
+        path = tmp_path / "kubeconfig"
+        assert path.stat().st_mode & 0o077 == 0
+        assert client.url.startswith("https://127.0.0.1:")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert not path.exists()
+
+
+def test_the_kubeconfig_of_a_later_server_stays(tmp_path):
+    path, log = tmp_path / "kubeconfig", tmp_path / "later"
+    command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={path}", "--controllers="]
+    with server(tmp_path, "--controllers=") as (first, _):
+        written = path.read_bytes()
+        with running(command, log) as later:
+            until(lambda: path.read_bytes() != written, later, log)
+            newer = path.read_bytes()
+            first.send_signal(signal.SIGTERM)
+            assert first.wait(20) == 0
+            assert path.read_bytes() == newer
+            later.send_signal(signal.SIGTERM)
+            assert later.wait(20) == 0
+            assert not path.exists()
+
+
+def test_a_signal_in_the_moment_that_the_kubeconfig_is_there(tmp_path):
+    path, log = tmp_path / "kubeconfig", tmp_path / "log"
+    command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={path}", "--controllers="]
+    with running(command, log) as process:
+        while not path.exists():
+            assert process.poll() is None, log.read_text()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert not path.exists()
+
+
+def test_a_killed_server_has_lost_nothing(tmp_path):
+    state = f"--state={tmp_path / 'state'}"
+    with server(tmp_path, state, "--controllers=") as (process, client):
+        token = client.headers
+        for number in range(20):
+            client("/api/v1/namespaces/default/configmaps", manifests.config_map(f"c-{number}"))
+        process.kill()
+        process.wait(20)
+    (tmp_path / "kubeconfig").unlink()
+    with server(tmp_path, state, "--controllers=") as (_, client):
+        assert set(client.names("/api/v1/namespaces/default/configmaps")) >= {f"c-{number}" for number in range(20)}
+        assert client.headers == token, "the kubeconfig of before stays good"
+
+
+def test_a_cluster_that_lives_starts_pods(tmp_path):
+    with server(tmp_path, "--nodes=1") as (_, client):
+        client("/api/v1/namespaces/default/pods", manifests.pod(nodeName="node-0000"))
+        client.until(
+            "/api/v1/namespaces/default/pods",
+            lambda pods: any(pod.get("status", {}).get("phase") == "Running" for pod in pods.values()),
+        )
+
+
+class TestRefusals:
+    def test_a_port_in_use(self, tmp_path):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            code, told = refused(f"--port={taken.getsockname()[1]}", cwd=tmp_path)
+        assert code == 2
+        assert "address already in use" in told
+        assert "--port 0 takes a free port" in told
+
+    def test_a_kubeconfig_of_other_clusters_is_not_overwritten(self, tmp_path):
+        path = tmp_path / "config"
+        path.write_text("apiVersion: v1\nkind: Config\ncurrent-context: production\n")
+        code, told = refused(f"--kubeconfig-out={path}", cwd=tmp_path)
+        assert code == 2
+        assert "was not written by stowplan" in told
+        assert "production" in path.read_text()
+
+    def test_a_state_file_that_is_none(self, tmp_path):
+        (tmp_path / "notes.txt").write_text("precious\n")
+        code, told = refused("--state=notes.txt", cwd=tmp_path)
+        assert code == 2
+        assert "notes.txt, line 1: not a line of a stowplan state file" in told
+
+    @pytest.mark.parametrize(
+        ("options", "complaint"),
+        [
+            (["--controllers=-kubelet"], "-kubelet leaves nothing on; say *,-kubelet"),
+            (["--controllers=*,-kubelets"], "unknown controller '-kubelets'"),
+            (["--disable-admission-plugins=Magic"], "Magic"),
+            (["--node-template=node.yaml"], "--node-template: how many nodes? Say so with --nodes"),
+            (["--nodes=2", "--node-template=pod.yaml"], "expected a Node of apiVersion v1, got 'Pod'"),
+            (["--nodes=2", "--node-template=bad.yaml"], "error: bad.yaml: line 2"),
+            (["-f", "bad.yaml"], "bad.yaml"),
+            (["-f", "unknown.yaml"], "kind 'Widget' of apiVersion 'example.com/v1' is not served here"),
+            (["-f", "invalid.yaml"], "spec.containers: Required value"),
+            (["--port=99999"], "99999"),
+            (["--bind-address=999.1.1.1"], "--bind-address wants an address of this machine"),
+            (["--kubeconfig-out=/nowhere/at/all/config"], "/nowhere/at/all"),
+        ],
+    )
+    def test_nonsense(self, tmp_path, options, complaint):
+        (tmp_path / "node.yaml").write_text(NODE)
+        (tmp_path / "pod.yaml").write_text(json.dumps(manifests.pod()))
+        (tmp_path / "bad.yaml").write_text("a: [\n")
+        (tmp_path / "unknown.yaml").write_text("apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n")
+        (tmp_path / "invalid.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n")
+        if "/nowhere" in complaint and os.geteuid() == 0:
+            options = [f"--kubeconfig-out={tmp_path / 'pod.yaml' / 'config'}"]
+            complaint = "pod.yaml"
+        code, told = refused(*options, cwd=tmp_path)
+        assert code == 2
+        assert complaint in told

@@ -1,0 +1,169 @@
+"""`stowplan demo` as a process: what it shows, what it saves, and that nothing is left of it."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from urllib.parse import urlsplit
+
+import pytest
+
+from stowplan.api.decode import decode_object
+from stowplan.explain.tables import plain
+from stowplan.offline import Cluster
+from stowplan.sources.admission import admit
+from stowplan.testing import a_node, a_pod
+from stowplan_cluster.commands import demo as demonstration
+from stowplan_cluster.commands import demo_cluster
+from stowplan_cluster.commands.cluster_picture import picture
+from stowplan_cluster.commands.demo import DemoError
+from stowplan_cluster.commands.pod_watcher import PodWatcher
+
+DEMO = [sys.executable, "-m", "stowplan", "demo"]
+#: Of a line that tells what became of a pod.
+NEWS = re.compile(r"^ +\d+\.\d\d s  (?P<pod>\S+) (?:→ (?P<node>\S+)|(?P<other>waits|gives way).*)$")
+
+
+class Shown:
+    def __init__(self, folder):
+        self.file = folder / "demo.yaml"
+        result = subprocess.run(
+            [*DEMO, "--save", str(self.file)], capture_output=True, text=True, timeout=120, cwd=folder
+        )
+        self.code, self.out, self.err = result.returncode, result.stdout, result.stderr
+        self.news = [found for line in self.out.splitlines() if (found := NEWS.match(line))]
+        self.url = re.search(r"^Serving on (\S+): 9 nodes, 0 pods$", self.out, re.MULTILINE)[1]
+
+    def chapter(self, title):
+        return self.out.partition(f"── {title}")[2].partition("\n── ")[0]
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    shown = Shown(tmp_path_factory.mktemp("demo"))
+    assert shown.code == 0, shown.err
+    return shown
+
+
+def nobody_serves(url):
+    address = urlsplit(url)
+    with socket.socket() as probe:
+        return probe.connect_ex((address.hostname, address.port)) != 0
+
+
+def test_each_pod_is_shown_as_it_gets_its_node(shown):
+    placed = [found["pod"] for found in shown.news if found["node"]]
+    total = demo_cluster.pod_count([*demo_cluster.workload(), *demo_cluster.latecomers()])
+    assert len(placed) == len(set(placed)) >= total - 1 - len(demo_cluster.MAY_WAIT)
+    assert {"shop/db-0", "shop/cache-2", "ml/train-1"} <= set(placed)
+    assert any(pod.startswith("shop/checkout-") for pod in placed)
+
+
+def test_the_latecomer_pushes_a_batch_pod_aside(shown):
+    assert [found["pod"].startswith("batch/crunch-") for found in shown.news if found["other"] == "gives way"] == [True]
+
+
+def test_the_picture(shown):
+    assert re.search(r"^28 pods placed on 9 nodes in \d+\.\d\d s$", shown.out, re.MULTILINE)
+    # How wide the columns are depends on where the others went.
+    assert re.search(r"^  gpu-a1   █████░░░░░ +4 of 8  █████░░░░░ +16Gi of 32Gi  train$", shown.out, re.MULTILINE)
+    assert re.search(r"^  node-c3 .*  cordoned$", shown.out, re.MULTILINE)
+
+
+def test_the_waiting_pod_is_explained(shown):
+    page = shown.chapter("Why does ml/notebook wait")
+    assert "ml/notebook is pending: none of 9 nodes takes it\n" in page
+    assert "What the scheduler said\n  PodScheduled=False (Unschedulable) since " in page
+    assert "1. tolerate nvidia.com/gpu:NoSchedule to gain 2 nodes (gpu-a1, gpu-b1)\n" in page
+
+
+def test_what_is_saved_can_be_explained(shown, run):
+    assert re.fullmatch(rf"note: \d+ objects written to {shown.file}\n", shown.err)
+    ran = run("explain", "-f", str(shown.file), "--pod", "ml/notebook")
+    assert (ran.code, ran.err) == (0, "")
+    headline, _, advice = ran.out.partition("What would help\n")
+    # The same page as in the demo itself, but for what only a live cluster can tell.
+    assert headline.rstrip() in shown.out
+    assert f"What would help\n{advice}" in shown.out
+
+
+def test_nothing_is_left(shown):
+    assert nobody_serves(shown.url)
+    assert [path.name for path in shown.file.parent.iterdir()] == ["demo.yaml"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ended_in_between_its_cluster_ends_too(tmp_path, number, code):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        url = next(re.search(r"https://\S+(?=:)", line) for line in process.stdout if "Serving" in line)[0]
+        process.send_signal(number)
+        process.stdout.read()
+        assert (process.wait(60), process.stderr.read().strip()) == (code, "")
+    assert nobody_serves(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_killed_its_cluster_ends_all_the_same(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(DEMO, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        url = next(re.search(r"https://\S+(?=:)", line) for line in process.stdout if "Serving" in line)[0]
+        process.kill()
+        # The cluster holds the other end of our pipes until it is gone.
+        process.communicate(timeout=60)
+    assert nobody_serves(url)
+
+
+# -- what goes wrong
+
+
+def test_a_cluster_that_does_not_start(run, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    ran = run("demo")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == "Error: `stowplan up` ended with exit code 1 before it was ready\n"
+
+
+def test_it_cannot_be_saved_just_anywhere(tmp_path, run):
+    missing = tmp_path / "no" / "demo.yaml"
+    ran = run("demo", "--save", str(missing))
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {missing}: No such file or directory")
+    assert ran.out == "", "nothing was begun"
+
+
+class Silent:
+    """An API that takes everything and of which nothing is heard."""
+
+    def __init__(self):
+        self.created = []
+
+    async def create(self, obj):
+        self.created.append(obj)
+
+
+async def test_pods_that_are_not_placed_in_time_end_it(monkeypatch):
+    monkeypatch.setattr(demonstration, "PATIENCE", 0.0)
+    api, watcher = Silent(), PodWatcher(clock=lambda: 0.0, tell=lambda line: None)
+    watching = asyncio.create_task(asyncio.Event().wait())
+    with pytest.raises(DemoError, match=r"after 0 s the pods are not placed:\n  there are 0 pods, expected 28"):
+        await demonstration._create(api, demo_cluster.workload(), watcher, watching, 28)
+    watching.cancel()
+    assert [obj.content for obj in api.created] == demo_cluster.workload()
+
+
+# -- its parts
+
+
+def test_the_picture_says_how_full_nodes_are():
+    nodes = [a_node("empty").allocatable(cpu="2", memory="4Gi"), a_node("full").allocatable(cpu="2", memory="4Gi")]
+    pods = [a_pod(f"web-{n}").requests(cpu="1", memory="1Gi").labels(app="web").on("full") for n in range(2)]
+    cluster = Cluster(admit(decode_object(built.obj()) for built in (*nodes, *pods)).objects)
+    assert plain([picture(cluster.state)]).splitlines() == [
+        "  node   cpu                 memory                  pods",
+        "  empty  ░░░░░░░░░░  0 of 2  ░░░░░░░░░░    0 of 4Gi  none",
+        "  full   ██████████  2 of 2  █████░░░░░  2Gi of 4Gi  web ×2",
+    ]

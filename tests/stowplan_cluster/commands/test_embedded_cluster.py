@@ -1,0 +1,122 @@
+"""An embedded cluster in this process: what ends when, and what is raised."""
+
+import asyncio
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from stowplan.api.decode import decode_object
+from stowplan.api.types import Pod
+from stowplan.command_line.event_loop import running
+from stowplan_cluster.apiserver.embedded import EmbeddedApi
+from stowplan_cluster.commands import up
+from stowplan_cluster.commands.embedded_cluster import ClusterOptions, embedded_cluster, served
+from support.api import manifests
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    options = ClusterOptions(
+        port=0,
+        bind_address="127.0.0.1",
+        kubeconfig_out=tmp_path / "kubeconfig",
+        state=None,
+        nodes=1,
+        node_template=None,
+        filenames=(),
+        controllers="*",
+        disable_admission_plugins="",
+    )
+    with embedded_cluster(options) as cluster:
+        yield cluster
+
+
+class Stop:
+    """Stands for signals."""
+
+    def __init__(self, *, received=False):
+        self.stopped = asyncio.Event()
+        if received:
+            self.stopped.set()
+
+    def event(self):
+        return self.stopped
+
+
+class Scheduler:
+    frameworks = ("default-scheduler",)
+
+    def __init__(self, api, *, run):
+        self.ready = asyncio.Event()
+        self.api = api
+        self._run = run
+
+    def run(self):
+        return self._run(self)
+
+
+def serving(cluster, stop, run):
+    return up._serve(cluster, stop, lambda api: Scheduler(api, run=run))
+
+
+def answers(cluster):
+    address = urlsplit(cluster.front.url)
+    with socket.socket() as probe:
+        return probe.connect_ex((address.hostname, address.port)) == 0
+
+
+class TestUp:
+    async def test_what_the_scheduler_fails_with_is_raised(self, cluster):
+        async def fails(scheduler):
+            scheduler.ready.set()
+            await asyncio.sleep(0)
+            raise ZeroDivisionError("a bug")
+
+        with pytest.raises(ZeroDivisionError, match="a bug"):
+            await serving(cluster, Stop(), fails)
+        assert not cluster.kubeconfig.exists()
+        assert not answers(cluster)
+
+    async def test_told_to_stop_before_it_is_ready(self, cluster, capsys):
+        async def never_ready(scheduler):
+            await asyncio.Event().wait()
+
+        await serving(cluster, Stop(received=True), never_ready)
+        assert not cluster.kubeconfig.exists()
+        assert capsys.readouterr().out == ""
+
+    async def test_the_kubeconfig_waits_for_the_scheduler_and_the_api_outlives_it(self, cluster, capsys):
+        stop, seen = Stop(), []
+
+        async def writes_at_the_end(scheduler):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            seen.append(cluster.kubeconfig.exists())
+            scheduler.ready.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                seen.append(cluster.kubeconfig.exists())
+                await scheduler.api.create(decode_object(manifests.pod()))
+                seen.append(answers(cluster))
+
+        async with running(serving(cluster, stop, writes_at_the_end)) as task:
+            while not cluster.kubeconfig.exists():
+                assert not task.done()
+                await asyncio.sleep(0)
+            stop.stopped.set()
+            await task
+        assert seen == [False, False, True]
+        assert not answers(cluster)
+        assert (await EmbeddedApi(cluster.server).get(Pod, "web", namespace="default")).metadata.name == "web"
+        assert capsys.readouterr().out.startswith(f"Serving on {cluster.front.url}: 1 node, 0 pods\n")
+
+
+async def test_controllers_live_while_it_is_served(cluster):
+    async with served(cluster) as living:
+        await asyncio.sleep(0)
+        assert not living.done()
+        assert answers(cluster)
+    assert living.cancelled()
+    assert not answers(cluster)

@@ -1,0 +1,218 @@
+"""`stowplan up` as a process: pods get nodes, options reach the scheduler, every ending is a clean one."""
+
+import json
+import signal
+import socket
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from support.api import manifests
+from support.processes import cluster_commands as commands
+from support.processes.cluster_commands import serving
+
+PODS = "/api/v1/namespaces/default/pods"
+STUBBORN = """
+import asyncio
+
+from stowplan.plugins import PreBindPlugin
+
+
+class Stubborn(PreBindPlugin):
+    name = "Stubborn"
+
+    async def pre_bind(self, state, pod, node_name):
+        print(f"holding {pod.key} on {node_name}", flush=True)
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                print("does not let go", flush=True)
+"""
+
+
+@contextmanager
+def up(folder, *args, **options):
+    with serving("up", folder, *args, **options) as served:
+        yield served
+
+
+def refused(*args, cwd):
+    return commands.refused("up", *args, cwd=cwd)
+
+
+def configuration(**profile):
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+    )
+
+
+def pod(name="web", **spec):
+    return manifests.pod(name, **spec)
+
+
+def running(count):
+    """Whether so many pods run."""
+    return lambda pods: sum(one.get("status", {}).get("phase") == "Running" for one in pods.values()) == count
+
+
+def ended(process, log):
+    """The exit code, and what was said."""
+    code = process.wait(20)
+    said = log.read_text()
+    assert "Traceback" not in said
+    return code, said
+
+
+def test_a_deployment_runs_at_once(tmp_path):
+    with up(tmp_path) as (_, client, log):
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
+        spec = {"replicas": 6, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+        client("/apis/apps/v1/namespaces/default/deployments", deployment)
+        pods = client.until(PODS, running(6)).values()
+        assert {one["spec"]["nodeName"] for one in pods} == {"node-0000", "node-0001", "node-0002"}
+        said = log.read_text()
+        assert said.startswith(f"Serving on {client.url}: 3 nodes, 0 pods\n")
+        assert f"  export KUBECONFIG={tmp_path / 'kubeconfig'}\n" in said
+        assert "  kubectl create deployment web " in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it(tmp_path, number):
+    with up(tmp_path) as (process, _, log):
+        process.send_signal(number)
+        code, said = ended(process, log)
+        assert code == 0
+        assert said.endswith("stopped: the cluster is gone; --state FILE would have kept it\n")
+        assert not (tmp_path / "kubeconfig").exists()
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path):
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    (tmp_path / "config.json").write_text(configuration(plugins={"preBind": {"enabled": [{"name": "Stubborn"}]}}))
+    options = ["--plugin=stubborn:Stubborn", "--config=config.json"]
+    with up(tmp_path, *options, cwd=tmp_path) as (process, client, log):
+        client(PODS, pod())
+        commands.until(lambda: "holding default/web on node-" in log.read_text(), process, log)
+        process.send_signal(signal.SIGINT)
+        commands.until(lambda: "does not let go" in log.read_text(), process, log)
+        assert process.poll() is None
+        assert not (tmp_path / "kubeconfig").exists(), "whoever looks for the cluster does not find one that ends"
+        process.send_signal(signal.SIGINT)
+        code, _ = ended(process, log)
+        assert code == 1
+
+
+def test_a_cluster_that_is_kept(tmp_path):
+    state = f"--state={tmp_path / 'state'}"
+    with up(tmp_path, state, "--nodes=2") as (process, client, log):
+        client(PODS, pod())
+        before = client.until(PODS, running(1))
+        process.send_signal(signal.SIGTERM)
+        code, said = ended(process, log)
+        assert (code, said.splitlines()[-1]) == (
+            0,
+            f"stopped: {tmp_path / 'state'} keeps the cluster, the same command goes on with it",
+        )
+    with up(tmp_path, state) as (_, client, log):
+        assert log.read_text().startswith(f"Serving on {client.url}: 2 nodes, 1 pod\n"), "and none are added"
+        assert client(f"{PODS}/web")["spec"] == before["web"]["spec"]
+        client(PODS, pod("second"))
+        client.until(PODS, running(2))
+
+
+def test_manifests_may_bring_the_nodes(tmp_path):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}, "status": {"capacity": {"cpu": "1"}}}
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all([node, pod()]))
+    with (tmp_path / "objects.yaml").open() as stdin, up(tmp_path, "-f", "-", stdin=stdin) as (_, client, _):
+        assert client.names("/api/v1/nodes") == ["mine"]
+        commands_of = client.until(PODS, lambda pods: pods["web"].get("status", {}).get("conditions"))
+        assert commands_of["web"]["metadata"]["name"] == "web"
+
+
+def test_without_nodes_pods_wait(tmp_path):
+    with up(tmp_path, "--nodes=0") as (_, client, log):
+        client(PODS, pod())
+
+        def told(pods):
+            conditions = pods["web"].get("status", {}).get("conditions") or ()
+            return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
+
+        assert "nodeName" not in client.until(PODS, told)["web"]["spec"]
+        assert ": 0 nodes, " in log.read_text()
+
+
+def test_the_configuration_is_the_schedulers(tmp_path):
+    (tmp_path / "config.json").write_text(configuration(schedulerName="mine"))
+    with up(tmp_path, f"--config={tmp_path / 'config.json'}") as (_, client, log):
+        assert ": 3 nodes, 0 pods, scheduling for mine\n" in log.read_text()
+        client(PODS, pod("others"))
+        client(PODS, pod("ours", schedulerName="mine"))
+        pods = client.until(PODS, running(1))
+        assert "nodeName" in pods["ours"]["spec"]
+        assert "nodeName" not in pods["others"]["spec"]
+
+
+@pytest.mark.parametrize(
+    ("options", "logged"),
+    [
+        pytest.param(["-v"], True, id="plain"),
+        pytest.param(["-v", "0"], False, id="a low level"),
+    ],
+)
+def test_verbosity(tmp_path, options, logged):
+    with up(tmp_path, *options) as (process, client, log):
+        client(PODS, pod())
+        client.until(PODS, running(1))
+        process.send_signal(signal.SIGTERM)
+        code, said = ended(process, log)
+        assert code == 0
+        assert ('] "Successfully bound pod to node" pod="default/web"' in said) == logged
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("options", "complaint"),
+        [
+            (["--plugin=nonsense"], 'plugin "nonsense": want module:Class'),
+            (["--plugin=no_such_module:Thing"], "cannot import no_such_module"),
+            (["--config=no-such-file"], "no-such-file"),
+            (["--config=broken.json"], "error: broken.json: couldn't get version/kind; json parse error"),
+            (["--nodes=0", "--node-template=node.yaml"], "--node-template: how many nodes? Say so with --nodes"),
+            (["--nodes=many"], "many"),
+            (["-f", "missing.yaml"], "missing.yaml"),
+            (["--controllers=kubelets"], "unknown controller 'kubelets'"),
+            (["--kubeconfig-out=node.yaml"], "was not written by stowplan"),
+        ],
+    )
+    def test_before_anything_is_served(self, run, tmp_path, monkeypatch, options, complaint):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+        (tmp_path / "broken.json").write_text("{")
+        ran = run("up", *options)
+        assert (ran.code, ran.out) == (2, "")
+        assert complaint in ran.err
+        assert not (tmp_path / "stowplan.kubeconfig").exists()
+
+    def test_what_the_scheduler_cannot_do(self, tmp_path):
+        extended = json.loads(configuration())
+        extended["extenders"] = [{"urlPrefix": "http://127.0.0.1:1/", "filterVerb": "filter"}]
+        (tmp_path / "config.json").write_text(json.dumps(extended))
+        code, told = refused("--config=config.json", cwd=tmp_path)
+        assert code == 2
+        assert told.startswith("error: extenders: not supported yet")
+
+    def test_a_port_in_use(self, tmp_path):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            code, told = refused(f"--port={taken.getsockname()[1]}", cwd=tmp_path)
+        assert code == 2
+        assert told.startswith("error: cannot listen: ")
+        assert told.endswith("; --port 0 takes a free port\n")

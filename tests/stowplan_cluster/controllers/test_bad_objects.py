@@ -1,0 +1,124 @@
+"""Whatever the API takes, no controller falls over it: objects with parts missing or replaced by junk."""
+
+from copy import deepcopy
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.api.api_errors import ApiError
+from stowplan_cluster.controllers import workload_controllers
+from stowplan_cluster.controllers.cluster_controllers import cluster_controllers
+from support.api.storage_objects import claim, protected, storage_class, volume
+from support.examples import examples
+from support.live.controller_cluster import workload
+from support.live.living_cluster import Living, node, pod
+
+JUNK = [None, "", "x", "-1s", 0, -1, 10**6, True, [], {}, ["x"], {"x": "y"}, [{}], "2023-11-14T22:13:20Z", "50%"]
+
+BUDGET = {
+    "apiVersion": "policy/v1",
+    "kind": "PodDisruptionBudget",
+    "metadata": {"name": "budget", "namespace": "default"},
+    "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+}
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "finalizers": ["example.com/keep"]}}
+TARGETS = [
+    ("pods", "web", "status"),
+    ("pods", "web", ""),
+    ("pods", "crashing", "status"),
+    ("pods", "ending", "status"),
+    ("nodes", "node-1", "status"),
+    ("nodes", "node-1", ""),
+    ("leases.coordination.k8s.io", "node-1", ""),
+    ("poddisruptionbudgets.policy", "budget", "status"),
+    ("poddisruptionbudgets.policy", "budget", ""),
+    ("persistentvolumes", "pv", "status"),
+    ("persistentvolumes", "pv", ""),
+    ("persistentvolumes", "free", ""),
+    ("persistentvolumeclaims", "data", "status"),
+    ("persistentvolumeclaims", "data", ""),
+    ("persistentvolumeclaims", "made", ""),
+    ("storageclasses.storage.k8s.io", "fast", ""),
+    ("namespaces", "team", "status"),
+]
+
+
+def populated():
+    cluster = Living()
+    cluster.loop.close()
+    cluster._controllers = lambda registry: [*workload_controllers(registry), *cluster_controllers(registry)]
+    cluster.restart()
+    crash = {"stowplan.io/run-for": "1s", "stowplan.io/exit-code": "1"}
+    for manifest in (
+        node(),
+        NAMESPACE,
+        BUDGET,
+        storage_class(),
+        volume(),
+        volume("free", "100Gi"),
+        protected(claim()),
+        claim("made", class_="fast"),
+        workload("Deployment"),
+        pod("web", node="node-1", labels={"app": "web"}, readinessGates=[{"conditionType": "example.com/gate"}]),
+        pod("crashing", node="node-1", annotations=crash),
+        pod("ending", node="node-1", annotations={"stowplan.io/stop-after": "20s"}),
+    ):
+        cluster.create(manifest)
+    cluster.advance(3)
+    cluster.remove("Pod", "ending")
+    cluster.remove("namespaces", "team")
+    cluster.settle()
+    return cluster
+
+
+def places(value, path=()):
+    """Paths of all that is inside."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from places(item, (*path, key))
+
+
+def spoil(obj, part, choice, junk):
+    """Take a part of the object out, or put junk into its place."""
+    top = obj.setdefault(part, {})
+    found = list(places(top))
+    if not found:
+        return
+    *parents, last = found[choice % len(found)]
+    for key in parents:
+        top = top[key]
+    if junk is None:
+        del top[last]
+    else:
+        top[last] = deepcopy(junk)
+
+
+changes = st.lists(
+    st.tuples(st.sampled_from(TARGETS), st.integers(0, 10_000), st.sampled_from(JUNK)), min_size=1, max_size=6
+)
+PARTS = {"status": ("status",), "": ("spec", "metadata")}
+
+
+@examples(150)
+@given(plan=changes, restart=st.booleans())
+def test_nothing_that_is_stored_stops_the_loop(plan, restart):
+    cluster = populated()
+    for (storage, name, subresource), choice, junk in plan:
+        namespace = "kube-node-lease" if storage.startswith("leases") else "default"
+        obj = cluster.find(storage, name, namespace)
+        if obj is None:
+            continue
+        parts = PARTS[subresource]
+        spoil(obj, parts[choice % len(parts)], choice, junk)
+        resource = cluster.registry.of_storage(storage)
+        namespace = namespace if resource.namespaced else ""
+        try:
+            cluster.registry.update(resource, namespace, name, obj, subresource=subresource)
+        except ApiError:
+            continue
+        cluster.advance(1)
+    if restart:
+        cluster.loop.close()
+        cluster.restart()
+    cluster.advance(70)

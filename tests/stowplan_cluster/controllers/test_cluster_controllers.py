@@ -1,0 +1,135 @@
+"""All controllers together: what one does, the others see."""
+
+import pytest
+
+from stowplan_cluster.controllers import select_controllers, workload_controllers
+from stowplan_cluster.controllers.cluster_controllers import cluster_controllers
+from stowplan_cluster.controllers.disruption import BUDGETS
+from support.api.storage_objects import claim, protected, storage_class
+from support.live.controller_cluster import workload
+from support.live.living_cluster import Living, condition, node, pod
+
+
+class Whole(Living):
+    def __init__(self, selection=("*",)):
+        super().__init__()
+        self.loop.close()
+        self._controllers = lambda registry: select_controllers(
+            [*workload_controllers(registry), *cluster_controllers(registry)], selection
+        )
+        self.restart()
+
+    def schedule(self):
+        """Put what waits on the first node that is ready and not tainted."""
+        self.settle()
+        free = [one["metadata"]["name"] for one in self.all("Node") if not one["spec"].get("taints")]
+        for waiting in self.pods():
+            if not waiting["spec"].get("nodeName") and free:
+                self.bind(waiting["metadata"]["name"], free[0])
+        self.settle()
+
+    def running(self):
+        return [one for one in self.pods() if one["status"]["phase"] == "Running"]
+
+
+@pytest.fixture
+def cluster():
+    cluster = Whole()
+    cluster.create(node("node-1"))
+    cluster.create(node("node-2"))
+    return cluster
+
+
+def test_it_comes_to_rest_but_for_leases(cluster):
+    cluster.create(workload("Deployment", replicas=3))
+    cluster.schedule()
+    assert len(cluster.running()) == 3
+    assert cluster.find("Deployment", "web")["status"]["availableReplicas"] == 3
+    cluster.advance(20)
+    before = cluster.store.version
+    cluster.advance(30)
+    assert cluster.store.version == before + 2 * 3
+
+
+def test_a_deleted_deployment_leaves_nothing(cluster):
+    cluster.create(workload("Deployment", replicas=3))
+    cluster.schedule()
+    cluster.remove("Deployment", "web")
+    cluster.settle()
+    assert (cluster.names("Deployment"), cluster.names("ReplicaSet"), cluster.names("Pod")) == ([], [], [])
+
+
+def test_a_job_is_done(cluster):
+    cluster.create(workload("Job", completions=2, parallelism=2))
+    cluster.schedule()
+    cluster.advance(1)
+    found = cluster.find("Job", "web")
+    assert condition(found, "Complete")[0] == "True"
+    assert found["status"]["succeeded"] == 2
+
+
+def test_a_node_that_dies_loses_its_pods(cluster):
+    cluster.create(workload("Deployment", replicas=2))
+    cluster.schedule()
+    assert {one["spec"]["nodeName"] for one in cluster.running()} == {"node-1"}
+    cluster.edit("Node", "node-1", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": "stopped"}))
+    cluster.advance(51)
+    assert [condition(one, "Ready")[0] for one in cluster.running()] == ["False", "False"]
+    # The default tolerations give it five minutes.
+    cluster.advance(300)
+    cluster.schedule()
+    assert {one["spec"]["nodeName"] for one in cluster.running()} == {"node-2"}
+    assert len(cluster.all("Pod")) == 4
+    cluster.remove("Node", "node-1")
+    cluster.advance(41)
+    assert len(cluster.all("Pod")) == 2
+    assert cluster.names("leases.coordination.k8s.io") == ["node-2"]
+
+
+def test_a_budget_follows_a_rollout(cluster):
+    cluster.create(workload("Deployment", replicas=4))
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"}}
+    cluster.create({**budget, "spec": {"maxUnavailable": "25%", "selector": {"matchLabels": {"app": "web"}}}})
+    cluster.schedule()
+    status = cluster.find(BUDGETS, "web")["status"]
+    assert (status["expectedPods"], status["currentHealthy"], status["disruptionsAllowed"]) == (4, 4, 1)
+
+
+def test_a_namespace_with_everything_in_it_goes(cluster):
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    cluster.create(storage_class())
+    for manifest in (workload("Deployment"), protected(claim(class_="fast")), pod("web", node="node-1")):
+        manifest["metadata"]["namespace"] = "team"
+        cluster.create(manifest)
+    cluster.advance(5)
+    assert len(cluster.names("persistentvolumes")) == 1
+    cluster.remove("namespaces", "team")
+    cluster.advance(10)
+    assert "team" not in cluster.names("namespaces")
+    assert cluster.names("persistentvolumes") == []
+
+
+def test_a_restart_changes_nothing(cluster):
+    cluster.create(workload("StatefulSet", replicas=2))
+    cluster.schedule()
+    cluster.schedule()
+    before = {one["metadata"]["name"]: one for one in cluster.pods()}
+    cluster.loop.close()
+    cluster.restart()
+    cluster.settle()
+    assert {one["metadata"]["name"]: one for one in cluster.pods()} == before
+
+
+def test_each_can_be_switched_off():
+    registry = Living().registry
+    controllers = [*workload_controllers(registry), *cluster_controllers(registry)]
+    names = [one.name for one in controllers]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert [one.name for one in select_controllers(controllers, ["*", f"-{name}"])] == [
+            other for other in names if other != name
+        ]
+        cluster = Whole(["*", f"-{name}"])
+        cluster.create(node())
+        cluster.create(workload("Deployment"))
+        cluster.advance(5)

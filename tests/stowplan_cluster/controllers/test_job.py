@@ -1,0 +1,255 @@
+import pytest
+
+from support.live.controller_cluster import workload
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def conditions(cluster, name="web"):
+    listed = cluster.get("Job", name)["status"].get("conditions", ())
+    return [(one["type"], one.get("reason")) for one in listed if one["status"] == "True"]
+
+
+def active(cluster):
+    return [pod for pod in cluster.pods() if pod["status"]["phase"] in ("Pending", "Running")]
+
+
+def end(cluster, phase="Succeeded", count=1, index=None):
+    """Let some running pods end."""
+    pods = [pod for pod in active(cluster) if index is None or pod["metadata"]["annotations"][INDEX] == str(index)]
+    for pod in pods[:count]:
+        cluster.set_pod(pod["metadata"]["name"], phase=phase, ready=False)
+    cluster.settle()
+
+
+def start(cluster, **spec):
+    cluster.create(workload("Job", **spec))
+    cluster.settle()
+    cluster.run_pods()
+    cluster.settle()
+
+
+def test_a_job_runs_to_its_end(cluster):
+    start(cluster, completions=3, parallelism=2)
+    assert len(active(cluster)) == 2
+    status = cluster.get("Job", "web")["status"]
+    assert (status["active"], status["ready"], status["terminating"]) == (2, 2, 0)
+    assert status["startTime"] == "2023-11-14T22:13:20Z"
+    cluster.advance(5)
+    end(cluster, count=2)
+    assert len(active(cluster)) == 1
+    cluster.run_pods()
+    end(cluster)
+    status = cluster.get("Job", "web")["status"]
+    assert (status["succeeded"], status["ready"], status["completionTime"]) == (3, 0, "2023-11-14T22:13:25Z")
+    assert "active" not in status
+    assert conditions(cluster) == [("SuccessCriteriaMet", "CompletionsReached"), ("Complete", "CompletionsReached")]
+    assert len(cluster.pods()) == 3
+    assert ("Normal", "Completed", "Job completed") in cluster.events("web")
+
+
+def test_pods_are_let_go_once_they_are_counted(cluster):
+    start(cluster, completions=2, parallelism=1)
+    assert cluster.pods()[0]["metadata"]["finalizers"] == [TRACKING]
+    end(cluster)
+    for pod in cluster.pods():
+        if pod["status"]["phase"] == "Succeeded":
+            assert not pod["metadata"].get("finalizers")
+            cluster.delete("Pod", pod["metadata"]["name"], grace_period_seconds=0)
+    cluster.settle()
+    assert cluster.get("Job", "web")["status"]["succeeded"] == 1
+    cluster.run_pods()
+    end(cluster)
+    assert ("Complete", "CompletionsReached") in conditions(cluster)
+
+
+def test_without_completions_one_success_lets_the_others_finish(cluster):
+    start(cluster, parallelism=3)
+    end(cluster)
+    assert len(active(cluster)) == 2
+    assert conditions(cluster) == []
+    end(cluster, count=2)
+    assert cluster.get("Job", "web")["status"]["succeeded"] == 3
+    assert ("Complete", "CompletionsReached") in conditions(cluster)
+
+
+def test_failures_are_tried_again_after_growing_delays_up_to_the_limit(cluster):
+    start(cluster, backoffLimit=2)
+    for delay in (10, 20):
+        end(cluster, "Failed")
+        cluster.advance(delay - 1)
+        assert active(cluster) == []
+        cluster.advance(1)
+        assert len(active(cluster)) == 1
+        cluster.run_pods()
+    end(cluster, "Failed")
+    cluster.advance(1000)
+    assert cluster.get("Job", "web")["status"]["failed"] == 3
+    assert conditions(cluster) == [
+        ("FailureTarget", "BackoffLimitExceeded"),
+        ("Failed", "BackoffLimitExceeded"),
+    ]
+    assert "completionTime" not in cluster.get("Job", "web")["status"]
+    message = "Job has reached the specified backoff limit"
+    assert ("Warning", "BackoffLimitExceeded", message) in cluster.events("web")
+
+
+def test_a_success_forgets_the_failures_before_it(cluster):
+    start(cluster, completions=2)
+    for delay in (10, 20):
+        end(cluster, "Failed")
+        cluster.advance(delay)
+        cluster.run_pods()
+    end(cluster)
+    cluster.run_pods()
+    end(cluster, "Failed")
+    cluster.advance(9)
+    assert active(cluster) == []
+    cluster.advance(1)
+    assert len(active(cluster)) == 1
+
+
+def test_restarts_count_with_restart_policy_on_failure(cluster):
+    start(cluster, backoffLimit=3, pod_spec={"restartPolicy": "OnFailure"})
+    (pod,) = cluster.pods()
+    cluster.set_pod(pod["metadata"]["name"], restarts=2)
+    cluster.settle()
+    assert conditions(cluster) == []
+    cluster.set_pod(pod["metadata"]["name"], restarts=3)
+    cluster.live()
+    assert conditions(cluster)[-1] == ("Failed", "BackoffLimitExceeded")
+
+
+@pytest.mark.parametrize("policy", ["TerminatingOrFailed", "Failed"])
+def test_a_deadline_ends_the_job_when_its_pods_are_gone(cluster, policy):
+    start(cluster, parallelism=2, completions=2, activeDeadlineSeconds=60, podReplacementPolicy=policy)
+    cluster.advance(59)
+    assert conditions(cluster) == []
+    cluster.advance(1)
+    assert conditions(cluster) == [("FailureTarget", "DeadlineExceeded")]
+    cluster.live()
+    assert cluster.get("Job", "web")["status"]["failed"] == 2
+    assert conditions(cluster)[-1] == ("Failed", "DeadlineExceeded")
+    assert cluster.pods(terminating=True) == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "replaced_at_once"),
+    [pytest.param("TerminatingOrFailed", True, id="at once"), pytest.param("Failed", False, id="when it has failed")],
+)
+def test_a_pod_that_somebody_deletes(cluster, policy, replaced_at_once):
+    start(cluster, podReplacementPolicy=policy)
+    cluster.delete("Pod", cluster.pods()[0]["metadata"]["name"])
+    cluster.advance(10)
+    assert len(active(cluster)) == replaced_at_once
+    assert cluster.get("Job", "web")["status"].get("failed", 0) == replaced_at_once
+
+
+def test_a_suspended_job_has_no_pods_and_loses_none(cluster):
+    start(cluster, suspend=True, parallelism=2, completions=2)
+    assert cluster.pods() == []
+    assert conditions(cluster) == [("Suspended", "JobSuspended")]
+    assert "startTime" not in cluster.get("Job", "web")["status"]
+    cluster.change("Job", "web", lambda job: job["spec"].update(suspend=False))
+    cluster.live()
+    assert len(active(cluster)) == 2
+    assert conditions(cluster) == []
+    cluster.change("Job", "web", lambda job: job["spec"].update(suspend=True))
+    cluster.live()
+    assert cluster.pods(terminating=True) == []
+    assert "failed" not in cluster.get("Job", "web")["status"]
+    reasons = [reason for _, reason, _ in cluster.events("web") if reason in ("Suspended", "Resumed")]
+    assert reasons == ["Suspended", "Resumed"]
+
+
+def test_an_indexed_job_gives_each_pod_its_index(cluster):
+    start(cluster, completions=5, parallelism=3, completionMode="Indexed")
+    pods = {pod["metadata"]["annotations"][INDEX]: pod for pod in cluster.pods()}
+    assert sorted(pods) == ["0", "1", "2"]
+    pod = pods["1"]
+    assert pod["metadata"]["labels"][INDEX] == "1"
+    assert pod["metadata"]["name"].startswith("web-1-")
+    assert pod["spec"]["hostname"] == "web-1"
+    (variable,) = pod["spec"]["containers"][0]["env"]
+    assert variable["name"] == "JOB_COMPLETION_INDEX"
+    assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{INDEX}']"
+    end(cluster, index=0)
+    end(cluster, index=2)
+    assert cluster.get("Job", "web")["status"]["completedIndexes"] == "0,2"
+    assert sorted(pod["metadata"]["annotations"][INDEX] for pod in active(cluster)) == ["1", "3", "4"]
+    end(cluster, "Failed", index=1)
+    cluster.advance(10)
+    assert sorted(pod["metadata"]["annotations"][INDEX] for pod in active(cluster)) == ["1", "3", "4"]
+    cluster.run_pods()
+    end(cluster, count=3)
+    status = cluster.get("Job", "web")["status"]
+    assert (status["completedIndexes"], status["succeeded"], status["failed"]) == ("0-4", 5, 1)
+    assert ("Complete", "CompletionsReached") in conditions(cluster)
+
+
+def test_of_two_pods_with_one_index_one_goes(cluster):
+    start(cluster, completions=2, parallelism=2, completionMode="Indexed")
+    twin = next(pod for pod in cluster.pods() if pod["metadata"]["annotations"][INDEX] == "1")
+    annotations = {INDEX: "1", "controller.kubernetes.io/pod-deletion-cost": "100"}
+    metadata = {"name": "twin", "labels": twin["metadata"]["labels"], "annotations": annotations}
+    spec = {"containers": twin["spec"]["containers"], "restartPolicy": "Never"}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    cluster.run_pods()
+    cluster.live()
+    assert cluster.get("Pod", twin["metadata"]["name"]) is None
+    assert sorted(pod["metadata"]["annotations"][INDEX] for pod in active(cluster)) == ["0", "1"]
+    assert "failed" not in cluster.get("Job", "web")["status"]
+
+
+def test_parallelism_may_change(cluster):
+    start(cluster, completions=10, parallelism=1)
+    cluster.change("Job", "web", lambda job: job["spec"].update(parallelism=4))
+    cluster.live()
+    assert len(active(cluster)) == 4
+    cluster.change("Job", "web", lambda job: job["spec"].update(parallelism=2))
+    cluster.live()
+    assert len(active(cluster)) == 2
+    assert "failed" not in cluster.get("Job", "web")["status"]
+
+
+def test_a_finished_job_goes_after_its_time(cluster):
+    start(cluster, ttlSecondsAfterFinished=100)
+    end(cluster)
+    cluster.advance(99)
+    assert cluster.get("Job", "web") is not None
+    cluster.advance(1)
+    assert cluster.get("Job", "web") is None
+
+
+@pytest.mark.parametrize("with_owner", [True, False], ids=["pods to be collected", "pods orphaned before"])
+def test_pods_of_a_deleted_job_are_not_held_back(cluster, with_owner):
+    start(cluster, parallelism=2, completions=2)
+    if not with_owner:
+        # What the garbage collector does for propagationPolicy Orphan, before the Job goes.
+        cluster.delete("Job", "web", propagation="Orphan")
+        for pod in cluster.pods():
+            cluster.change("Pod", pod["metadata"]["name"], lambda obj: obj["metadata"].update(ownerReferences=[]))
+        cluster.change("Job", "web", lambda job: job["metadata"].update(finalizers=[]))
+    else:
+        cluster.delete("Job", "web")
+    cluster.settle()
+    assert cluster.get("Job", "web") is None
+    assert len(cluster.pods()) == 2
+    assert not any(pod["metadata"].get("finalizers") for pod in cluster.pods())
+
+
+def test_pods_of_a_job_deleted_in_the_foreground_are_not_held_back(cluster):
+    start(cluster, podReplacementPolicy="Failed")
+    cluster.delete("Job", "web", propagation="Foreground")
+    cluster.delete("Pod", cluster.pods()[0]["metadata"]["name"])
+    cluster.live()
+    assert cluster.pods(terminating=True) == []
+
+
+def test_nothing_is_left_to_do_when_all_is_done(cluster):
+    start(cluster)
+    end(cluster)
+    version = cluster.store.version
+    cluster.advance(3600)
+    assert cluster.store.version == version

@@ -1,0 +1,183 @@
+"""Starting and stopping: sockets, TLS, the kubeconfig."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+
+import aiohttp
+import pytest
+
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.front.server import Front
+from stowplan_cluster.front.settings import FrontSettings
+
+
+@pytest.fixture
+def server():
+    made = ApiServer()
+    yield made
+    made.close()
+
+
+def trusting(front: Front) -> ssl.SSLContext:
+    assert front.ca_certificate is not None
+    return ssl.create_default_context(cadata=front.ca_certificate.decode())
+
+
+async def status_of(front: Front, url: str, context: ssl.SSLContext) -> int:
+    headers = {"Authorization": f"Bearer {front.token}"}
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(connector=connector) as session, session.get(url, headers=headers) as response:
+        return response.status
+
+
+async def test_tls_is_what_clients_with_our_authority_trust(server):
+    front = Front(server)
+    await front.start()
+    try:
+        assert front.url.startswith("https://127.0.0.1:")
+        assert await status_of(front, f"{front.url}/api", trusting(front)) == 200
+        by_name = front.url.replace("127.0.0.1", "localhost")
+        assert await status_of(front, f"{by_name}/api", trusting(front)) == 200
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await status_of(front, f"{front.url}/api", ssl.create_default_context())
+    finally:
+        await front.stop()
+
+
+async def test_certificates_that_are_kept_outlive_the_front(server, tmp_path):
+    settings = FrontSettings(certificates=tmp_path / "pki")
+    first = Front(server, settings=settings)
+    await first.start()
+    context = trusting(first)
+    await first.stop()
+    second = Front(server, settings=settings)
+    await second.start()
+    try:
+        assert await status_of(second, f"{second.url}/api", context) == 200
+    finally:
+        await second.stop()
+
+
+async def test_what_is_no_tls_is_dropped_in_silence(server, caplog):
+    front = Front(server)
+    await front.start()
+    try:
+        for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01garbage", b""):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(front.url.rpartition(":")[2]))
+            writer.write(sent)
+            writer.write_eof()
+            await reader.read(-1)
+            writer.close()
+            await writer.wait_closed()
+        assert await status_of(front, f"{front.url}/livez", trusting(front)) == 200
+    finally:
+        await front.stop()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_each_front_makes_up_its_token(server):
+    tokens = {Front(server).token for _ in range(3)}
+    assert len(tokens) == 3
+    assert all(len(token) >= 32 for token in tokens)
+    assert Front(server, settings=FrontSettings(token="mine")).token == "mine"
+    assert "mine" not in repr(FrontSettings(token="mine"))
+
+
+async def test_it_listens_only_at_the_loopback_unless_told(server):
+    front = Front(server, settings=FrontSettings(tls=False))
+    await front.start()
+    try:
+        assert front._runner is not None
+        assert [address[0] for address in front._runner.addresses] == ["127.0.0.1"]
+    finally:
+        await front.stop()
+
+
+async def test_a_wildcard_is_reached_at_the_loopback(server):
+    front = Front(server, settings=FrontSettings(tls=False, host="0.0.0.0"))
+    await front.start()
+    try:
+        assert front.url.startswith("http://127.0.0.1:")
+    finally:
+        await front.stop()
+
+
+async def test_a_port_in_use_is_an_error_that_leaves_nothing_behind(server):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        front = Front(server, settings=FrontSettings(tls=False, port=port))
+        with pytest.raises(OSError, match=str(port)):
+            await front.start()
+        await front.stop()
+
+
+async def test_stopping_frees_the_port_and_closes_connections(server):
+    front = Front(server, settings=FrontSettings(tls=False))
+    await front.start()
+    port = int(front.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (await reader.readline()).endswith(b"200 OK\r\n")
+    await front.stop()
+    await reader.read(-1)
+    writer.close()
+    await writer.wait_closed()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    await front.stop()
+
+
+async def test_two_fronts_serve_one_store(server):
+    fronts = [Front(server, settings=FrontSettings(tls=False, token="t")) for _ in range(2)]
+    for front in fronts:
+        await front.start()
+    try:
+        headers = {"Authorization": "Bearer t"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            path = "/api/v1/namespaces/default/configmaps"
+            async with session.post(fronts[0].url + path, json={"metadata": {"name": "c"}}) as response:
+                assert response.status == 201
+            async with session.get(f"{fronts[1].url}{path}/c") as response:
+                assert response.status == 200
+    finally:
+        for front in fronts:
+            await front.stop()
+
+
+async def test_the_kubeconfig_names_this_front(server, tmp_path):
+    front = Front(server)
+    await front.start()
+    try:
+        front.write_kubeconfig(tmp_path / "kubeconfig")
+        assert front.url in (tmp_path / "kubeconfig").read_text()
+        assert front.kubeconfig()["users"][0]["user"]["token"] == front.token
+    finally:
+        await front.stop()
+
+
+async def test_a_bug_is_answered_with_500_and_logged(server, caplog):
+    front = Front(server, settings=FrontSettings(tls=False, token="t"))
+    await front.start()
+
+    def broken(*_arguments: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    server.registry.get = broken
+    try:
+        headers = {"Authorization": "Bearer t"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            async with session.get(f"{front.url}/api/v1/namespaces/default") as response:
+                told = await response.json()
+            assert (response.status, told["reason"], told["code"]) == (500, "InternalError", 500)
+            assert "a bug" not in told["message"]
+            async with session.get(f"{front.url}/livez") as response:
+                assert response.status == 200
+    finally:
+        await front.stop()
+    assert ["a bug" in record.exc_text for record in caplog.records if record.exc_text] == [True]

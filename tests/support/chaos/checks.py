@@ -1,0 +1,57 @@
+"""What must hold once the weather is fair again: in the API, in the scheduler, and between the two."""
+
+import stowplan
+from support.soak.changes import CONFIG, FOREIGN, hesitates
+from support.soak.checks import (
+    equals_a_rebuild,
+    every_pod_is_bound_or_truthfully_pending,
+    nothing_is_under_way,
+    structs,
+)
+
+FINISHED = ("Succeeded", "Failed")
+
+
+def everything_fits_together(api, scheduler, watcher):
+    """No pod moved, was lost, or is said to be elsewhere; nobody waits who need not."""
+    assert watcher.wrong == []
+    nothing_is_under_way(scheduler)
+    equals_a_rebuild(api, scheduler.state)
+    every_pod_is_bound_or_truthfully_pending(api, scheduler)
+    the_rest_is_queued(api, scheduler)
+
+
+def the_rest_is_queued(api, scheduler):
+    """Each pod is on a node or in the queue, never both, never neither; gated ones are in it, too."""
+    ours = [pod for pod in _pods(api) if pod["spec"]["schedulerName"] != FOREIGN]
+    waiting = {pod["metadata"]["uid"] for pod in ours if not pod["spec"].get("nodeName")}
+    placed = {pod["metadata"]["uid"] for pod in _pods(api) if pod["spec"].get("nodeName")}
+    assert {queued.pod.uid for queued in scheduler.queue.pending()} == waiting
+    assert {info.uid for info in scheduler.state.placed_pods()} == placed
+
+
+def conditions_and_stories_say_why(api, scheduler):
+    """Once everybody who waits has been tried again; return how many there are."""
+    cluster = stowplan.Cluster(structs(api), CONFIG, plugins=[hesitates(None)])
+    told = 0
+    for pod in _pods(api):
+        if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] == FOREIGN:
+            continue
+        key = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        (condition,) = [c for c in pod["status"].get("conditions", []) if c["type"] == "PodScheduled"]
+        told += 1
+        if pod["spec"].get("schedulingGates"):
+            assert condition["reason"] == "SchedulingGated", key
+            continue
+        assert (condition["status"], condition["reason"]) == ("False", "Unschedulable"), key
+        assert condition["message"] == cluster.explain(key).full_message, key
+        story = scheduler.stories.of(key)
+        decided = [step.decision for step in story.steps if step.decision is not None]
+        assert decided, key
+        assert decided[-1].outcome()["message"] == condition["message"], key
+    return told
+
+
+def _pods(api):
+    pods = (stored.to_dict() for stored in api.store.list("pods", ""))
+    return [pod for pod in pods if pod["status"].get("phase") not in FINISHED]

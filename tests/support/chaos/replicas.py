@@ -1,0 +1,92 @@
+"""Replicas of the scheduler that contend for a lease, and pods that arrive meanwhile."""
+
+import threading
+from contextlib import contextmanager
+from itertools import count, pairwise
+
+import pytest
+
+from support.chaos.lines import Lines
+from support.chaos.outside_view import Cluster
+from support.examples import SCALE
+from support.processes.scheduler_process import kube_scheduler
+
+#: Seconds. The shortest that a busy machine keeps up with.
+DURATION, DEADLINE, RETRY = 4.0, 3.0, 0.5
+_NUMBERS = count(1)
+
+#: What is too slow for every day.
+LONG = pytest.mark.skipif(SCALE == 1, reason="takes its time: STOWPLAN_EXAMPLES=2 runs it")
+
+
+class Replicas:
+    """Schedulers of one lease, each on a line of its own; the first one leads."""
+
+    def __init__(self, server, folder, stack):
+        self.lease = f"failover-{next(_NUMBERS)}"
+        self.cluster = stack.enter_context(Cluster(server.kubeconfig))
+        self.lines = stack.enter_context(Lines(server.kubeconfig, folder))
+        self._folder = folder
+        self._stack = stack
+        self.line_of = {}
+
+    def start(self, name, *arguments, clients=None, kubeconfig=None):
+        """`kubeconfig`: what to make of the one that leads to the line."""
+        line = self.line_of[name] = self.lines.new(name, clients=clients)
+        if kubeconfig is not None:
+            kubeconfig(line)
+        return self._stack.enter_context(
+            kube_scheduler(
+                self._folder,
+                line.kubeconfig,
+                f"--leader-elect-lease-duration={DURATION}s",
+                f"--leader-elect-renew-deadline={DEADLINE}s",
+                f"--leader-elect-retry-period={RETRY}s",
+                f"--leader-elect-resource-name={self.lease}",
+                "-v=2",
+                *arguments,
+                name=name,
+            )
+        )
+
+    def leader_and_standby(self):
+        leader = self.start("a")
+        leader.until("Successfully acquired lease")
+        standby = self.start("b")
+        standby.until("Attempting to acquire leader lease")
+        return leader, standby
+
+    def check(self, *, patience=DURATION):
+        self.cluster.until_bound()
+        self.cluster.check()
+        return self.cluster.check_leaders(self.lines, lease=self.lease, patience=patience)
+
+    def longest_gap(self):
+        """Seconds in which no pod was bound, at most."""
+        times = [at for at, _, _ in self.cluster.bound]
+        return max(later - sooner for sooner, later in pairwise(times))
+
+
+@contextmanager
+def pods_arriving(cluster, every=0.02):
+    """A pod every now and then, by a thread; all that it made is in the list."""
+    made, over = [], threading.Event()
+
+    def create():
+        while not over.is_set():
+            name = f"arriving-{len(made)}"
+            cluster.create_pods(name)
+            made.append(name)
+            over.wait(every)
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    try:
+        yield made
+    finally:
+        over.set()
+        thread.join(30)
+
+
+def told(what, gap):
+    print(f"\n{what}: {gap:.2f} s without a binding, {gap / DURATION:.2f} lease periods")

@@ -1,0 +1,217 @@
+"""An `Api` over which weather comes and goes: one named kind of trouble at a time, for as long as a test says so.
+
+Requests may be refused before they are carried out, or lose their answers after they were; watches may be cut, fall
+silent, forget what was, or say nonsense. Chance decides when, seeds decide chance, and time is the test's own.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+
+from stowplan.api.api_errors import Conflict, Expired, InternalError, NotFound, TooManyRequests
+from stowplan.api.port import BadObject, Listing, Unreachable, WatchEvent
+from stowplan.client.errors import OutcomeUnknown, StreamSilent
+
+WRITES = ("bind", "create", "patch", "delete")
+EVERYTHING = (*WRITES, "get", "list", "watch")
+
+REFUSALS = {
+    "409": lambda: Conflict("the test says that it is in conflict"),
+    "404": lambda: NotFound("the test does not find it"),
+    "410": lambda: Expired("the test forgot what was before"),
+    "429": lambda: TooManyRequests("the test is asked too much"),
+    "500": lambda: InternalError("the test broke"),
+    "unreachable": lambda: Unreachable("the test cut the line"),
+    "nonsense": lambda: Unreachable("what came is no watch event: the test said nonsense"),
+    "silent": lambda: StreamSilent("nothing came for so long"),
+    #: The request may have arrived; it did not.
+    "lost": lambda: OutcomeUnknown("the test lost the request"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weather:
+    """What goes wrong; of nothing that is not named here."""
+
+    #: Verb -> (share of requests, names of REFUSALS).
+    refuses: dict
+    #: Share of writes that are carried out while their answer is lost; for these verbs.
+    loses: float = 0.0
+    losing: tuple = WRITES
+    #: Seconds that each request takes.
+    slow: float = 0.0
+    #: Every so many seconds all watches end, in one of these ways.
+    cuts_every: float = 0.0
+    cuts: tuple = ()
+    #: Watches go on and say nothing, until they are cut.
+    silent: bool = False
+    #: Share of events, and of what lists hold, whose object cannot be read.
+    unreadable: float = 0.0
+    #: Objects a page, at most.
+    page: int = 0
+    #: Seconds by which wall clocks jump, forth and back, each time that watches are cut.
+    jumps: float = 0.0
+
+
+def refusing(share, *ways, verbs=EVERYTHING):
+    return dict.fromkeys(verbs, (share, ways))
+
+
+FAIR = Weather(refuses={})
+
+
+class WeatherApi:
+    def __init__(self, api, random, time):
+        self._api = api
+        self._random = random
+        self._time = time
+        self._cut = asyncio.Event()
+        self._cut_by = ""
+        self.weather = FAIR
+        self.fates = Counter()
+        #: UIDs of pods that nobody knew for a while whether they were bound.
+        self.in_doubt = set()
+        #: The UID of the pod that is being bound right now; "" between bindings.
+        self.binding = ""
+        #: (kind, namespace, name) of what could not be read when it was last told of.
+        self.unread = set()
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    # -- what a test does
+
+    def cut(self, how):
+        """End all watches."""
+        self.fates[f"cut: {how}"] += 1
+        self._cut_by = how
+        self._cut.set()
+        self._cut = asyncio.Event()
+
+    # -- requests
+
+    async def _request(self, verb, call):
+        weather, random = self.weather, self._random
+        if weather.slow:
+            await self._time.sleep(weather.slow / 2)
+        self._refuse(weather, verb)
+        answer = await call()
+        if weather.slow:
+            await self._time.sleep(weather.slow / 2)
+        if verb in weather.losing and weather.loses and random.random() < weather.loses:
+            self.fates[f"{verb}: answer lost"] += 1
+            raise OutcomeUnknown("the test lost the answer")
+        return answer
+
+    def _refuse(self, weather, verb):
+        share, ways = weather.refuses.get(verb, (0.0, ()))
+        if share and self._random.random() < share:
+            way = self._random.choice(ways)
+            self.fates[f"{verb}: {way}"] += 1
+            raise REFUSALS[way]()
+
+    async def bind(self, *, uid, **options):
+        try:
+            await self._request("bind", lambda: self._bind(uid, options))
+        except OutcomeUnknown:
+            self.in_doubt.add(uid)
+            raise
+
+    async def _bind(self, uid, options):
+        self.binding = uid
+        try:
+            await self._api.bind(uid=uid, **options)
+        finally:
+            self.binding = ""
+
+    async def create(self, *args, **options):
+        return await self._request("create", lambda: self._api.create(*args, **options))
+
+    async def patch(self, *args, **options):
+        return await self._request("patch", lambda: self._api.patch(*args, **options))
+
+    async def delete(self, *args, **options):
+        return await self._request("delete", lambda: self._api.delete(*args, **options))
+
+    async def get(self, *args, **options):
+        return await self._request("get", lambda: self._api.get(*args, **options))
+
+    async def list(self, kind, *, limit=0, **options):
+        limit = min(limit or self.weather.page, self.weather.page or limit)
+        listing = await self._request("list", lambda: self._api.list(kind, limit=limit, **options))
+        if not options.get("continue_"):
+            self.unread = {key for key in self.unread if key[0] is not kind}
+        items, bad = [], []
+        for obj in listing.items:
+            if self._unreadable(kind, obj):
+                bad.append(_bad(obj))
+            else:
+                items.append(obj)
+        return Listing(items, listing.resource_version, listing.continue_, bad)
+
+    # -- watches
+
+    async def watch(self, kind, **options):
+        if self.weather.slow:
+            await self._time.sleep(self.weather.slow)
+        self._refuse(self.weather, "watch")
+        async with aclosing(self._api.watch(kind, **options)) as stream:
+            while True:
+                while self.weather.silent:
+                    await self._until_cut()
+                event = await self._next(stream)
+                if event is None:
+                    return
+                if self.weather.silent:
+                    # It was on its way.
+                    await self._until_cut()
+                yield self._told(kind, event)
+
+    async def _until_cut(self):
+        await self._cut.wait()
+        raise REFUSALS[self._cut_by]()
+
+    async def _next(self, stream):
+        """The next event; None at the end of the stream."""
+        news = asyncio.ensure_future(anext(stream, None))
+        cut = asyncio.ensure_future(self._cut.wait())
+        try:
+            await asyncio.wait((news, cut), return_when=asyncio.FIRST_COMPLETED)
+            if news.done():
+                return news.result()
+        finally:
+            cut.cancel()
+            if not news.done():
+                news.cancel()
+                with suppress(asyncio.CancelledError):
+                    await news
+        raise REFUSALS[self._cut_by]()
+
+    def _told(self, kind, event):
+        if event.object is None:
+            return event
+        key = _key(kind, event.object)
+        self.unread.discard(key)
+        if not self._unreadable(kind, event.object):
+            return event
+        if event.type == "DELETED":
+            self.unread.discard(key)
+            return WatchEvent("DELETED", event.resource_version, bad=_bad(event.object))
+        return WatchEvent("BAD", event.resource_version, bad=_bad(event.object))
+
+    def _unreadable(self, kind, obj):
+        share = self.weather.unreadable
+        if not share or self._random.random() >= share:
+            return False
+        self.fates["unreadable"] += 1
+        self.unread.add(_key(kind, obj))
+        return True
+
+
+def _key(kind, obj):
+    return kind, obj.metadata.namespace, obj.metadata.name
+
+
+def _bad(obj):
+    return BadObject(obj.metadata.namespace, obj.metadata.name, "spec: expected an object, got a string")

@@ -1,0 +1,97 @@
+"""Client certificates of every kind, good and bad, as DER: what a peer presents."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from itertools import count
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from stowplan.timing.manual_time import START
+
+DAY = datetime.timedelta(days=1)
+NOW = datetime.datetime.fromtimestamp(START, datetime.UTC)
+CLIENT_AUTH = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
+ANY = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE
+_SERIALS = count(1000)
+
+
+@dataclass(frozen=True)
+class Issued:
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def der(self):
+        return self.certificate.public_bytes(serialization.Encoding.DER)
+
+    @property
+    def pem(self):
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self):
+        form = serialization.PrivateFormat.PKCS8
+        return self.key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def name_of(*pairs):
+    return x509.Name([x509.NameAttribute(oid, value, _validate=False) for oid, value in pairs])
+
+
+def issue(
+    subject,
+    issuer=None,
+    *,
+    usages=(),
+    ca=None,
+    path_length=None,
+    begin=NOW - DAY,
+    end=NOW + DAY,
+    hash_=None,
+    key=None,
+    extensions=(),
+):
+    """A certificate; `ca=None` leaves BasicConstraints out, `issuer=None` signs itself. `subject` is a CN or a Name."""
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    subject = subject if isinstance(subject, x509.Name) else name_of((NameOID.COMMON_NAME, subject))
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(next(_SERIALS))
+        .not_valid_before(begin)
+        .not_valid_after(end)
+    )
+    if ca is not None:
+        builder = builder.add_extension(x509.BasicConstraints(ca=ca, path_length=path_length), critical=True)
+    if usages:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(list(usages)), critical=False)
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
+    return Issued(builder.sign(key if issuer is None else issuer.key, hash_ or hashes.SHA256()), key)
+
+
+def authority(name="an authority", issuer=None, **options):
+    return issue(name, issuer, **{"ca": True, **options})
+
+
+def client(issuer, name="alice", groups=(), **options):
+    subject = name_of(*((NameOID.ORGANIZATION_NAME, group) for group in groups), (NameOID.COMMON_NAME, name))
+    return issue(subject, issuer, **{"ca": False, "usages": [CLIENT_AUTH], **options})
+
+
+class Believed:
+    """Authorities that a test says."""
+
+    def __init__(self, *authorities):
+        self.certificates = tuple(one.certificate for one in authorities)
+
+    def current(self):
+        return self.certificates

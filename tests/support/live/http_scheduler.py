@@ -1,0 +1,413 @@
+"""A Scheduler in the test's own event loop, over HTTP, on an API server process; time passes when a test says so.
+
+The API server is a real process with a clock of its own; the scheduler's clock stands still until `advance`. Whatever
+needs no time happens by itself: tests say what they wait for (`until`), or that everything told so far has been heard
+and nothing is under way any more (`settle`).
+"""
+
+import asyncio
+import base64
+import inspect
+import json
+import ssl
+import time as real_time
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+
+import aiohttp
+import yaml
+
+from stowplan.api.types import Pod
+from stowplan.client.connection import connect_from_flags
+from stowplan.client.http_api import HttpApi
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.live.scheduler import SchedulerSettings
+from stowplan.timing.manual_time import ManualTime
+from stowplan_cluster.testing import _opened
+from support.api.clients import AGENT, UNLIMITED
+
+PATIENCE = 20.0
+
+PATHS = {
+    "pods": "/api/v1/namespaces/{ns}/pods",
+    "nodes": "/api/v1/nodes",
+    "namespaces": "/api/v1/namespaces",
+    "services": "/api/v1/namespaces/{ns}/services",
+    "persistentvolumes": "/api/v1/persistentvolumes",
+    "persistentvolumeclaims": "/api/v1/namespaces/{ns}/persistentvolumeclaims",
+    "replicasets": "/apis/apps/v1/namespaces/{ns}/replicasets",
+    "poddisruptionbudgets": "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets",
+    "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
+    "csinodes": "/apis/storage.k8s.io/v1/csinodes",
+    "csidrivers": "/apis/storage.k8s.io/v1/csidrivers",
+    "csistoragecapacities": "/apis/storage.k8s.io/v1/namespaces/{ns}/csistoragecapacities",
+    "volumeattachments": "/apis/storage.k8s.io/v1/volumeattachments",
+    "resourceclaims": "/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims",
+    "resourceslices": "/apis/resource.k8s.io/v1/resourceslices",
+    "deviceclasses": "/apis/resource.k8s.io/v1/deviceclasses",
+    "events": "/apis/events.k8s.io/v1/namespaces/{ns}/events",
+}
+_PATCHES = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+
+
+class Refused(AssertionError):
+    def __init__(self, code, answer):
+        super().__init__(f"{code}: {answer.get('message', answer)}")
+        self.code = code
+
+
+class Objects:
+    """What a test does to the cluster, over a connection of its own; what it creates is deleted at the end."""
+
+    def __init__(self, kubeconfig, namespace):
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        tls = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+        self._session = aiohttp.ClientSession(
+            cluster["server"],
+            headers={"Authorization": f"Bearer {user['token']}"},
+            connector=aiohttp.TCPConnector(ssl=tls),
+        )
+        self.namespace = namespace
+        self._made = {}
+        #: Kind -> the newest version that we made.
+        self.versions = {}
+        #: (kind, namespace, name) -> the version as of which an object is as the test wants it.
+        self.births = {}
+        #: UID -> kind of what we deleted and were not told a version of.
+        self.deleted = {}
+
+    async def call(self, method, path, body=None, media="application/json", ok=(200, 201, 202)):
+        async with self._session.request(
+            method, path, data=None if body is None else json.dumps(body), headers={"Content-Type": media}
+        ) as response:
+            answer = await response.json(content_type=None)
+            if response.status not in ok:
+                raise Refused(response.status, answer)
+            version = answer.get("metadata", {}).get("resourceVersion")
+            if version and method != "GET":
+                self._note(answer, int(version))
+            return answer
+
+    def _note(self, answer, version):
+        kind = answer.get("kind", "")
+        self.versions[kind] = max(version, self.versions.get(kind, 0))
+
+    def path(self, plural, name="", subresource="", namespace=None):
+        path = PATHS[plural].format(ns=namespace or self.namespace)
+        return "/".join(part for part in (path, name, subresource) if part)
+
+    async def create(self, plural, obj):
+        """Create one dict; what takes several steps is heard of when it is whole."""
+        namespace = obj["metadata"].get("namespace") or self.namespace
+        key = (obj["kind"], namespace if "{ns}" in PATHS[plural] else "", obj["metadata"].get("name", ""))
+        whole = self.births[key] = asyncio.get_running_loop().create_future()
+        try:
+            made = await self._create(plural, obj, namespace)
+        except BaseException:
+            whole.set_result(0)
+            raise
+        whole.set_result(int(made["metadata"]["resourceVersion"]))
+        return made
+
+    async def _create(self, plural, obj, namespace):
+        """A real server's nodes come with a taint that nobody would take away here; pods come without a status."""
+        path = self.path(plural, namespace=namespace)
+        wanted = json.loads(json.dumps(obj))
+        if "{ns}" in PATHS[plural]:
+            wanted["metadata"]["namespace"] = namespace
+        made = await self._post(path, wanted)
+        self._made[f"{path}/{made['metadata']['name']}"] = None
+        if plural == "nodes":
+            taints = obj.get("spec", {}).get("taints", [])
+            if made["spec"].get("taints", []) != taints:
+                made = await self.patch("nodes", made["metadata"]["name"], {"spec": {"taints": taints or None}})
+            if obj.get("status"):
+                made = await self.patch(
+                    "nodes", made["metadata"]["name"], {"status": obj["status"]}, subresource="status"
+                )
+        elif plural == "pods" and obj.get("status"):
+            made = await self.patch("pods", made["metadata"]["name"], {"status": obj["status"]}, subresource="status")
+        self._made[f"{path}/{made['metadata']['name']}"] = made
+        return made
+
+    async def _post(self, path, obj):
+        """A real server hears of a priority class a moment after it was made."""
+        deadline = real_time.monotonic() + PATIENCE
+        while True:
+            try:
+                return await self.call("POST", path, obj)
+            except Refused as e:
+                if "no PriorityClass" not in str(e) or real_time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.01)
+
+    def made(self, plural, name):
+        """An object as it was when its creation was through."""
+        return self._made[self.path(plural, name)]
+
+    async def get(self, plural, name, namespace=None):
+        return await self.call("GET", self.path(plural, name, namespace=namespace))
+
+    async def list(self, plural, namespace=None):
+        return (await self.call("GET", self.path(plural, namespace=namespace))).get("items") or []
+
+    async def patch(self, plural, name, patch, type_="merge", subresource="", namespace=None):
+        path = self.path(plural, name, subresource, namespace)
+        return await self.call("PATCH", path, patch, _PATCHES[type_])
+
+    async def delete(self, plural, name, grace=0, namespace=None):
+        path = self.path(plural, name, namespace=namespace)
+        options = {"gracePeriodSeconds": grace} if grace is not None else {}
+        answer = await self.call("DELETE", path, options, ok=(200, 202, 404))
+        if answer["kind"] == "Status" and answer["status"] == "Success" and path in self._made:
+            made = self._made[path]
+            self.deleted[made["metadata"]["uid"]] = made["kind"]
+
+    async def bind(self, name, node, namespace=None):
+        """Bind a pod as another scheduler would."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self.call("POST", self.path("pods", name, "binding", namespace), body)
+
+    async def close(self):
+        try:
+            for path in reversed(self._made):
+                if "/persistentvolume" in path:
+                    # Nobody here would take its protection away.
+                    await self.call("PATCH", path, {"metadata": {"finalizers": None}}, _PATCHES["merge"], ok=(200, 404))
+                await self.call("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 202, 404, 405, 409))
+        finally:
+            await self._session.close()
+            await asyncio.sleep(0)
+
+
+class Heard:
+    """An Api that notes how far each watch has been read, and keeps to itself what the test has not finished.
+
+    What the scheduler does itself is heard of as well: `unheard` says of what it has not been yet.
+    """
+
+    def __init__(self, api, births):
+        self._api = api
+        self._births = births
+        #: Kind -> the newest version that the scheduler made.
+        self._written = {}
+        #: UIDs of the pods that it had bound, or deleted, and of those that are told to be so.
+        self._bound, self._leaving = set(), set()
+        self._seen_bound, self._seen_leaving = set(), set()
+        #: Kind -> the newest version that was handed on.
+        self.versions = {}
+        #: UIDs of what is told to be gone.
+        self.deleted = set()
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def list(self, kind, **options):
+        listing = await self._api.list(kind, **options)
+        self._hear(kind, listing.resource_version)
+        return listing
+
+    async def watch(self, kind, **options):
+        stream = self._api.watch(kind, **options)
+        try:
+            async for event in stream:
+                if not await self._unfinished(event):
+                    yield event
+                self._hear(kind, event.resource_version)
+                if event.object is not None:
+                    self._see(event)
+        finally:
+            await stream.aclose()
+
+    async def patch(self, kind, name, patch, **options):
+        answer = await self._api.patch(kind, name, patch, **options)
+        version = int(answer.metadata.resource_version)
+        self._written[kind.__name__] = max(version, self._written.get(kind.__name__, 0))
+        return answer
+
+    async def bind(self, *, uid, **options):
+        await self._api.bind(uid=uid, **options)
+        self._bound.add(uid)
+
+    async def delete(self, kind, name, *, uid="", **options):
+        await self._api.delete(kind, name, uid=uid, **options)
+        self._leaving.add(uid)
+
+    def unheard(self):
+        behind = {kind: v for kind, v in self._written.items() if self.versions.get(kind, v) < v}
+        bound, leaving = self._bound - self._seen_bound, self._leaving - self._seen_leaving
+        return behind | dict.fromkeys(bound, "bound") | dict.fromkeys(leaving, "leaving")
+
+    def _see(self, event):
+        metadata = event.object.metadata
+        gone = event.type == "DELETED"
+        if gone:
+            self.deleted.add(metadata.uid)
+        if gone or (isinstance(event.object, Pod) and event.object.spec.node_name):
+            self._seen_bound.add(metadata.uid)
+        if gone or metadata.deletion_timestamp is not None:
+            self._seen_leaving.add(metadata.uid)
+
+    async def _unfinished(self, event):
+        if event.object is None or event.type == "DELETED":
+            return False
+        metadata = event.object.metadata
+        whole = self._births.get((type(event.object).__name__, metadata.namespace, metadata.name))
+        return whole is not None and int(event.resource_version) < await asyncio.shield(whole)
+
+    def _hear(self, kind, version):
+        if version:
+            self.versions[kind.__name__] = max(int(version), self.versions.get(kind.__name__, 0))
+
+
+class Scheduled:
+    def __init__(self, server, objects, heard, api, scheduler, time, running):
+        self.server = server
+        #: What the scheduler takes for the API: what `wrap` made of it.
+        self.api = api
+        self.objects = objects
+        self.namespace = objects.namespace
+        self.scheduler = scheduler
+        self.time = time
+        self._heard = heard
+        self._running = running
+
+    # what a test does
+    async def nodes(self, *nodes):
+        for node in nodes:
+            await self.objects.create("nodes", node)
+        await self.settle()
+
+    async def pods(self, *pods):
+        for pod in pods:
+            await self.objects.create("pods", pod)
+        await self.settle()
+
+    async def create(self, plural, *objects):
+        for obj in objects:
+            await self.objects.create(plural, obj)
+        await self.settle()
+
+    # what it sees
+    async def pod(self, name):
+        return await self.objects.get("pods", name)
+
+    async def node_of(self, name):
+        return (await self.pod(name))["spec"].get("nodeName", "")
+
+    async def condition(self, name, type_="PodScheduled"):
+        conditions = (await self.pod(name)).get("status", {}).get("conditions") or []
+        return next((c for c in conditions if c["type"] == type_), None)
+
+    async def events(self, name=None, reason=None):
+        return [
+            e
+            for e in await self.objects.list("events")
+            if name in (None, e.get("regarding", {}).get("name")) and reason in (None, e["reason"])
+        ]
+
+    def queued(self, name):
+        return self.scheduler.queue.get(f"{self.namespace}/{name}")
+
+    def place(self, name):
+        """Where the queue has the pod, as a word; "" when it does not have it."""
+        queued = self.queued(name)
+        return "" if queued is None else queued.place.name
+
+    # time
+    async def until(self, predicate, what=""):
+        deadline = real_time.monotonic() + PATIENCE
+        while True:
+            found = predicate()
+            if inspect.isawaitable(found):
+                found = await found
+            if found:
+                return found
+            if real_time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain for {what or inspect.getsource(predicate).strip()}")
+            await asyncio.sleep(0.01)
+
+    async def settle(self):
+        """Until everything that the test did has been heard, and nothing is under way any more."""
+        deadline = real_time.monotonic() + PATIENCE
+        calm = 0
+        while calm < 4:
+            if real_time.monotonic() > deadline:
+                raise AssertionError(f"the scheduler does not come to rest: {self._waiting_for()}")
+            await asyncio.sleep(0.002)
+            if self._running.done():
+                self._running.result()
+            calm = calm + 1 if not self._waiting_for() and not self.scheduler.busy else 0
+
+    def _waiting_for(self):
+        heard, gone = self._heard.versions, self._heard.deleted
+        waiting = self._heard.unheard()
+        waiting |= {kind: v for kind, v in self.objects.versions.items() if kind in heard and heard[kind] < v}
+        return waiting | {uid: kind for uid, kind in self.objects.deleted.items() if kind in heard and uid not in gone}
+
+    async def advance(self, seconds):
+        """Let the scheduler's time pass, everybody awake at their moment."""
+        until = self.time.now + seconds
+        await self.settle()
+        while self.time.next_alarm(until):
+            await self._pause()
+        await self.settle()
+
+    async def _pause(self):
+        """A while for what woke up: next to nothing if nothing comes of it, else until it may be heard of."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if self.scheduler.busy:
+            for _ in range(5):
+                await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def scheduled(
+    server,
+    namespace,
+    *,
+    config=None,
+    plugins=(),
+    random=None,
+    settings=None,
+    features=DEFAULT_FEATURES,
+    wrap=None,
+    before=(),
+):
+    """`before`: (plural, object) pairs that are there when the scheduler starts; `wrap` may put something between the
+    scheduler and the API."""
+    time = ManualTime(start=real_time.time())
+    objects = Objects(server.kubeconfig, namespace)
+    options = {
+        "config": config,
+        "plugins": plugins,
+        "random": random or Random(1),
+        "settings": settings or SchedulerSettings(hostname="host"),
+        "features": features,
+    }
+    try:
+        for plural, obj in before:
+            await objects.create(plural, obj)
+        connection = connect_from_flags(kubeconfig=str(server.kubeconfig))
+        async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http, AsyncExitStack() as stack:
+            heard = Heard(http, objects.births)
+            api = heard if wrap is None else wrap(heard)
+            async with asyncio.timeout(PATIENCE):
+                opened = await stack.enter_async_context(_opened(api, time, time.times(), **options))
+            found = Scheduled(server, objects, heard, api, *opened)
+            await found.settle()
+            yield found
+    finally:
+        await objects.close()

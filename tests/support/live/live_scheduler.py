@@ -1,0 +1,60 @@
+"""A Scheduler on an embedded API, in one event loop, with time that passes only when a test says so."""
+
+from contextlib import asynccontextmanager
+from random import Random
+
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.timing.manual_time import ManualTime
+from stowplan_cluster.apiserver.embedded import EmbeddedApi
+from stowplan_cluster.controllers.living import living_cluster
+from stowplan_cluster.testing import LiveCluster, _opened
+from support.api.embedded import Api
+
+
+class Live(LiveCluster):
+    """What plugin authors test with, and more to look at; here everything has to come to rest."""
+
+    def __init__(self, api, *opened):
+        super().__init__(api.server, *opened)
+        self.api = api
+
+    async def settle(self, turns=100_000):
+        assert await super().settle(turns), "the scheduler does not come to rest"
+        return True
+
+    async def create(self, *objects):
+        """Create dicts as Kubernetes has them, in order, before the scheduler sees the first of them."""
+        self.server.create_all(objects)
+        await self.settle()
+
+    def pod(self, name, namespace="default"):
+        return self.get("pods", name, namespace=namespace)
+
+    def condition(self, name, type_="PodScheduled", namespace="default"):
+        conditions = self.pod(name, namespace).get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == type_), None)
+
+    def place(self, name, namespace="default"):
+        """Where the queue has a pod; None when it does not."""
+        queued = self.scheduler.queue.get(f"{namespace}/{name}")
+        return None if queued is None else queued.place
+
+
+@asynccontextmanager
+async def live(
+    *objects, config=None, plugins=(), random=None, settings=None, features=DEFAULT_FEATURES, wrap=None, time=None
+):
+    """`wrap` may put something between the scheduler and the API."""
+    time = time or ManualTime()
+    api = Api(clock=time.wall_clock)
+    # Nobody here would take a new node's taint away.
+    living_cluster(api.server, controllers=())
+    api.server.create_all(objects)
+    port = EmbeddedApi(api.server)
+    if wrap is not None:
+        port = wrap(port)
+    options = {"config": config, "plugins": plugins, "settings": settings, "features": features}
+    async with _opened(port, time, time.times(), random=random or Random(1), **options) as opened:
+        cluster = Live(api, *opened)
+        await cluster.settle()
+        yield cluster

@@ -1,0 +1,121 @@
+"""A cluster with some controllers of the living kind, and the objects to put into it."""
+
+from __future__ import annotations
+
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from support.live.controller_cluster import STORAGES, LiveCluster
+
+
+class Living(LiveCluster):
+    """A LiveCluster of given controllers; objects are named by storage, and live in any namespace."""
+
+    def __init__(self, *controllers, seed=1):
+        super().__init__(lambda registry: [make(registry) for make in controllers], seed)
+
+    def find(self, storage, name, namespace="default"):
+        storage = STORAGES.get(storage, storage)
+        resource = self.registry.of_storage(storage)
+        stored = self.store.get(storage, namespace if resource.namespaced else "", name)
+        return stored.to_dict() if stored is not None else None
+
+    def edit(self, storage, name, change, *, namespace="default", subresource=""):
+        storage = STORAGES.get(storage, storage)
+        obj = self.find(storage, name, namespace)
+        change(obj)
+        resource = self.registry.of_storage(storage)
+        return self.registry.update(
+            resource, obj["metadata"].get("namespace", ""), name, obj, subresource=subresource
+        ).to_dict()
+
+    def remove(self, storage, name, *, namespace="default", **options):
+        storage = STORAGES.get(storage, storage)
+        resource = self.registry.of_storage(storage)
+        namespace = namespace if resource.namespaced else ""
+        return self.registry.delete(resource, namespace, name, options=DeleteOptions(**options))
+
+    def names(self, storage):
+        return [stored.name for stored in self.store.list(STORAGES.get(storage, storage))]
+
+    def pod(self, name):
+        return self.find("Pod", name)
+
+    def phase(self, name):
+        pod = self.pod(name)
+        return pod["status"]["phase"] if pod is not None else None
+
+    def run(self, name="web", node="node-1", **rest):
+        """Create a pod bound to a node."""
+        self.create(pod(name, node=node, **rest))
+        self.settle()
+        return self.pod(name)
+
+
+def node(name="node-1", *, annotations=None, labels=None, cpu="4", memory="8Gi", pods="110", ready=None, **spec):
+    """`ready`: the status of a Ready condition that it comes with."""
+    status = {"capacity": {"cpu": cpu, "memory": memory, "pods": pods}}
+    if ready is not None:
+        status["conditions"] = [{"type": "Ready", "status": ready}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}},
+        "spec": spec,
+        "status": status,
+    }
+
+
+def pod(name="web", *, node="", annotations=None, labels=None, owner=None, finalizers=None, requests=None, **spec):
+    metadata = {"name": name, "namespace": "default", "annotations": annotations or {}, "labels": labels or {}}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    if finalizers is not None:
+        metadata["finalizers"] = finalizers
+    container = {"name": "main", "image": "registry.example:5000/team/app:1"}
+    if requests is not None:
+        container["resources"] = {"requests": requests, "limits": requests}
+    if node:
+        spec["nodeName"] = node
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def condition(obj, type_):
+    """(status, reason) of a condition, None if there is none."""
+    conditions = obj["status"].get("conditions") or ()
+    return next(((one["status"], one.get("reason", "")) for one in conditions if one["type"] == type_), None)
+
+
+def taints(node):
+    return {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints") or ()}
+
+
+def fleets():
+    """The definition of a custom resource that has a scale."""
+    field = {"type": "integer"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "properties": {"size": field}},
+            "status": {"type": "object", "properties": {"size": field}},
+        },
+    }
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"},
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "fleets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "fleets", "singular": "fleet", "kind": "Fleet", "listKind": "FleetList"},
+            "versions": [version],
+        },
+    }

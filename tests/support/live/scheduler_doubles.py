@@ -1,0 +1,128 @@
+"""A scheduler that schedules nothing, and an election that is won, for the commands that run them."""
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+from stowplan.api.api_errors import not_found
+from stowplan.client.election.leader_election import LeadershipLost
+from stowplan.daemon.process import Election, Reached
+
+
+class FakeScheduler:
+    """Is in the picture at once; `then` is what happens next."""
+
+    def __init__(self, then=None, pending=(), places=(), nodes=0):
+        self.ready = asyncio.Event()
+        self.synced = asyncio.Event()
+        self.unassigned = dict.fromkeys(pending)
+        self.queue = SimpleNamespace(counts=lambda: Counter(places))
+        self.state = SimpleNamespace(table=SimpleNamespace(count=nodes))
+        self.frameworks = {"default-scheduler": None}
+        self.informers = SimpleNamespace(awaited={}, known=lambda kind: [])
+        self.syncs = True
+        #: Whether its lease is lost as soon as it is had.
+        self.loses = False
+        self.stopped = False
+        #: What it was told to do, in order.
+        self.told = []
+        self._then = then
+
+    async def run(self, *, lead=None):
+        self.told.append("run")
+        try:
+            if self.syncs:
+                self.synced.set()
+            else:
+                await asyncio.Event().wait()
+            if lead is not None:
+                await lead.wait()
+            self.ready.set()
+            self.told.append("lead")
+            # Whoever waits for that hears of it first.
+            for _ in range(10):
+                await asyncio.sleep(0)
+            if self._then is not None:
+                self._then()
+            await asyncio.Event().wait()
+        finally:
+            self.stopped = True
+            self.told.append("stop")
+
+    async def drain(self):
+        self.told.append("drain")
+
+    async def halt(self):
+        self.told.append("halt")
+
+
+class FakeElector:
+    """Wins while `wins` is set, and keeps the lease until `lost` is."""
+
+    def __init__(self, told):
+        self.wins, self.lost = asyncio.Event(), asyncio.Event()
+        self.wins.set()
+        self.is_leader = False
+        self.leader = ""
+        self.renewals_ended = False
+        self._told = told
+
+    async def acquire(self):
+        self._told.append("acquire")
+        await self.wins.wait()
+        self.is_leader = True
+
+    async def renew(self):
+        try:
+            await self.lost.wait()
+        finally:
+            self.renewals_ended = True
+        self.is_leader = False
+        raise LeadershipLost("gone")
+
+    async def release(self):
+        self._told.append("release")
+        self.is_leader = False
+
+    def check(self, tolerance):
+        return None
+
+
+class FakeOpener:
+    """Remembers what it was asked for; `scheduler` makes the scheduler, within the loop."""
+
+    def __init__(self, scheduler=FakeScheduler, api=None):
+        self.jobs = []
+        self.schedulers = []
+        self._scheduler = scheduler
+        self._api = api or FakeApi()
+
+    @asynccontextmanager
+    async def __call__(self, job):
+        self.jobs.append(job)
+        election = None
+        if job.config.leader_election.leader_elect:
+            self.elector = FakeElector([])
+            election = Election(self.elector, None)
+        yield Reached(self._api, self._make, election)
+
+    def _make(self):
+        self.schedulers.append(self._scheduler())
+        if self.schedulers[-1].loses:
+            self.elector.lost.set()
+        return self.schedulers[-1]
+
+
+class FakeApi:
+    """Has a lease, or an error in place of it."""
+
+    def __init__(self, lease=None):
+        self._lease = lease
+
+    async def get(self, kind, name, *, namespace=""):
+        if self._lease is None:
+            raise not_found("leases", "coordination.k8s.io", name)
+        if isinstance(self._lease, Exception):
+            raise self._lease
+        return self._lease

@@ -1,0 +1,39 @@
+"""Metrics for what is tested alone, and how tests read them."""
+
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine.attempt_metrics import AttemptMetrics
+from stowplan.framework.metrics import FrameworkMetrics
+from stowplan.metrics.families import Histogram
+from stowplan.metrics.registry import MetricsRegistry
+from stowplan.metrics.scheduler import SchedulerMetrics
+from stowplan.queue.metrics import QueueMetrics
+
+
+def scheduler_metrics():
+    return SchedulerMetrics(MetricsRegistry(), gates=DEFAULT_FEATURES)
+
+
+def queue_metrics(now=lambda: 0.0):
+    return QueueMetrics(scheduler_metrics(), now=now)
+
+
+def attempt_metrics(now=lambda: 0.0):
+    return AttemptMetrics(scheduler_metrics(), now=now)
+
+
+def framework_metrics(*, drawn=False, profile="default-scheduler", now=lambda: 0.0):
+    """`drawn`: whether single calls of plugins are timed."""
+    chance = (lambda: 0.0) if drawn else (lambda: 1.0)
+    return FrameworkMetrics(scheduler_metrics(), profile=profile, now=now, chance=chance)
+
+
+def numbers(family):
+    """Labels -> value of a counter or gauge, number of observations of a histogram; whatever is not 0."""
+    if not hasattr(family, "series"):
+        return _number(family)
+    found = {values[0] if len(values) == 1 else values: _number(child) for values, child in family.series()}
+    return {values: number for values, number in found.items() if number}
+
+
+def _number(child):
+    return child.count if isinstance(child, Histogram) else child.value

@@ -1,0 +1,123 @@
+"""Plugins that answer what they are told to, and a framework of nothing but them."""
+
+from stowplan.config import DEFAULT_FEATURES, Profile, load_config
+from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.framework.handle import Handle
+from stowplan.framework.interface import EXTENSION_POINTS, extension_points
+from stowplan.framework.registry import Registry
+from stowplan.framework.runtime import Framework
+from stowplan.plugins import (
+    NodeFilterPlugin,
+    NodePodExtensions,
+    NodeScorePlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    ShapeSigned,
+)
+from support.scheduling.worlds import struct
+
+__all__ = ["Profile", "fake", "framework_of", "judged"]
+
+
+def answer_of(what, *args):
+    """An exception is raised, a function called, anything else is the answer."""
+    if isinstance(what, Exception):
+        raise what
+    return what(*args) if callable(what) else what
+
+
+class _PreEnqueue(PreEnqueuePlugin):
+    def pre_enqueue(self, pod):
+        return answer_of(self.answers["pre_enqueue"], pod)
+
+
+class _PreFilter(PreFilterPlugin):
+    def pre_filter(self, state, pod, nodes):
+        return answer_of(self.answers["pre_filter"], state, pod, nodes)
+
+
+class _Filter(NodeFilterPlugin):
+    def filter_node(self, state, pod, node):
+        return answer_of(self.answers["filter"], state, pod, node)
+
+
+class _PreScore(PreScorePlugin):
+    def pre_score(self, state, pod, nodes):
+        return answer_of(self.answers["pre_score"], state, pod, nodes)
+
+
+class _Score(NodeScorePlugin):
+    def score_node(self, state, pod, node):
+        return answer_of(self.answers["score"], state, pod, node)
+
+
+class _Normalize(_Score):
+    normalizes = True
+
+    def normalize(self, state, pod, scores, feasible):
+        return answer_of(self.answers["normalize"], state, pod, scores, feasible)
+
+
+class _PodExtensions(NodePodExtensions):
+    def add_pod(self, state, pod, added, node):
+        return answer_of(self.answers["add_pod"], state, pod, added, node)
+
+    def remove_pod(self, state, pod, removed, node):
+        return answer_of(self.answers["remove_pod"], state, pod, removed, node)
+
+
+_MIXINS = {
+    "pre_enqueue": _PreEnqueue,
+    "pre_filter": _PreFilter,
+    "filter": _Filter,
+    "pre_score": _PreScore,
+    "normalize": _Normalize,
+    "score": _Score,
+    "add_pod": _PodExtensions,
+}
+
+
+def fake(name, *, signed=True, **answers):
+    """A plugin class with an answer for each point that it extends."""
+    answers = {"score": 0, **answers} if "normalize" in answers else answers
+    answers = {"remove_pod": None, **answers} if "add_pod" in answers else answers
+    bases = [mixin for point, mixin in _MIXINS.items() if point in answers]
+    if _Normalize in bases:
+        bases.remove(_Score)
+    bases += [ShapeSigned] if signed else []
+    return type(name, tuple(bases), {"name": name, "answers": answers, "__module__": __name__})
+
+
+def framework_of(state, *plugins, weights=None):
+    """A profile with these plugins at every point that they extend, in order."""
+    points = {}
+    for point in EXTENSION_POINTS:
+        names = [p.name for p in plugins if point in extension_points(p)]
+        # Only weights of scores are asked for.
+        points[point] = {"enabled": [_ref(name, weights) for name in names], "disabled": [{"name": "*"}]}
+    points["multiPoint"] = {"disabled": [{"name": "*"}]}
+    points["queueSort"] = {"enabled": [{"name": "PrioritySort"}], "disabled": [{"name": "*"}]}
+    points["bind"] = {"enabled": [{"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}
+    from stowplan.in_tree.registry import in_tree_registry
+
+    registry = in_tree_registry()
+    registry.merge(Registry(plugins))
+    raw = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "plugins": points}],
+    }
+    profile = load_config(raw, known_plugins=registry.points()).profiles[0]
+    return Framework(profile, registry, Handle(cluster=state, profile_name="x", features=DEFAULT_FEATURES))
+
+
+def _ref(name, weights):
+    return {"name": name} | ({"weight": weights[name]} if weights and name in weights else {})
+
+
+def judged(framework, pod):
+    """(evaluation, outcome, pod) of a full evaluation."""
+    evaluation = Evaluation(framework)
+    info = framework.handle.pod_info(struct(pod))
+    return evaluation, evaluation.filter(info), info

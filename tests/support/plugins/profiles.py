@@ -1,0 +1,33 @@
+"""The default profile on a state, with users' plugins in it."""
+
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.framework.handle import Handle
+from stowplan.framework.runtime import Framework
+from stowplan.in_tree.registry import in_tree_registry
+
+
+def configuration(*plugins, first=False):
+    """The default profile with users' plugins after (or before) the others at every point."""
+    registry = in_tree_registry()
+    for plugin in plugins:
+        registry.register(plugin)
+    enabled = [{"name": plugin.name} for plugin in plugins]
+    multi = {"enabled": enabled}
+    if first:
+        multi = {"disabled": [{"name": "*"}], "enabled": [*enabled, *({"name": n} for n in DEFAULT_ORDER)]}
+    profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi}}
+    raw = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+    return load_config(raw, known_plugins=registry.points()), registry
+
+
+DEFAULT_ORDER = (
+    "SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
+    "NodeResourcesFit", "VolumeRestrictions", "PodTopologySpread", "InterPodAffinity", "DefaultPreemption",
+    "NodeResourcesBalancedAllocation", "ImageLocality", "DefaultBinder",
+)  # fmt: skip
+
+
+def framework(state, *plugins, first=False):
+    config, registry = configuration(*plugins, first=first)
+    handle = Handle(cluster=state, profile_name="default-scheduler", features=DEFAULT_FEATURES)
+    return Framework(config.profiles[0], registry, handle)

@@ -1,0 +1,61 @@
+"""What a scheduler did with a pod: its attempts, what woke it, and profiles of a few plugins only."""
+
+from support.plugins.answering_plugins import configuration
+
+#: Without these there is no profile.
+_ALWAYS = ("PrioritySort", "DefaultBinder")
+
+
+def only(*plugins, name="default-scheduler"):
+    """A profile of these plugins alone."""
+    enabled = [{"name": plugin} for plugin in (*_ALWAYS, *plugins)]
+    return {"schedulerName": name, "plugins": {"multiPoint": {"disabled": [{"name": "*"}], "enabled": enabled}}}
+
+
+def only_these(*plugins):
+    return configuration(only(*plugins))
+
+
+def steps(cluster, name):
+    story = cluster.scheduler.stories.of(f"{cluster.namespace}/{name}")
+    return () if story is None else story.steps
+
+
+def attempts(cluster, name):
+    """Seconds since the cluster's scheduler started, of each attempt."""
+    begun = cluster.scheduler.clock() - cluster.time.now
+    return [round(step.time - begun, 6) for step in steps(cluster, name) if step.decision is not None]
+
+
+def moves(cluster, name):
+    """(place, cause) of the pod's moves through the queue, its attempts left out."""
+    found = [(step.what, step.cause) for step in steps(cluster, name) if step.decision is None]
+    return [move for move in found if move[1] not in ("Popped", "Done", "")]
+
+
+async def at_fraction(cluster, fraction):
+    """Go to that part of the next whole second of the scheduler's clock."""
+    await cluster.advance(1.0 - cluster.scheduler.clock() % 1.0 + fraction)
+
+
+def asking(pod, **amounts):
+    """The pod, asking for these resources."""
+    pod["spec"]["containers"][0]["resources"] = {"requests": amounts}
+    return pod
+
+
+def on(node_name, pod):
+    """The pod as it comes to a node without a scheduler."""
+    pod["spec"]["nodeName"] = node_name
+    return pod
+
+
+def labelled(obj, **labels):
+    obj["metadata"]["labels"] = {**obj["metadata"].get("labels", {}), **labels}
+    return obj
+
+
+def sized(node, **sizes):
+    """The node with these resources instead of its own."""
+    node["status"] = {"capacity": {"pods": "110", **sizes}, "allocatable": {"pods": "110", **sizes}}
+    return node

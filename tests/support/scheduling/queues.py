@@ -1,0 +1,135 @@
+"""A scheduling queue with a hand-moved clock and plugins that answer what they are told to."""
+
+from stowplan.cluster.state import ClusterState
+from stowplan.framework.events import Action, ClusterEvent
+from stowplan.plugins import EnqueueExtensions
+from stowplan.queue.scheduling_queue import QueueSettings, SchedulingQueue
+from support.observing.metrics import queue_metrics
+from support.plugins.fake_plugins import fake, framework_of
+from support.scheduling.worlds import struct
+
+DEFAULT = "default-scheduler"
+
+
+def waits_for(name, *registered, **answers):
+    """A plugin class that registers these events; it filters unless it is told to do something else."""
+    base = fake(name, **(answers or {"filter": None}))
+    return type(name, (base, EnqueueExtensions), {"events_to_register": lambda self: list(registered)})
+
+
+def event(resource, action=Action.Add):
+    return ClusterEvent(resource, action)
+
+
+class Room:
+    """A queue and its surroundings: `profiles` maps names to plugin classes.
+
+    `framework` makes the only profile from a cluster instead, such as `profiles.framework` with the in-tree plugins.
+    """
+
+    def __init__(self, *plugins, profiles=None, framework=None, sort=None, features=None, start=1000.0, **settings):
+        self.now = start
+        self.state = ClusterState()
+        self.store = {}
+        self.moves, self.problems, self.ready = [], [], 0
+        self.frameworks = {}
+        for name, classes in (profiles or {DEFAULT: plugins}).items():
+            built = framework(self.state) if framework else framework_of(self.state, *classes)
+            self.frameworks[name] = _adjusted(built, sort, features)
+        self.queue = SchedulingQueue(
+            self.frameworks,
+            self.state.nominator,
+            now=lambda: self.now,
+            pod_of=self.store.get,
+            metrics=queue_metrics(),
+            settings=QueueSettings(**settings),
+            on_move=lambda queued, place, cause: self.moves.append((queued.pod.pod.metadata.name, place.name, cause)),
+            on_problem=self.problems.append,
+            on_ready=self._on_ready,
+        )
+
+    def _on_ready(self):
+        self.ready += 1
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def info(self, pod):
+        return self.state.pod_info(struct(pod))
+
+    def add(self, *pods):
+        """Queue builders; the info of the last one."""
+        for pod in pods:
+            info = self.info(pod)
+            self.store[info.key] = info.pod
+            self.queue.add(info)
+        return info
+
+    def update(self, old, new):
+        info = self.info(new)
+        self.store[info.key] = info.pod
+        self.queue.update(struct(old), info)
+        return info
+
+    def delete(self, pod):
+        info = self.info(pod)
+        self.store.pop(info.key, None)
+        self.queue.delete(info)
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def pop(self):
+        """Name of the next pod; None when nothing is ready."""
+        queued = self.queue.pop()
+        return queued and queued.pod.pod.metadata.name
+
+    def fails(self, queued, *rejected_by, pending=()):
+        queued.unschedulable_plugins, queued.pending_plugins = set(rejected_by), set(pending)
+        self.queue.add_unschedulable_if_not_present(queued)
+
+    def rejected(self, pod, *plugins, pending=()):
+        """Queue a pod, try it and reject it; with nobody named the attempt ends in an error."""
+        self.add(pod)
+        queued = self.queue.pop()
+        assert queued.pod.pod.metadata.name == struct(pod).metadata.name, "another pod was ready before it"
+        self.fails(queued, *plugins, pending=pending)
+        return queued
+
+    def happens(self, what, old=None, new=None, **more):
+        self.queue.move_all(what, struct(old), struct(new), **more)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def passes(self, seconds):
+        """Let time pass in one go, then flush."""
+        self.now += seconds
+        self.queue.flush()
+
+    def goes_on(self, seconds):
+        """Let time pass as a loop would see it: flush whenever something is due."""
+        end = self.now + seconds
+        while (due := self.queue.next_flush()) is not None and due <= end:
+            assert due >= self.now, "what was due is over, or it would be due for ever"
+            self.now = max(due, self.now)
+            self.queue.flush()
+        self.now = end
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def place(self, name, namespace="default"):
+        queued = self.queue.get(f"{namespace}/{name}")
+        return queued and queued.place.name
+
+    def gate_of(self, name):
+        return self.queue.get(f"default/{name}").gating_plugin
+
+    def take_moves(self):
+        taken, self.moves[:] = list(self.moves), []
+        return taken
+
+
+def _adjusted(framework, sort, features):
+    if sort is not None:
+        framework.queue_sort = (sort(None, framework.handle),)
+    if features is not None:
+        framework.handle.features = features
+    return framework
