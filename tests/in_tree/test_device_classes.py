@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.in_tree.common.device_classes import device_class_of
-from stowplan.in_tree.unbuilt import DynamicResources
+from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
 
 
 def device_class(name, resource=None, created=None):

@@ -6,17 +6,15 @@ from stowplan.config import IN_TREE_PLUGINS
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import extension_points
 from stowplan.framework.status import SKIP, Code
-from stowplan.in_tree import unbuilt
-from stowplan.in_tree.unbuilt import (
-    DynamicResources,
-    GangScheduling,
-    NodeVolumeLimits,
-    PodGroupPodsCount,
-    TopologyPlacementGenerator,
-    VolumeBinding,
-    VolumeZone,
-)
-from stowplan.in_tree.unbuilt_hints import TranslationError
+from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS
+from stowplan.in_tree.dynamic_resources.plugin import PODS_WITH_DEVICES, DynamicResources
+from stowplan.in_tree.gang_scheduling.plugin import GangScheduling
+from stowplan.in_tree.node_volume_limits.hints import TranslationError
+from stowplan.in_tree.node_volume_limits.plugin import PODS_WITH_LIMITED_VOLUMES, NodeVolumeLimits
+from stowplan.in_tree.pod_group_pods_count.plugin import PodGroupPodsCount
+from stowplan.in_tree.topology_placement_generator.plugin import TopologyPlacementGenerator
+from stowplan.in_tree.volume_binding.plugin import VolumeBinding
+from stowplan.in_tree.volume_zone.plugin import VolumeZone
 from stowplan.testing import a_node, a_pod
 
 ALL = (
@@ -75,29 +73,29 @@ LIMITED = csi_node(**{"ebs.csi.aws.com": 3})
 @pytest.mark.parametrize(
     ("plugin", "pod", "objects", "what"),
     [
-        pytest.param(VolumeBinding, CLAIMING, [], unbuilt.PODS_WITH_CLAIMS, id="binding, claim"),
-        pytest.param(VolumeBinding, EPHEMERAL, [], unbuilt.PODS_WITH_CLAIMS, id="binding, ephemeral"),
+        pytest.param(VolumeBinding, CLAIMING, [], PODS_WITH_CLAIMS, id="binding, claim"),
+        pytest.param(VolumeBinding, EPHEMERAL, [], PODS_WITH_CLAIMS, id="binding, ephemeral"),
         pytest.param(VolumeBinding, INLINE, [LIMITED], None, id="binding, inline"),
-        pytest.param(VolumeZone, CLAIMING, [], unbuilt.PODS_WITH_CLAIMS, id="zone, claim"),
+        pytest.param(VolumeZone, CLAIMING, [], PODS_WITH_CLAIMS, id="zone, claim"),
         pytest.param(VolumeZone, EPHEMERAL, [], None, id="zone, ephemeral"),
-        pytest.param(NodeVolumeLimits, CLAIMING, [], unbuilt.PODS_WITH_CLAIMS, id="limits, claim"),
-        pytest.param(NodeVolumeLimits, EPHEMERAL, [], unbuilt.PODS_WITH_CLAIMS, id="limits, ephemeral"),
+        pytest.param(NodeVolumeLimits, CLAIMING, [], PODS_WITH_CLAIMS, id="limits, claim"),
+        pytest.param(NodeVolumeLimits, EPHEMERAL, [], PODS_WITH_CLAIMS, id="limits, ephemeral"),
         pytest.param(NodeVolumeLimits, INLINE, [], None, id="limits, inline, nothing limited"),
         pytest.param(NodeVolumeLimits, INLINE, [csi_node(x=0)], None, id="limits, inline, no count reported"),
-        pytest.param(NodeVolumeLimits, INLINE, [LIMITED], unbuilt.PODS_WITH_LIMITED_VOLUMES, id="limits, inline"),
+        pytest.param(NodeVolumeLimits, INLINE, [LIMITED], PODS_WITH_LIMITED_VOLUMES, id="limits, inline"),
         pytest.param(NodeVolumeLimits, INLINE_CSI, [LIMITED], None, id="limits, inline csi never counts"),
         pytest.param(
             DynamicResources,
             a_pod().claims_devices("c"),
             [resource_claim()],
-            unbuilt.PODS_WITH_DEVICES,
+            PODS_WITH_DEVICES,
             id="device claim",
         ),
         pytest.param(
             DynamicResources,
             a_pod().requests({"deviceclass.resource.kubernetes.io/gpu": "1"}),
             [of("DeviceClass", "gpu", "resource.k8s.io/v1", spec={})],
-            unbuilt.PODS_WITH_DEVICES,
+            PODS_WITH_DEVICES,
             id="mapped extended resource",
         ),
         pytest.param(DynamicResources, a_pod().requests({"x.com/gpu": "1"}), [], None, id="unmapped extended resource"),

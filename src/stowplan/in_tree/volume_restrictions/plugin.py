@@ -29,7 +29,7 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
-from stowplan.in_tree.common.claim_hints import names_claim, same_namespace
+from stowplan.in_tree.common.volume_claims import names_claim, same_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

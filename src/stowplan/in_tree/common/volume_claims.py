@@ -1,14 +1,21 @@
-"""What hints ask of claims: which ones a pod's volumes stand on."""
+"""The PersistentVolumeClaims of a pod's volumes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stowplan.framework.events import Hint, queue_if
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.types import PersistentVolumeClaim, Pod
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
+
+
+def has_claims(shape: PodShape) -> bool:
+    """Whether any volume of the pods is a claim, also one made for the pod."""
+    return bool(shape.claim_names) or any(volume.ephemeral is not None for volume in shape.pod.spec.volumes)
 
 
 def same_namespace(pod: PodInfo, obj: Any) -> bool:
@@ -32,3 +39,7 @@ def names_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
 def stands_on_claim(pod: PodInfo, claim: PersistentVolumeClaim) -> bool:
     """Whether any volume of the pod is this claim, also one made for the pod."""
     return same_namespace(pod, claim) and claim.metadata.name in claim_names(pod.pod)
+
+
+def after_claim_change(pod: PodInfo, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
+    return queue_if(stands_on_claim(pod, new))

@@ -1,0 +1,80 @@
+"""Which cluster changes DynamicResources waits for, and what those mean for a waiting pod.
+
+Complete, although the plugin is not: what wakes a pod up depends on objects alone.
+
+Upstream: EventsToRegister of pkg/scheduler/framework/plugins/dynamicresources.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.framework.events import (
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Action,
+    Hint,
+    on,
+    queue_if,
+)
+from stowplan.in_tree.common.pod_hints import same_pod
+from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
+
+if TYPE_CHECKING:
+    from stowplan.api import types as t
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.handle import Handle
+
+
+def events(handle: Handle) -> tuple[ClusterEventWithHint, ...]:
+    def after_claim_change(pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim) -> Hint:
+        return _after_resource_claim_change(pod, old, new, handle)
+
+    def after_pod_change(pod: PodInfo, old: t.Pod, new: t.Pod) -> Hint:
+        return queue_if(same_pod(pod, new) and _has_claims(handle.pod_info(new), handle))
+
+    return (
+        on(NODE, Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable),
+        on(RESOURCE_CLAIM, Action.Add | Action.Update, after_claim_change),
+        on(POD, Action.UpdatePodGeneratedResourceClaim, after_pod_change, by_shape=True),
+        on(DEVICE_CLASS, Action.Add | Action.Update),
+        on(RESOURCE_SLICE, Action.Add | Action.Update),
+    )
+
+
+def _has_claims(pod: PodInfo, handle: Handle) -> bool:
+    try:
+        pod_resource_claims(pod, handle.cluster.objects)
+    except ClaimError:
+        return False
+    return True
+
+
+def _after_resource_claim_change(
+    pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim, handle: Handle
+) -> Hint:
+    try:
+        claims = pod_resource_claims(pod, handle.cluster.objects)
+    except ClaimError:
+        return Hint.SKIP
+    if old is not None and old.status.get("allocation") is not None and new.status.get("allocation") is None:
+        # Whoever held devices has given them back: that may help anybody.
+        return Hint.QUEUE
+    if all(_identity(claim) != _identity(new) for claim in claims):
+        return Hint.SKIP
+    return queue_if(old is None or _substance(old.status) != _substance(new.status))
+
+
+def _identity(claim: t.ResourceClaim) -> str:
+    return claim.metadata.uid or f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+def _substance(data: Any) -> Any:
+    """Plain data without empty texts and lists, which mean the same as absent ones; an empty object is something."""
+    if isinstance(data, dict):
+        return {key: kept for key, child in data.items() if (kept := _substance(child)) not in (None, [], "")}
+    return [_substance(child) for child in data] if isinstance(data, list) else data

@@ -1,0 +1,54 @@
+"""Which cluster changes VolumeZone waits for, and what those mean for a waiting pod.
+
+Complete, although the plugin is not: what wakes a pod up depends on objects alone.
+
+Upstream: EventsToRegister of pkg/scheduler/framework/plugins/volumezone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.framework.events import NODE, PV, PVC, STORAGE_CLASS, Action, Hint, on, queue_if
+from stowplan.in_tree.common.volume_claims import names_claim
+
+if TYPE_CHECKING:
+    from stowplan.api import types as t
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.events import ClusterEventWithHint
+
+#: Labels by which a volume says where it is.
+ZONE_LABELS = (
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+)
+
+
+def events() -> tuple[ClusterEventWithHint, ...]:
+    return (
+        on(STORAGE_CLASS, Action.Add, _after_storage_class_added, by_shape=True),
+        on(NODE, Action.Add | Action.UpdateNodeLabel),
+        on(PVC, Action.Add | Action.Update, _after_claim_change, by_shape=True),
+        on(PV, Action.Add | Action.Update, _after_volume_change, by_shape=True),
+    )
+
+
+def _after_storage_class_added(pod: PodInfo, old: None, new: t.StorageClass) -> Hint:
+    return queue_if(new.volume_binding_mode == "WaitForFirstConsumer")
+
+
+def _after_claim_change(pod: PodInfo, old: Any, new: t.PersistentVolumeClaim) -> Hint:
+    return queue_if(names_claim(pod, new))
+
+
+def _after_volume_change(pod: PodInfo, old: t.PersistentVolume | None, new: t.PersistentVolume) -> Hint:
+    return queue_if(old is None or zones_of(old) != zones_of(new))
+
+
+def zones_of(volume: t.PersistentVolume) -> list[tuple[str, frozenset[str]]]:
+    """(label, values) of each label that says where the volume is; unreadable ones are left out."""
+    labels = volume.metadata.labels
+    parsed = [(key, [part.strip() for part in labels[key].split("__")]) for key in ZONE_LABELS if key in labels]
+    return [(key, frozenset(parts)) for key, parts in parsed if all(parts)]

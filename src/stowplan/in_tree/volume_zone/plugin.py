@@ -1,0 +1,31 @@
+"""Keep pods in the zones of their volumes.
+
+Not built yet: pods with claims are rejected.
+
+Upstream: pkg/scheduler/framework/plugins/volumezone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.framework.interface import EnqueueExtensions, TemplateSigned
+from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltFilter
+from stowplan.in_tree.volume_zone.hints import events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.events import ClusterEventWithHint
+
+
+class VolumeZone(NotBuiltFilter, TemplateSigned, EnqueueExtensions):
+    name = "VolumeZone"
+
+    def _unsupported(self, pod: PodInfo) -> str | None:
+        # Generic ephemeral volumes are not looked at, as in the reference; VolumeBinding refuses them.
+        return PODS_WITH_CLAIMS if pod.shape.claim_names else None
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return events()
