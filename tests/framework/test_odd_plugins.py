@@ -83,7 +83,7 @@ def test_filtering(state, plugin, text):
 )
 def test_scoring(state, plugin, text):
     evaluation, outcome, pod = judged(framework_of(state, plugin), a_pod())
-    failed = evaluation.score(pod, outcome.feasible)
+    failed = evaluation.score(pod, outcome.feasible).error
     assert (failed.code, failed.message) == (Code.Error, text)
 
 

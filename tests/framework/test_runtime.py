@@ -85,7 +85,7 @@ def test_filter_that_fails(state, answer, text):
 )
 def test_scoring_that_fails(state, answers, text):
     evaluation, outcome, pod = judged(framework_of(state, fake("P", **answers)), a_pod())
-    failed = evaluation.score(pod, outcome.feasible)
+    failed = evaluation.score(pod, outcome.feasible).error
     assert (failed.code, failed.message) == (Code.Error, text)
 
 
@@ -227,8 +227,9 @@ def test_filter_stops_at_the_first_plugin_that_refuses_a_node(state):
 def test_a_plugin_whose_pre_score_skips_gives_nothing(state):
     skipping, other = fake("P", pre_score=SKIP, score=BOOM), fake("Q", score=3)
     evaluation, outcome, pod = judged(framework_of(state, skipping, other), a_pod())
-    assert evaluation.score(pod, outcome.feasible).tolist() == [3, 3]
-    assert set(evaluation.scoring.scores()) == {"Q"}
+    scored = evaluation.score(pod, outcome.feasible)
+    assert scored.ranked.tolist() == [3, 3]
+    assert set(scored.by_plugin()) == {"Q"}
 
 
 def test_weights(state):
@@ -236,8 +237,9 @@ def test_weights(state):
     plugins = [fake("P", score=lambda state, pod, node: 10 if node.name == "a" else 0), fake("Q", score=5)]
     profile = framework_of(state, *plugins, weights={"P": 7})
     evaluation, outcome, pod = judged(profile, a_pod())
-    assert evaluation.score(pod, outcome.feasible).tolist() == [75, 5]
-    assert {name: part.tolist() for name, part in evaluation.scoring.scores().items()} == {"P": [70, 0], "Q": [5, 5]}
+    scored = evaluation.score(pod, outcome.feasible)
+    assert scored.ranked.tolist() == scored.totals.tolist() == [75, 5]
+    assert {name: part.tolist() for name, part in scored.by_plugin().items()} == {"P": [70, 0], "Q": [5, 5]}
 
 
 def test_normalizing_sees_the_feasible_nodes(state):
@@ -249,7 +251,7 @@ def test_normalizing_sees_the_feasible_nodes(state):
 
     picky = fake("P", filter=lambda state, pod, node: unschedulable("not a") if node.name == "a" else None)
     evaluation, outcome, pod = judged(framework_of(state, picky, fake("Q", score=1000, normalize=normalize)), a_pod())
-    assert evaluation.score(pod, outcome.feasible)[1] == 1
+    assert evaluation.score(pod, outcome.feasible).ranked[1] == 1
     assert seen == [[False, True]]
 
 

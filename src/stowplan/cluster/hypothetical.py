@@ -73,7 +73,7 @@ class HypotheticalNodes(Nodes):
         """Add (or take away) pods at distinct, rising positions; `requests` has a column a position."""
         height = requests.shape[0]
         if height > self._requested.shape[0]:
-            # A promised pod asks for something that no node and no placed pod has named before.
+            # A nominated pod asks for something that no node and no placed pod has named before.
             self._requested = with_rows(self._requested, height)
         # Most often it is all of them, and that is several times as fast without an index.
         where = slice(None) if len(positions) == len(self) else positions

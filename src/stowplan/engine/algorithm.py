@@ -139,15 +139,15 @@ class SchedulingAlgorithm:
             return evaluation, *self._search(framework, evaluation, pod)
         asked = metrics.now()
         evaluation = self._evaluation(framework, pod)
-        started, metrics.preparing = metrics.now(), 0.0
+        started = metrics.now()
         outcome, found = self._search(framework, evaluation, pod)
-        early, failed = evaluation.ended_early, isinstance(found, Status)
-        metrics.points["PreFilter"].took(metrics.preparing, ended(early))
+        early, failed = outcome.ended_early, isinstance(found, Status)
+        metrics.points["PreFilter"].took(outcome.preparing, ended(early))
         if early is None:
             # What PreFilter took is no part of it.
-            metrics.points["Filter"].ran(started + metrics.preparing, _ERROR if failed else _SUCCESS)
+            metrics.points["Filter"].ran(started + outcome.preparing, _ERROR if failed else _SUCCESS)
             placed = not failed and outcome.diagnosis is None
-            metrics.hinted(evaluation.reused, seconds=started - asked, used=placed)
+            metrics.hinted(outcome.reused, seconds=started - asked, used=placed)
         return evaluation, outcome, found
 
     def _search(self, framework: Framework, evaluation: Evaluation, pod: PodInfo) -> tuple[Outcome, Found | Status]:
@@ -156,7 +156,9 @@ class SchedulingAlgorithm:
         found = self._found(framework, evaluation, outcome, pod)
         if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
             # Plugins that look at nodes one by one left none: now the reasons count.
+            preparing = outcome.preparing
             outcome = evaluation.filter(pod)
+            outcome.preparing += preparing
             found = self._found(framework, evaluation, outcome, pod)
         return outcome, found
 
@@ -222,18 +224,19 @@ def _scored(
 ) -> npt.NDArray[np.int64] | Status:
     metrics = framework.metrics
     if metrics is None or not framework.score:
-        return evaluation.score(pod, feasible)
-    started, metrics.preparing = metrics.now(), 0.0
-    totals = evaluation.score(pod, feasible)
-    failed = evaluation.scoring.pre_score_failed
-    metrics.points["PreScore"].took(metrics.preparing, _ERROR if failed else _SUCCESS)
-    if not failed:
-        metrics.points["Score"].ran(started + metrics.preparing, _ERROR if isinstance(totals, Status) else _SUCCESS)
-    return totals
+        scored = evaluation.score(pod, feasible)
+        return scored.ranked if scored.error is None else scored.error
+    started = metrics.now()
+    scored = evaluation.score(pod, feasible)
+    code = _SUCCESS if scored.error is None else _ERROR
+    metrics.points["PreScore"].took(scored.preparing, _ERROR if scored.ended_early else _SUCCESS)
+    if not scored.ended_early:
+        metrics.points["Score"].ran(started + scored.preparing, code)
+    return scored.ranked if scored.error is None else scored.error
 
 
-def promised_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
-    """The node that preemption promised the pod, if it takes the pod now: it wins without scoring."""
+def nominated_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
+    """The node that the pod is nominated to, if it takes the pod now: it wins without scoring."""
     row = _row_tried_first(cluster, pod)
     return row if row is not None and feasible[row] else None
 

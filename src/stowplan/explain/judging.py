@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stowplan.engine.algorithm import NO_NODES, post_filtered, promised_row
+from stowplan.engine.algorithm import NO_NODES, nominated_row, post_filtered
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.status import Code, Status
@@ -107,13 +107,13 @@ def _judged(framework: Framework, info: PodInfo) -> Verdict:
 
 
 def _score(verdict: Verdict, evaluation: Evaluation, framework: Framework) -> None:
-    totals = evaluation.score(verdict.pod, verdict.feasible)
-    if isinstance(totals, Status):
-        verdict.error = totals
+    scored = evaluation.score(verdict.pod, verdict.feasible)
+    if scored.error is not None:
+        verdict.error = scored.error
         return
-    verdict.scores, verdict.totals = evaluation.scoring.scores(), evaluation.scoring.totals
-    promised = promised_row(framework.handle.cluster, verdict.pod, verdict.feasible)
-    verdict.node_name = verdict.names[int(totals.argmax()) if promised is None else promised]
+    verdict.scores, verdict.totals = scored.by_plugin(), scored.totals
+    nominated = nominated_row(framework.handle.cluster, verdict.pod, verdict.feasible)
+    verdict.node_name = verdict.names[int(scored.ranked.argmax()) if nominated is None else nominated]
 
 
 def _fail(verdict: Verdict, framework: Framework, state: Any) -> None:

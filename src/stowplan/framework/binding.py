@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
-from stowplan.framework.status import NOT_THEIRS, RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
+from stowplan.framework.status import PROPAGATED, RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def run_reserve(
 def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     try:
         return well_formed(watched(state, "Reserve", plugin.name, plugin.reserve, state, pod, node_name))
-    except NOT_THEIRS:
+    except PROPAGATED:
         raise
     except BaseException as e:
         return error(e)
@@ -97,7 +97,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
     for plugin in reversed(framework.reserve):
         try:
             watched(state, "Unreserve", plugin.name, plugin.unreserve, state, pod, node_name)
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
             problems.append(f'running Unreserve plugin "{plugin.name}": {e}')
@@ -139,7 +139,7 @@ def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: st
         if answer is None or answer.code != Code.Wait:
             return answer, 0.0
         return answer, min(float(timeout), MAX_PERMIT_TIMEOUT)
-    except NOT_THEIRS:
+    except PROPAGATED:
         raise
     except BaseException as e:
         return error(e), 0.0
@@ -172,7 +172,7 @@ def _pre_flight(
     try:
         answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight, state, pod, node_name)
         return answer if isinstance(answer, PreBindPreFlightResult) else well_formed(answer)
-    except NOT_THEIRS:
+    except PROPAGATED:
         raise
     except BaseException as e:
         return error(e)

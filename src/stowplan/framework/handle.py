@@ -108,7 +108,7 @@ class Handle:
 
     @property
     def nominator(self) -> Nominator:
-        """Which pods are promised which node."""
+        """Which pods are nominated to which node."""
         return self.cluster.nominator
 
     def pod_info(self, pod: Pod) -> PodInfo:
@@ -131,7 +131,7 @@ class Handle:
     def run_filter_plugins_with_nominated_pods(
         self, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Mapping[str, Status] | Status:
-        """The profile's filters over some nodes, with room left for promised pods: refused nodes by name, and why.
+        """The profile's filters over some nodes, with room left for nominated pods: refused nodes by name, and why.
 
         `state` is one that PreFilter has been through. A Status is an error that ends the attempt.
         """

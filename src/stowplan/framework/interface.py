@@ -165,7 +165,7 @@ class NodeFilterPlugin(FilterPlugin):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What a PostFilter achieved: a status, and which node the pod is promised.
+    """What a PostFilter achieved: a status, and which node the pod is nominated to.
 
     `nominated_node_name` None leaves the pod's nomination as it is, "" clears it.
     """

@@ -1,7 +1,7 @@
 """How long a profile's plugins take and how often they are asked, as metrics.
 
 An extension point is timed each time that it runs; a run begins where the reference's does, and what equal pods share
-(`scheduler/evaluation.py`) takes no time when it is shared. Single calls of plugins are timed only in some cycles,
+(`engine/evaluation`) takes no time when it is shared. Single calls of plugins are timed only in some cycles,
 drawn by chance, as there are many of them; those that sign pods are no exception, as they are in the reference. A
 framework without metrics, such as an offline cluster's, has None in place of `FrameworkMetrics` and pays for a look at
 that.
@@ -147,8 +147,6 @@ class FrameworkMetrics:
         }
         #: The cycle that is under way: whether its calls are timed.
         self.sample: PluginTimes | None = None
-        #: Seconds of the search (of the scoring) under way that went to PreFilter (to PreScore).
-        self.preparing = 0.0
         self._hints: dict[bool, Histogram] = {}
         self._hint_results: dict[bool, Counter] = {}
         #: Plugin -> rows it was asked for, or calls.
@@ -200,14 +198,15 @@ class FrameworkMetrics:
             counter.inc()
 
 
-def preparing(metrics: FrameworkMetrics | None, run: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Do a part of PreFilter or PreScore; how long it takes is kept apart from the rest of the search, or scoring."""
+def measured(
+    metrics: FrameworkMetrics | None, run: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+) -> tuple[R, float]:
+    """What a call answers, and the seconds that it takes; 0.0 without metrics."""
     if metrics is None:
-        return run(*args, **kwargs)
+        return run(*args, **kwargs), 0.0
     started = metrics.now()
     answer = run(*args, **kwargs)
-    metrics.preparing += metrics.now() - started
-    return answer
+    return answer, metrics.now() - started
 
 
 def watched(state: CycleState, point: str, plugin: str, call: Callable[[*Args], R], *args: *Args) -> R:

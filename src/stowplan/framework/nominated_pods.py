@@ -1,6 +1,6 @@
-"""Filters with the pods that are promised a node counted in.
+"""Filters with the pods that are nominated to a node counted in.
 
-A node must take the pod both as it is and with the pods of equal or higher priority that preemption promised it to:
+A node must take the pod both as it is and with the pods of equal or higher priority that are nominated to it:
 they are not there yet, but the room is theirs. Only nodes with such pods need the second look.
 
 Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go.
@@ -37,7 +37,9 @@ _NOWHERE = np.zeros(0, np.intp)
 Filtered = tuple[list[tuple[str, Rejections]], "npt.NDArray[np.bool_]"]
 
 
-def promised(cluster: ClusterState, pod: PodInfo, names: Iterable[str] | None = None) -> dict[int, list[PodInfo]]:
+def nominated_ahead(
+    cluster: ClusterState, pod: PodInfo, names: Iterable[str] | None = None
+) -> dict[int, list[PodInfo]]:
     """Row -> nominated pods that the pod must leave room for; of some nodes, or of all."""
     nominator, row_of = cluster.nominator, cluster.table.row_of
     uid, priority = pod.uid, pod.priority
@@ -57,15 +59,16 @@ def promised(cluster: ClusterState, pod: PodInfo, names: Iterable[str] | None = 
     return found
 
 
-def _ahead_of(pod: PodInfo, promised_to: list[PodInfo]) -> list[PodInfo]:
+def _ahead_of(pod: PodInfo, nominated: list[PodInfo]) -> list[PodInfo]:
     """Those of a node's nominated pods that the pod must leave room for.
 
-    Where the pod is promised the node itself, its equals that came later must leave room for it, not it for them: else
-    two promises that both hold would keep each other off the node, and each pod would have others evicted elsewhere.
+    Where the pod is nominated to the node itself, its equals that came later must leave room for it, not it for them:
+    else two nominations that both hold would keep each other off the node, and each pod would have others evicted
+    elsewhere.
     """
     found = []
     later = False
-    for other in promised_to:
+    for other in nominated:
         if other.uid == pod.uid:
             later = True
         elif other.priority > pod.priority or (other.priority == pod.priority and not later):
@@ -85,19 +88,21 @@ class _Rank:
 
 
 class Arrivals:
-    """The promised pods of those nodes of a view that expect some; laid out once, and let come as often as wanted."""
+    """The nominated pods of those nodes of a view that expect some; laid out once, and let come as often as wanted."""
 
-    def __init__(self, cluster: ClusterState, rows: npt.NDArray[np.intp], promises: dict[int, list[PodInfo]]) -> None:
-        """`rows` are the view's, `promises` are by row."""
+    def __init__(
+        self, cluster: ClusterState, rows: npt.NDArray[np.intp], nominations: dict[int, list[PodInfo]]
+    ) -> None:
+        """`rows` are the view's, `nominations` are by row."""
         self._cluster = cluster
         #: Where in the view.
         self.positions = _NOWHERE
-        if promises:
+        if nominations:
             expecting = np.zeros(cluster.table.n, np.bool_)
-            expecting[list(promises)] = True
+            expecting[list(nominations)] = True
             self.positions = np.flatnonzero(expecting[rows])
         self._rows = rows[self.positions]
-        self._pods = [promises[row] for row in self._rows.tolist()]
+        self._pods = [nominations[row] for row in self._rows.tolist()]
 
     def __bool__(self) -> bool:
         return bool(len(self.positions))
@@ -219,7 +224,7 @@ def statuses_with_nominated_pods(
     else:
         view = HypotheticalNodes(cluster, _present_rows(nodes))
     assert view.rows is not None
-    answer = fits(framework, state, pod, view, Arrivals(cluster, view.rows, promised(cluster, pod)))
+    answer = fits(framework, state, pod, view, Arrivals(cluster, view.rows, nominated_ahead(cluster, pod)))
     if isinstance(answer, Status):
         return answer
     names = view.names()

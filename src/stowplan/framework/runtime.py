@@ -48,7 +48,7 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.metrics import timed, watched
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import NOT_THEIRS, SKIP, Code, Status, error, unexpected, well_formed, wrapped
+from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -158,7 +158,7 @@ class Framework:
             raise PluginInitError(f'initializing plugin "{name}": no plugin of that name is registered')
         try:
             return plugin(profile.plugin_args(name), handle)
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
             raise PluginInitError(f'initializing plugin "{name}": {e}') from e
@@ -210,7 +210,7 @@ class Framework:
                     return None
                 fragment = tuple(answer.items())
                 hash(fragment)
-            except NOT_THEIRS:
+            except PROPAGATED:
                 raise
             except BaseException:
                 # A signer that fails, or gives what cannot be hashed, costs the shortcut, not the pod.
@@ -237,7 +237,7 @@ class Framework:
                 answer = self.ask_pre_filter(plugin, state, pod, nodes)
                 if not isinstance(answer, PreFilterResult):
                     answer = well_formed(answer)
-            except NOT_THEIRS:
+            except PROPAGATED:
                 raise
             except BaseException as e:
                 return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', error(e)))
@@ -293,7 +293,7 @@ class Framework:
             answer = (
                 call(state, pod, nodes) if times is None else times.time("Filter", plugin.name, call, state, pod, nodes)
             )
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
             answer = error(e)
@@ -340,7 +340,7 @@ class Framework:
             try:
                 point = f"PreFilterExtension{what}"
                 answer = watched(state, point, plugin.name, _shift_one, plugin, state, pod, shift, nodes)
-            except NOT_THEIRS:
+            except PROPAGATED:
                 raise
             except BaseException as e:
                 answer = error(e)
@@ -356,7 +356,7 @@ class Framework:
             if not isinstance(answer, PostFilterResult):
                 raise unexpected("a PostFilterResult", answer)
             return answer
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
             return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(e)))
@@ -368,7 +368,7 @@ class Framework:
         for plugin in self.pre_score:
             try:
                 answer = self.ask_pre_score(plugin, state, pod, nodes)
-            except NOT_THEIRS:
+            except PROPAGATED:
                 raise
             except BaseException as e:
                 answer = error(e)
@@ -412,7 +412,7 @@ class Framework:
                 call(state, pod, nodes) if times is None else times.time("Score", plugin.name, call, state, pod, nodes)
             )
             answer = _scores(raw, len(nodes))
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
             answer = error(e)
@@ -437,7 +437,7 @@ class Framework:
                 else:
                     raw = times.time("ScoreExtensionNormalize", plugin.name, call, state, pod, scores, feasible)
                 answer = _scores(raw, len(scores))
-            except NOT_THEIRS:
+            except PROPAGATED:
                 raise
             except BaseException as e:
                 answer = error(e)
@@ -470,7 +470,7 @@ class Framework:
         for plugin in self.plugins.values():
             try:
                 plugin.close()
-            except NOT_THEIRS:
+            except PROPAGATED:
                 raise
             except BaseException as e:
                 problems.append(f"{plugin.name} failed to close: {e}")
@@ -491,7 +491,7 @@ def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
         return EVERYTHING
     try:
         own = tuple(plugin.events_to_register())
-    except NOT_THEIRS:
+    except PROPAGATED:
         raise
     except BaseException as e:
         raise PluginInitError(f'registering the events of plugin "{plugin.name}": {e}') from e
@@ -511,7 +511,7 @@ def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[n
 def _guarded(call: Callable[[], Status | None]) -> Status | None:
     try:
         return well_formed(call())
-    except NOT_THEIRS:
+    except PROPAGATED:
         raise
     except BaseException as e:
         return error(e)

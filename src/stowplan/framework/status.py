@@ -95,8 +95,8 @@ def unresolvable(*reasons: str | Reason) -> Status:
 
 #: What a plugin raises costs the attempt, not the process; that goes for sys.exit(), too.
 RAISED = (Exception, SystemExit)
-#: Of what it raises at once, that is everything but these: a cancellation can only be the plugin's own there.
-NOT_THEIRS = (KeyboardInterrupt, GeneratorExit)
+#: Synchronous calls of plugins let only these through; a cancellation can only be the plugin's own there.
+PROPAGATED = (KeyboardInterrupt, GeneratorExit)
 
 
 def error(what: str | BaseException) -> Status:

@@ -210,7 +210,7 @@ class _Simulation:
         self.position = np.searchsorted(self.rows, self.pods.row[self.slots])
         self._index()
         self.nodes = HypotheticalNodes(self.cluster, self.rows)
-        self.promises = nominated.promised(self.cluster, pod)
+        self.promises = nominated.nominated_ahead(self.cluster, pod)
         self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.promises)
         self.extended = framework.has_active_pod_extensions(state)
         self.listed = nominated.lists_pods(framework, state, pod)

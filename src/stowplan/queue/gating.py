@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.status import NOT_THEIRS, Code, Status, error, well_formed
+from stowplan.framework.status import PROPAGATED, Code, Status, error, well_formed
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Gate:
             try:
                 answer = ask(queued.pod) if times is None else times.time("PreEnqueue", plugin.name, ask, queued.pod)
                 status = well_formed(answer)
-            except NOT_THEIRS:
+            except PROPAGATED:
                 raise
             except BaseException as e:
                 status = error(e)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.types import Pod
 from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
-from stowplan.framework.status import NOT_THEIRS
+from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
 
@@ -166,7 +166,7 @@ class Requeueing:
             hint = Hint.QUEUE if function is None else function(pod, happened.old, happened.new)
             self._metrics.hinted(listener.plugin, label, QUEUE_SKIP if hint is Hint.SKIP else QUEUE, started)
             return hint
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
             self._metrics.hinted(listener.plugin, label, ERROR, started)

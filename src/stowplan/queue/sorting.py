@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from stowplan.framework.status import NOT_THEIRS
+from stowplan.framework.status import PROPAGATED
 from stowplan.in_tree.priority_sort.plugin import PrioritySort
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class _Order:
     def less(self, a: QueuedPod, b: QueuedPod) -> bool:
         try:
             return bool(self._plugin.less(a, b))
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
             if not self._reported:

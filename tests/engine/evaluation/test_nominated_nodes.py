@@ -132,7 +132,7 @@ def change(world, what, kind, which):
 @pytest.mark.parametrize("plugins", [(), (Odd,), (Told,)], ids=["in tree", "counts pods", "is told of pods"])
 def test_what_is_remembered_is_exact(plugins, monkeypatch):
     # On a small table one changed row is already too many to be told apart.
-    monkeypatch.setattr("stowplan.engine.evaluation.evaluation._MOST_ROWS", 1.0)
+    monkeypatch.setattr("stowplan.engine.evaluation.evaluation.MAX_CHANGED_SHARE", 1.0)
 
     @examples(60)
     @given(st.lists(STEPS, min_size=5, max_size=20))

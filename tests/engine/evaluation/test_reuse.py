@@ -179,11 +179,11 @@ def findings(framework, evaluation, pod):
         statuses = {name: outcome.diagnosis.status(row) for name, row in table.row_of.items()}
         found["statuses"] = {name: (s.code, sorted(s.reasons), s.plugin) for name, s in statuses.items() if s}
         return found
-    totals = evaluation.score(pod, feasible)
-    if not isinstance(totals, np.ndarray):
-        return found | {"error": str(totals)}
-    found["totals"] = totals[feasible].tolist()
-    scores = {name: part[feasible].tolist() for name, part in evaluation.scoring.scores().items()}
+    scored = evaluation.score(pod, feasible)
+    if scored.error is not None:
+        return found | {"error": str(scored.error)}
+    found["totals"] = scored.ranked[feasible].tolist()
+    scores = {name: part[feasible].tolist() for name, part in scored.by_plugin().items()}
     # A plugin that skips and one that gives nothing are the same.
     found["scores"] = {name: part for name, part in scores.items() if any(part)}
     return found
@@ -295,7 +295,7 @@ def play(world, steps, draw):
 def rows_at_once(request, monkeypatch):
     """On a small table one changed row is already too many to be told apart, unless the share is raised."""
     if request.param == "many rows at once":
-        monkeypatch.setattr(evaluation_module, "_MOST_ROWS", 1.0, raising=False)
+        monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
 
 
 many_shapes = st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=3)
@@ -510,7 +510,7 @@ def test_services_that_appear_change_the_default_spread():
 
 def test_a_score_that_skips_just_as_the_feasible_nodes_change_is_dropped(monkeypatch):
     """The pod that wanted it near leaves in the same moment in which a node fills up."""
-    monkeypatch.setattr(evaluation_module, "_MOST_ROWS", 1.0)
+    monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
     state = ClusterState()
     for node in (a_node("n0").zone("a"), a_node("n1").zone("a"), a_node("n2").allocatable(pods="1")):
         state.add_node(struct(node))

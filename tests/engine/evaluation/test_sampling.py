@@ -153,7 +153,7 @@ class Plain:
         mask = np.zeros(self.state.table.n, np.bool_)
         rows = [self.state.table.row_of[name] for name in found]
         mask[rows] = True
-        totals = evaluation.score(pod, mask)
+        totals = evaluation.score(pod, mask).ranked
         return {name for name, row in zip(found, rows, strict=True) if totals[row] == max(totals[rows])}
 
 

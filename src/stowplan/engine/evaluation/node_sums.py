@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
 
 #: Questions that are kept; each is a column over all nodes.
-_KEPT = 32
+_MAX_COLUMNS = 32
 
 #: States of a row whose answers a column remembers.
-_MOST_STATES = 4096
+_MAX_STATES = 4096
 
 
 class NodeSums:
@@ -98,7 +98,7 @@ class NodeSums:
         found = self._columns.get(key)
         if found is None:
             found = self._columns[key] = _Column()
-            if len(self._columns) > _KEPT:
+            if len(self._columns) > _MAX_COLUMNS:
                 self._columns.popitem(last=False)
         else:
             self._columns.move_to_end(key)
@@ -129,7 +129,7 @@ class _Column:
             return self.values
         self.values[rows] = answer
         if self.state is not None:
-            if len(self.known) >= _MOST_STATES:
+            if len(self.known) >= _MAX_STATES:
                 self.known.clear()
             self.known[self.state] = answer[0]
         return self.values

@@ -1,9 +1,9 @@
-"""Which nodes have no room for a pod next to the pods that are promised to them.
+"""Which nodes have no room for a pod next to the pods that are nominated to them.
 
 With hundreds of preemptors on their way, hundreds of nodes need the filters' second look for each pod that comes. But
-from one pod to its equal next, few promises come or go and few of their nodes change. So the verdicts are kept, row by
-row, and only those are worked out again whose promises or pods changed, as long as the filters that take part look at
-nothing but the node in question. The result is the same, bit for bit.
+from one pod to its equal next, few nominations come or go and few of their nodes change. So the verdicts are kept, row
+by row, and only those are worked out again whose nominations or pods changed, as long as the filters that take
+part look at nothing but the node in question. The result is the same, bit for bit.
 
 Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go looks at each node anew.
 """
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 
-class PromisedRoom:
-    """The promised nodes as pods of one signature see them."""
+class NominatedNodes:
+    """The nominated nodes as pods of one signature see them."""
 
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._cluster = framework.handle.cluster
-        #: What the verdicts hang on besides pods and promises; None: there are none that may be kept.
+        #: What the verdicts hang on besides pods and nominations; None: there are none that may be kept.
         self._stamp: tuple[int, int, int, frozenset[str]] | None = None
         self._examined: Mask = np.zeros(0, np.bool_)
         self._position = -1
         self._version = -1
         #: Row -> why it does not take the pod; rows that do are not here.
         self._refused: dict[int, Status] = {}
-        #: The row that was judged for a pod that is promised it: for its equals it is another matter.
+        #: The row that was judged for a pod that is nominated to it: its equals are judged differently there.
         self._own: set[int] = set()
 
     def refused(self, state: CycleState, pod: PodInfo, examined: Mask) -> dict[int, Status] | Status:
-        """Row -> why the pod does not fit there once the promised pods have come; a Status is an error."""
+        """Row -> why the pod does not fit there once the nominated pods have come; a Status is an error."""
         cluster = self._cluster
         stamp = (cluster.table.generation, cluster.objects.total_version, pod.priority, frozenset(state.skip_filter))
         kept = stamp == self._stamp and np.array_equal(examined, self._examined) and self._row_by_row(state)
@@ -57,13 +57,13 @@ class PromisedRoom:
         own = cluster.table.row_of.get(cluster.nominator.node_of(pod.uid))
         if rows is None:
             self._refused = {}
-            failed = self._judge(state, pod, nominated.promised(cluster, pod), examined)
+            failed = self._judge(state, pod, nominated.nominated_ahead(cluster, pod), examined)
         else:
             rows |= self._own | ({own} if own is not None else set())
             for row in rows:
                 self._refused.pop(row, None)
             names = [name for row in rows if (name := cluster.table.names[row])]
-            failed = self._judge(state, pod, nominated.promised(cluster, pod, names), examined)
+            failed = self._judge(state, pod, nominated.nominated_ahead(cluster, pod, names), examined)
         if failed is not None:
             return failed
         self._own = {own} if own is not None else set()
@@ -90,14 +90,14 @@ class PromisedRoom:
         return all(p.name in state.skip_filter for p in self._framework.moving_filters)
 
     def _judge(
-        self, state: CycleState, pod: PodInfo, promises: dict[int, list[PodInfo]], examined: Mask
+        self, state: CycleState, pod: PodInfo, nominations: dict[int, list[PodInfo]], examined: Mask
     ) -> Status | None:
-        rows = np.array(sorted(row for row in promises if examined[row]), np.intp)
+        rows = np.array(sorted(row for row in nominations if examined[row]), np.intp)
         if not len(rows):
             return None
         nodes = HypotheticalNodes(self._cluster, rows)
         answer = nominated.first_pass(
-            self._framework, state, pod, nodes, nominated.Arrivals(self._cluster, rows, promises)
+            self._framework, state, pod, nodes, nominated.Arrivals(self._cluster, rows, nominations)
         )
         if isinstance(answer, Status):
             return answer

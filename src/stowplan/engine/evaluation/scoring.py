@@ -14,8 +14,8 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import CountsPods, Reads
-from stowplan.framework.metrics import preparing
-from stowplan.framework.status import NOT_THEIRS, Code, Status, error
+from stowplan.framework.metrics import measured
+from stowplan.framework.status import PROPAGATED, Code, Status, error
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -46,6 +46,27 @@ class _Score:
     weighted: Ints
 
 
+@dataclass(slots=True, eq=False)
+class Scored:
+    """What the feasible nodes are worth to a pod; good until its evaluation is used again."""
+
+    #: Why there are no scores.
+    error: Status | None
+    #: Whether PreScore was the end of it: no Score ran.
+    ended_early: bool
+    #: Seconds of it that went to PreScore; 0.0 where nobody measures.
+    preparing: float
+    #: Sums over the plugins, of all rows.
+    totals: Ints
+    #: The same, `INFEASIBLE` where the pod does not fit.
+    ranked: Ints
+    _parts: dict[str, _Score]
+
+    def by_plugin(self) -> dict[str, Ints]:
+        """Plugin -> normalized and weighted scores of all rows."""
+        return {name: part.weighted for name, part in self._parts.items()}
+
+
 class Scoring:
     """All rows' scores as pods of one signature get them."""
 
@@ -59,8 +80,9 @@ class Scoring:
         #: The feasible rows that the scores below were worked out for; None: there are no scores.
         self._scored: Mask | None = None
         self._scores: dict[str, _Score] = {}
-        #: Whether the last scoring ended with PreScore.
-        self.pre_score_failed = False
+        #: Whether the scoring under way ended with PreScore, and the seconds that PreScore took.
+        self._ended_early = False
+        self._preparing = 0.0
         self._totals: Ints = np.zeros(0, np.int64)
         #: The totals, INFEASIBLE where the pod does not fit.
         self._ranked: Ints = np.zeros(0, np.int64)
@@ -79,25 +101,25 @@ class Scoring:
         elif len(rows):
             self._dirty = np.union1d(self._dirty, rows)
 
-    def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Ints | Status:
-        """Totals of all rows, `INFEASIBLE` where the pod does not fit."""
+    def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Scored:
+        """Score all rows, or bring the scores up to date."""
         self._state = state
-        self.pre_score_failed = False
+        self._ended_early, self._preparing = False, 0.0
         if self._scored is None or self._dirty is None:
             failed = self._run(pod, feasible)
         else:
             failed = self._update(pod, feasible)
         if failed is not None:
             self._scored = None
-            return failed
-        return self._ranked
+        return Scored(failed, self._ended_early, self._preparing, self._totals, self._ranked, self._scores)
 
     def _run(self, pod: PodInfo, feasible: Mask) -> Status | None:
         nodes = Nodes(self._cluster)
         nodes.candidates = feasible
-        failed = preparing(self._metrics, self._framework.run_pre_score, self._state, pod, nodes)
+        failed, seconds = measured(self._metrics, self._framework.run_pre_score, self._state, pod, nodes)
+        self._preparing += seconds
         if failed is not None:
-            self.pre_score_failed = True
+            self._ended_early = True
             return failed
         self._scores = {}
         raws: list[tuple[ScorePlugin, Ints]] = []
@@ -142,7 +164,9 @@ class Scoring:
         rows, self._dirty = self._dirty, _NO_ROWS
         whole = Nodes(self._cluster)
         whole.candidates = feasible
-        if not preparing(self._metrics, self._renew_pre_scores, pod, whole, moved):
+        renewed, seconds = measured(self._metrics, self._renew_pre_scores, pod, whole, moved)
+        self._preparing += seconds
+        if not renewed:
             return self._run(pod, feasible)
         everywhere = self._drop_skipped() or moved
         for plugin in self._framework.active_scores(self._state):
@@ -184,10 +208,10 @@ class Scoring:
     def _attempt_pre_score(self, plugin: PreScorePlugin, pod: PodInfo, nodes: Nodes) -> Status | None:
         try:
             return self._framework.ask_pre_score(plugin, self._state, pod, nodes)
-        except NOT_THEIRS:
+        except PROPAGATED:
             raise
         except BaseException as e:
-            # The full run that follows will find it again, and tell it properly.
+            # The full run that follows finds it again and reports it.
             return error(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
@@ -245,12 +269,3 @@ class Scoring:
         for name in dropped:
             self._totals -= self._scores.pop(name).weighted
         return bool(dropped)
-
-    @property
-    def totals(self) -> Ints:
-        """Sums over the plugins, of all rows, after `score`."""
-        return self._totals
-
-    def scores(self) -> dict[str, Ints]:
-        """Plugin -> normalized and weighted scores of all rows, after `score`."""
-        return {name: part.weighted for name, part in self._scores.items()}

@@ -1,0 +1,305 @@
+"""What each Filter plugin says of all nodes, and how that stays true when little has changed.
+
+The filtering half of an `Evaluation`, which says what changed. `run` asks every plugin about every node; `update` asks
+again only those that the changed rows, or pods on other nodes, touch. Whether that worked out is what `update` returns:
+when it did not, nothing that is held here is to be used before the next `run`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.view import Nodes
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
+from stowplan.framework.metrics import measured
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import PROPAGATED, Code, Status, error
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.evaluation.node_sums import NodeSums
+    from stowplan.framework.interface import FilterPlugin, PreFilterPlugin
+    from stowplan.framework.runtime import Framework, PreFiltered
+
+    Mask = npt.NDArray[np.bool_]
+    Rows = npt.NDArray[np.intp]
+
+
+class Filtering:
+    """All rows' verdicts as pods of one signature get them."""
+
+    def __init__(self, framework: Framework, sums: NodeSums) -> None:
+        self._framework = framework
+        self._metrics = framework.metrics
+        self._sums = sums
+        self._cluster = framework.handle.cluster
+        self.state = CycleState()
+        #: What PreFilter said; None before the first run.
+        self.pre_filtered: PreFiltered | None = None
+        #: Why the last run ended with an error.
+        self.error: Status | None = None
+        #: Rows that PreFilter left in question.
+        self._named: Mask = np.zeros(0, np.bool_)
+        #: The rows that the evaluation is restricted to; None: all.
+        self._within: Rows | None = None
+        #: Rows that Filter looks at, and how many they are.
+        self.examined: Mask = np.zeros(0, np.bool_)
+        self.seen = 0
+        #: Rows that all plugins let pass.
+        self.feasible: Mask = np.zeros(0, np.bool_)
+        #: Each Filter's answer over all rows, in the order of the plugins; None: refuses nobody.
+        self._answers: dict[str, Rejections | None] = {}
+        #: Whether masks were brought up to date without their reasons.
+        self.patched = False
+        #: Whether plugins that look at nodes one by one took part.
+        self.whole = True
+        #: Plugins whose PreFilter state was renewed by the last update.
+        self.renewed: set[str] = set()
+        #: Seconds that PreFilter took since the evaluation last set this to zero; 0.0 where nobody measures.
+        self.preparing = 0.0
+
+    @cached_property
+    def looks_one_by_one(self) -> bool:
+        """Whether some plugin looks at nodes one by one."""
+        return any(isinstance(plugin, NodeFilterPlugin) for plugin in self._framework.filter)
+
+    def sample(self) -> None:
+        """Have single calls of plugins timed, if this cycle is one of those."""
+        if self._metrics is not None:
+            self.state.plugin_times = self._metrics.sample
+
+    # -- from the beginning -------------------------------------------------------------------------------------------
+
+    def run(self, pod: PodInfo, *, within: Rows | None, one_by_one: bool = True) -> None:
+        """Ask every plugin about every node. Without `one_by_one`, plugins that look at single nodes are left out."""
+        self.whole = one_by_one
+        self.state = CycleState()
+        self.sample()
+        self._answers, self.error, self.patched, self.renewed = {}, None, False, set()
+        nodes = Nodes(self._cluster)
+        run_pre_filter = self._framework.run_pre_filter
+        pre, seconds = measured(self._metrics, run_pre_filter, self.state, pod, nodes)
+        self.preparing += seconds
+        self.pre_filtered = pre
+        self._named = self._left_by(pre)
+        self.restrict(within)
+        if pre.status is None:
+            self._ask_all(pod, nodes)
+            return
+        if not pre.status.rejected:
+            self.error = pre.status
+        self.feasible = np.zeros(self._cluster.table.n, np.bool_)
+
+    def _left_by(self, pre: PreFiltered) -> Mask:
+        """Rows that PreFilter left in question."""
+        table = self._cluster.table
+        if pre.status is not None:
+            return np.zeros(table.n, np.bool_)
+        valid = table.valid[: table.n].copy()
+        if pre.node_names is None:
+            return valid
+        named = np.zeros(table.n, np.bool_)
+        named[[table.row_of[name] for name in pre.node_names if name in table.row_of]] = True
+        return valid & named
+
+    def restrict(self, within: Rows | None) -> bool:
+        """Look at these rows only (None: at all that PreFilter left); whether they are others than before."""
+        moved = within is not self._within
+        self._within = within
+        self.examined = self._named if within is None else self._named & self._marked(within)
+        self.seen = int(np.count_nonzero(self.examined))
+        return moved
+
+    def _marked(self, rows: Rows) -> Mask:
+        found = np.zeros(self._cluster.table.n, np.bool_)
+        found[rows] = True
+        return found
+
+    def _ask_all(self, pod: PodInfo, nodes: Nodes) -> None:
+        feasible = self.examined
+        asked: list[FilterPlugin] = []
+        for plugin in self._framework.active_filters(self.state):
+            if self._leaves_out(plugin):
+                continue
+            nodes.candidates = feasible
+            asked.append(plugin)
+            answer = self._framework.ask_filter(plugin, self.state, pod, nodes)
+            if isinstance(answer, Status):
+                self.error = answer
+                break
+            self._answers[plugin.name] = answer
+            if answer is not None:
+                feasible = feasible & ~answer.mask
+        else:
+            self.feasible = feasible
+        if self._metrics is not None:
+            self._metrics.count(asked, self._metrics.filter, self._cluster.table.n)
+
+    # -- up to date again ---------------------------------------------------------------------------------------------
+
+    def update(self, pod: PodInfo, rows: Rows, *, within: Rows | None) -> bool:
+        """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that."""
+        renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod)
+        self.preparing += seconds
+        if not renewed:
+            return False
+        changed = within is not self._within and self.restrict(within)
+        skipped = self.state.skip_filter
+        for plugin in self._framework.node_pods_filters if len(rows) else ():
+            if plugin.name not in skipped:
+                fresh = self._filter_rows(plugin, pod, rows)
+                if fresh is None:
+                    return False
+                changed = self._patch(plugin.name, rows, fresh) or changed
+        for plugin in self._framework.moving_filters:
+            if plugin.name in skipped:
+                changed = self._answers.pop(plugin.name, None) is not None or changed
+            elif self._leaves_out(plugin):
+                continue
+            elif plugin.name in self.renewed or plugin.name not in self._answers or plugin.reads is Reads.ANYTHING:
+                answer = self._framework.run_filter(plugin, self.state, pod, self._nodes_left_to(plugin))
+                if isinstance(answer, Status):
+                    return False
+                changed = self._replace(plugin.name, answer) or changed
+        if changed:
+            self._join()
+        return True
+
+    def _renew_pre_filters(self, pod: PodInfo) -> bool:
+        """Run PreFilter again where its state no longer holds; False when it now says something else altogether."""
+        self.renewed = set()
+        for plugin in self._framework.moving_pre_filters:
+            if isinstance(plugin, CountsPods) and plugin.filter_holds(self.state, pod):
+                continue
+            if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
+                # It may want other nodes now, or all.
+                return False
+            answer = self._attempt_pre_filter(plugin, pod)
+            if answer is None:
+                self.state.skip_filter.discard(plugin.name)
+            elif isinstance(answer, Status) and answer.code == Code.Skip:
+                if plugin.name in self.state.skip_filter:
+                    continue
+                self.state.skip_filter.add(plugin.name)
+            else:
+                return False
+            self.renewed.add(plugin.name)
+        return True
+
+    def _attempt_pre_filter(self, plugin: PreFilterPlugin, pod: PodInfo) -> object:
+        try:
+            return self._framework.ask_pre_filter(plugin, self.state, pod, Nodes(self._cluster))
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            # The full run that follows finds it again and reports it.
+            return error(e)
+
+    def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: Rows) -> Mask | None:
+        """A plugin's fresh verdict on some rows; None for an error."""
+        if plugin.reads is Reads.NODE_SUMS:
+            column = self._sums.refused(plugin, self.state, pod)
+            return None if isinstance(column, Status) else column.take(rows)
+        answer = self._framework.run_filter(plugin, self.state, pod, Nodes(self._cluster, rows))
+        if isinstance(answer, Status):
+            return None
+        return np.zeros(len(rows), np.bool_) if answer is None else answer.mask
+
+    def _patch(self, name: str, rows: Rows, fresh: Mask) -> bool:
+        """Put a plugin's fresh verdict on some rows into its mask; whether the mask changed."""
+        old = self._answers[name]
+        self.patched = True
+        if old is None:
+            if not fresh.any():
+                return False
+            mask = np.zeros(self._cluster.table.n, np.bool_)
+        elif (old.mask[rows] == fresh).all():
+            self._answers[name] = Rejections(old.mask, ())
+            return False
+        else:
+            mask = old.mask.copy()
+        mask[rows] = fresh
+        self._answers[name] = Rejections(mask, ())
+        return True
+
+    def _replace(self, name: str, answer: Rejections | None) -> bool:
+        """Take over a plugin's new answer; whether it refuses other nodes than before."""
+        known = name in self._answers
+        old = self._answers.get(name)
+        self._answers[name] = answer
+        # A plugin that joins late stands in the wrong place for a diagnosis.
+        self.patched = self.patched or not known
+        if old is None or answer is None:
+            return old is not answer
+        return old.mask is not answer.mask
+
+    def _join(self) -> None:
+        feasible = self.examined
+        for rejections in self._answers.values():
+            if rejections is not None:
+                feasible = feasible & ~rejections.mask
+        self.feasible = feasible
+
+    def _nodes_left_to(self, plugin: FilterPlugin) -> Nodes:
+        """All nodes, with those in question that the plugins before this one leave."""
+        nodes = Nodes(self._cluster)
+        if plugin.reads is Reads.ANYTHING:
+            # Only plugins that look at nodes one by one mind.
+            left = self.examined
+            for earlier in takewhile(lambda p: p is not plugin, self._framework.active_filters(self.state)):
+                rejections = self._answers.get(earlier.name)
+                left = left if rejections is None else left & ~rejections.mask
+            nodes.candidates = left
+        return nodes
+
+    # -- plugins that look at nodes one by one ------------------------------------------------------------------------
+
+    def _leaves_out(self, plugin: FilterPlugin) -> bool:
+        return not self.whole and isinstance(plugin, NodeFilterPlugin)
+
+    def passing(self, pod: PodInfo, rows: Rows) -> Mask | Status:
+        """Which of some feasible rows also pass the plugins that were left out."""
+        nodes = Nodes(self._cluster, rows)
+        passed = np.ones(len(rows), np.bool_)
+        for plugin in self._framework.active_filters(self.state):
+            if not self._leaves_out(plugin) or not passed.any():
+                continue
+            nodes.candidates = passed
+            answer = self._framework.run_filter(plugin, self.state, pod, nodes)
+            if isinstance(answer, Status):
+                return answer
+            if answer is not None:
+                passed = passed & ~answer.mask
+        return passed
+
+    # -- reasons ------------------------------------------------------------------------------------------------------
+
+    def diagnosis(self, refused: dict[int, Status]) -> Diagnosis:
+        """The verdict on every node after a run; `refused`: what nominated pods brought about, by row."""
+        table, pre = self._cluster.table, self.pre_filtered
+        assert pre is not None
+        present = table.valid[: table.n].copy()
+        if self._within is not None:
+            present &= self._marked(self._within)
+        diagnosis = Diagnosis(present, self.examined)
+        diagnosis.filtered = [(name, r) for name, r in self._answers.items() if r is not None]
+        diagnosis.nominated = refused
+        if pre.status is not None:
+            diagnosis.absent = pre.status
+            diagnosis.pre_filter_message = pre.status.message
+            refusing = (pre.status.plugin,) if pre.status.plugin else ()
+            diagnosis.pre_filter_plugins = frozenset((*refusing, *pre.narrowed_by))
+        elif pre.node_names is not None:
+            named = " ".join(sorted(pre.narrowed_by))
+            reason = f"node(s) didn't satisfy plugin(s) [{named}]"
+            diagnosis.absent = Status(Code.UnschedulableAndUnresolvable, (reason,))
+            diagnosis.pre_filter_plugins = frozenset(pre.narrowed_by)
+        return diagnosis
