@@ -55,8 +55,8 @@ class Bench:
         self.queue = SchedulingQueue(
             {"default-scheduler": self.framework},
             self.state.nominator,
+            self.state.pending,
             now=lambda: self.now,
-            pod_of=lambda key: None,
             metrics=QueueMetrics(SchedulerMetrics(MetricsRegistry(), gates=DEFAULT_FEATURES), now=perf_counter),
         )
         self.sleepers = [self.pod(i, "sleeper", cpu=f"{100 + i % shape_count}") for i in range(sleeping)]

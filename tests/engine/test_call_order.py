@@ -543,7 +543,7 @@ async def test_pods_to_activate_are_tried_after_a_successful_cycle():
         a_node("n1").obj(), a_node("n2").obj(), config=configuration(["A"]), plugins=[recorder("A", [], Waking)]
     ) as cluster:
         await cluster.create(a_pod("first").obj())
-        pending.append(cluster.scheduler.unassigned["default/first"])
+        pending.append(cluster.scheduler.state.pending.get("default/first").pod)
         assert cluster.place("first") is Place.UNSCHEDULABLE
         await cluster.create(a_pod("second").obj())
         assert log == ["first", "second", "first"]

@@ -27,7 +27,6 @@ class Room:
     def __init__(self, *objects):
         self.heard = []
         self.state = ClusterState()
-        self.unassigned = {}
         self.waiting = WaitingPods(now=lambda: 0.0)
         self.checks = []
         self.stories = Stories(now=lambda: 0.0)
@@ -35,7 +34,6 @@ class Room:
         self.handlers = EventHandlers(
             state=self.state,
             queue=self,
-            unassigned=self.unassigned,
             profiles={"default-scheduler", "other"},
             waiting_pods=self.waiting,
             statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
@@ -75,13 +73,13 @@ class Room:
         return True
 
     def add(self, info):
-        self.heard.append(("add", info.key, info.key in self.unassigned))
+        self.heard.append(("add", info.key, info.key in self.state.pending))
 
     def update(self, old, info):
-        self.heard.append(("update", version(old), version(info.pod), version(self.unassigned[info.key])))
+        self.heard.append(("update", version(old), version(info.pod), version(self.state.pending.get(info.key).pod)))
 
     def delete(self, info):
-        self.heard.append(("delete", info.key, info.key in self.unassigned))
+        self.heard.append(("delete", info.key, info.key in self.state.pending))
 
     def _observed(self, pod):
         self.heard.append(("observe", version(pod)))
@@ -231,7 +229,7 @@ def test_pods_of_others_are_no_matter_until_they_have_a_node():
     room.change(at(theirs, 1), at(theirs.labels(a="b"), 2))
     room.change(at(theirs, 2), None)
     assert room.take() == []
-    assert room.unassigned == {}
+    assert not room.state.pending
     room.change(at(theirs, 2), at(theirs.on("n"), 3))
     assert room.take() == [("AssignedPodAdd", None, ("p", "3", "n"), [], {"p": ("n", 0)})]
 
@@ -318,7 +316,7 @@ def test_an_update_of_an_assumed_pod_is_not_for_the_queue():
     room.assumes(promised("n", 1), "n")
     room.change(promised("n", 1), promised("", 2))
     assert room.take() == [("observe", ("p", "2", ""))]
-    assert version(room.unassigned["default/p"]) == ("p", "2", "")
+    assert version(room.state.pending.get("default/p").pod) == ("p", "2", "")
     assert room.state.is_assumed("u")
 
 

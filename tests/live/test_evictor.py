@@ -115,7 +115,6 @@ class World:
         self.cluster = Cluster()
         self.calls = Calls(self.cluster.server)
         self.state = ClusterState()
-        self.unassigned = {}
         self.heard_of = 0
         self.waiting_pods = WaitingPods(now=lambda: 0.0)
         self.pods_in_pre_bind = PodsInPreBind()
@@ -125,7 +124,6 @@ class World:
         self.preemptor = Evictor(
             api=self.calls,
             state=self.state,
-            pod_of=self.pod_of,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
             statuses=self.calls if statuses is None else statuses(self),
@@ -175,23 +173,17 @@ class World:
         for info in self.state.placed_pods():
             if info.uid not in pods:
                 self.state.remove_pod(info.uid)
-        self.unassigned = {}
+        for key in list(self.state.pending):
+            self.state.pending.remove(key)
         for pod in pods.values():
             if pod.spec.node_name:
                 self.state.add_pod(pod)
             else:
-                self.unassigned[f"{pod.metadata.namespace}/{pod.metadata.name}"] = pod
-
-    def pod_of(self, key, uid):
-        pod = self.unassigned.get(key)
-        if pod is not None and pod.metadata.uid == uid:
-            return pod
-        info = self.state.placed(uid)
-        return None if info is None else info.pod
+                self.state.pending.put(self.state.pod_info(pod))
 
     def info(self, name):
         uid = self.cluster.store.get("pods", "default", name).uid
-        return self.state.placed(uid) or self.state.pod_info(self.unassigned[f"default/{name}"])
+        return self.state.placed(uid) or self.state.pending.by_uid(uid)
 
     # What happens
 

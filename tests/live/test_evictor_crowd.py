@@ -47,7 +47,6 @@ class Crowd:
         self.preemptor = self.profile.handle.preemptor = Evictor(
             api=self,
             state=self.state,
-            pod_of=lambda key, uid: self.pods.get(uid),
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
             statuses=self,
@@ -78,8 +77,9 @@ class Crowd:
 
     def want(self, name, priority, cpu):
         pod = struct(a_pod(name).uid(name).priority(priority).requests(cpu=str(cpu)))
-        self.pods[name] = pod
-        self.pending.append(self.state.pod_info(pod))
+        info = self.state.pod_info(pod)
+        self.state.pending.put(info)
+        self.pending.append(info)
 
     # The API
 

@@ -32,11 +32,12 @@ class Room:
         self.heard, self.reports = [], []
         self.state = ClusterState()
         tried = tried or version(1)
+        if newest is not None:
+            self.state.pending.put(self.state.pod_info(newest))
         self.queued = QueuedPod(pod=self.state.pod_info(tried), timestamp=0.0, attempts=1)
         self.handler = FailureHandler(
             state=self.state,
             queue=self,
-            unassigned={} if newest is None else {"default/p": newest},
             statuses=SimpleNamespace(write=self._written),
             metrics=attempt_metrics(),
             report=self.reports.append,

@@ -197,12 +197,12 @@ async def test_events_and_the_pods_that_sleep(log):
 async def test_events_while_a_pod_is_in_flight(log):
     log.modules = ("scheduling_queue", "requeueing")
     async with live(a_node("n").obj(), config=bound_by(Refusing), plugins=[Refusing]) as cluster:
-        queue, info = cluster.scheduler.queue, cluster.scheduler.state.pod_info
+        queue = cluster.scheduler.queue
         await cluster.create(a_pod("waits").spec(nodeSelector={"a": "b"}).obj())
         log.take()
         await cluster.create(a_pod("p").spec(nodeSelector={"a": "b"}).obj())
         assert any(line[1] == "Checking events for in-flight pod" for line in log.take())
-        queue.activate([info(cluster.scheduler.unassigned["default/p"])])
+        queue.activate([cluster.scheduler.state.pending.get("default/p")])
         flying = queue.pop()
         queue.move_all(ASSIGNED_POD_DELETE, None, None)
         assert (5, "Event received while pods are in flight", {"event": "AssignedPodDelete"}) in log.take()
@@ -270,7 +270,7 @@ async def test_a_pod_that_is_on_a_node_already_cannot_be_assumed(log):
     """Such as one whose informer said first that it is bound, and then that it is not."""
     async with live() as cluster:
         await cluster.create(a_pod("p").obj())
-        pod = cluster.scheduler.unassigned["default/p"]
+        pod = cluster.scheduler.state.pending.get("default/p").pod
         cluster.scheduler.state.add_pod(cluster.scheduler.state.pod_info(pod).pod)
         log.take()
         await cluster.create(a_node("n").obj())

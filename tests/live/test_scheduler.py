@@ -108,14 +108,14 @@ async def test_plugins_are_switched_off_and_on():
 async def test_the_newest_object_of_a_pod():
     gated = answering("A", permit=(Status(Code.Wait, ()), 10.0))
     async with answers(gated, "permit") as cluster:
-        newest = cluster.scheduler._newest
+        newest = cluster.scheduler.state.newest
         await cluster.create(a_pod("p").obj(), a_pod("q").on("n").obj())
         pending, placed = (cluster.pod(name)["metadata"]["uid"] for name in ("p", "q"))
         cluster.api.patch("pods", "default", "p", {"metadata": {"labels": {"a": "b"}}})
         await cluster.settle()
-        assert newest("default/p", pending).metadata.labels == {"a": "b"}
-        assert newest("default/q", placed).spec.node_name == "n"
-        assert newest("default/p", "another") is None
+        assert newest(pending).metadata.labels == {"a": "b"}
+        assert newest(placed).spec.node_name == "n"
+        assert newest("another") is None
 
 
 # -- whom it passes over ----------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ async def test_a_pod_that_is_assumed_already():
         await cluster.create(a_pod("p").obj())
         scheduler = cluster.scheduler
         scheduler.queue.done(cluster.pod("p")["metadata"]["uid"])
-        scheduler.queue.add(scheduler.state.pod_info(scheduler.unassigned["default/p"]))
+        scheduler.queue.add(scheduler.state.pending.get("default/p"))
         await cluster.settle()
         assert (cluster.place("p"), scheduler.queue.in_flight()) == (None, [])
         assert cluster.condition("p") is None

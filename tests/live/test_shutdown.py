@@ -113,7 +113,7 @@ async def test_after_draining_nothing_new_is_begun(halfway):
     await under_way(cluster, a_pod("p5").obj())
     assert placed(cluster) == set(api.sent)
     # But it is kept up with.
-    assert "default/p5" in cluster.scheduler.unassigned
+    assert "default/p5" in cluster.scheduler.state.pending
 
 
 async def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(halfway):

@@ -47,9 +47,9 @@ def test_who_is_no_longer_pending_is_promised_nothing(stored):
     room = Room()
     room.add(a_pod("a").uid("u"))
     room.queue.nominate(room.info(a_pod("a").uid("u")), "n")
-    room.store.clear()
+    room.state.pending.remove("default/a")
     if stored is not None:
-        room.store["default/a"] = room.info(stored).pod
+        room.state.pending.put(room.info(stored))
     room.queue.nominate(room.info(a_pod("a").uid("u")), "m")
     assert promised(room) == {}
 

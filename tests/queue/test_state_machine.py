@@ -149,8 +149,10 @@ class Machine(RuleBasedStateMachine):
         }  # fmt: skip
         self.room = Room(profiles=classes, sort=sort, start=start, **settings_)
         self.queue = self.room.queue
+        #: "namespace/name" -> pod without a node.
+        self.store = {}
         self.plain = PlainQueue(
-            self._profiles(), now=lambda: self.room.now, store=self.room.store, settings=settings_,
+            self._profiles(), now=lambda: self.room.now, store=self.store, settings=settings_,
             first=shortest if sort else by_priority,
         )  # fmt: skip
         self.flying = {}
@@ -189,31 +191,31 @@ class Machine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), traits=TRAITS)
     def comes_or_changes(self, name, traits):
         key = f"default/{name}"
-        known = self.room.store.get(key)
+        known = self.store.get(key)
         if known is None:
             self.uids += 1
             info = self.room.add(self._build(name, f"{name}{self.uids}", traits))
+            self.store[key] = info.pod
             self.plain.add(info)
         else:
             info = self.room.update(known, self._build(name, known.metadata.uid, traits))
+            self.store[key] = info.pod
             self.plain.update(known, info)
 
     @rule(name=st.sampled_from(NAMES))
     def goes(self, name):
-        pod = self.room.store.pop(f"default/{name}", None)
+        pod = self.store.pop(f"default/{name}", None)
         if pod is not None:
-            info = self.room.info(pod)
-            self.queue.delete(info)
+            info = self.room.delete(pod)
             self.plain.delete(info)
 
     @rule(name=st.sampled_from(NAMES), traits=TRAITS)
     def is_heard_of_twice(self, name, traits):
         """A broken watch might do it: the pod is there already."""
-        known = self.room.store.get(f"default/{name}")
+        known = self.store.get(f"default/{name}")
         if known is not None:
-            info = self.room.info(self._build(name, known.metadata.uid, traits))
-            self.room.store[info.key] = info.pod
-            self.queue.add(info)
+            info = self.room.add(self._build(name, known.metadata.uid, traits))
+            self.store[info.key] = info.pod
             self.plain.add(info)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def pops_one(self, name):
-        pod = self.room.store.get(f"default/{name}")
+        pod = self.store.get(f"default/{name}")
         known = pod and self.plain.find(f"default/{name}")
         if known is None or self.plain.flying(known["info"].uid) is not None:
             return
@@ -247,7 +249,7 @@ class Machine(RuleBasedStateMachine):
     def attempt_ends(self, data, how):
         uid = data.draw(st.sampled_from(sorted(self.flying)))
         queued, plain = self.flying.pop(uid)
-        pod = self.room.store.get(queued.pod.key)
+        pod = self.store.get(queued.pod.key)
         if how != "placed" and (pod is None or pod.metadata.uid != uid):
             how = "placed"
         if how in ("placed", "late error"):
@@ -260,7 +262,7 @@ class Machine(RuleBasedStateMachine):
             rejected, pending = rejected - {"Broken", "Always"}, pending - {"Broken", "Always"}
         if not data.draw(st.booleans()):
             pending = set()
-        queued.pod = plain["info"] = self.room.info(pod)
+        queued.pod = plain["info"] = self.room.state.pending.get(queued.pod.key)
         queued.unschedulable_plugins, queued.pending_plugins, queued.gating_plugin = set(rejected), set(pending), ""
         plain.update(no=set(rejected), pending=set(pending), gate="")
         if self.plain.returns(plain):
@@ -285,7 +287,7 @@ class Machine(RuleBasedStateMachine):
     @rule(how=st.sampled_from(("add", "delete", "label", "other")), name=st.sampled_from(("bound", *NAMES)))
     def other_pod_changes(self, how, name):
         """The pod may bear the name of a waiting one, and be it or not."""
-        known = self.room.store.get(f"default/{name}")
+        known = self.store.get(f"default/{name}")
         uid = known.metadata.uid if known is not None else "elsewhere"
         pod = a_pod(name).uid(uid).on("n")
         changes = {
@@ -301,7 +303,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(names=st.lists(st.sampled_from((*NAMES, "nobody")), max_size=3))
     def are_activated(self, names):
-        pods = [self.room.store.get(f"default/{name}") or a_pod(name).uid("none") for name in names]
+        pods = [self.store.get(f"default/{name}") or a_pod(name).uid("none") for name in names]
         infos = [self.room.info(pod) for pod in pods]
         self.queue.activate(infos)
         self.plain.activate(infos, FORCE_ACTIVATE)
@@ -330,7 +332,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), node=st.sampled_from((None, "", "n1", "n2")))
     def is_nominated(self, name, node):
-        info = self.room.info(self.room.store.get(f"default/{name}") or a_pod(name).uid("none"))
+        info = self.room.info(self.store.get(f"default/{name}") or a_pod(name).uid("none"))
         self.queue.nominate(info, node)
         self.plain.nominate(info, node)
 
@@ -379,8 +381,18 @@ class Machine(RuleBasedStateMachine):
             assert self.queue.get(plain["info"].key) is pending[plain["info"].key]
 
     @invariant()
+    def pending_pods_are_known_once(self):
+        """The queue holds the pods that the state holds as pending, and no others."""
+        pending = self.room.state.pending
+        assert {info.key: info.pod for info in pending.values()} == self.store
+        for info in pending.values():
+            assert pending.by_uid(info.uid) is pending.get(info.key) is info
+        for queued in self.queue.pending():
+            assert queued.pod is pending.by_uid(queued.pod.uid)
+
+    @invariant()
     def no_pod_is_lost(self):
-        for key, pod in self.room.store.items():
+        for key, pod in self.store.items():
             waits = self.queue.get(key)
             placed = (waits is None or waits.pod.uid != pod.metadata.uid) and pod.metadata.uid not in self.flying
             if placed:

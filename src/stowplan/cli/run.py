@@ -215,7 +215,7 @@ def is_held(lease: Lease, now: float) -> bool:
 
 
 def _ready(scheduler: AtWork, connection: Connection) -> str:
-    nodes, pending = count(scheduler.state.table.count, "node"), count(len(scheduler.unassigned), "pod")
+    nodes, pending = count(scheduler.state.table.count, "node"), count(len(scheduler.state.pending), "pod")
     return f"scheduling for {joined(sorted(scheduler.frameworks))} on {connection.server} : {nodes}, {pending} pending"
 
 
@@ -223,4 +223,4 @@ def _summary(scheduler: AtWork, seconds: float) -> str:
     places = [f"{number} {place}" for place, number in scheduler.queue.counts().items() if number]
     details = f" ({', '.join(places)})" if places else ""
     took = duration_text(timedelta(seconds=round(seconds)))
-    return f"stopped after {took}: {count(len(scheduler.unassigned), 'pod')} pending{details}"
+    return f"stopped after {took}: {count(len(scheduler.state.pending), 'pod')} pending{details}"

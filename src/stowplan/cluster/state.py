@@ -22,6 +22,7 @@ from stowplan.cluster.disks import DiskIndex
 from stowplan.cluster.node_table import NodeTable
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.objects import ObjectStore
+from stowplan.cluster.pending_pods import PendingPods
 from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, shape_key, template_key
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
@@ -53,6 +54,7 @@ class ClusterState:
         self.disks = DiskIndex()
         self.objects = ObjectStore()
         self.nominator = Nominator()
+        self.pending = PendingPods()
         #: Rows whose pods changed, in order; what reuse looks at.
         self.changes = ChangeLog()
         #: Pods on each row, in the order in which a node lists them.
@@ -136,6 +138,11 @@ class ClusterState:
     def placed(self, uid: str) -> PodInfo | None:
         return self._placed.get(uid)
 
+    def newest(self, uid: str) -> Pod | None:
+        """The pod as the API server last had it, with or without a node; None when it is gone."""
+        info = self.pending.by_uid(uid) or self._placed.get(uid)
+        return None if info is None else info.pod
+
     def placed_pods(self) -> list[PodInfo]:
         return list(self._placed.values())
 
@@ -155,6 +162,7 @@ class ClusterState:
         info = self.pod_info(pod)
         # Whatever node it was promised, it has one now.
         self.nominator.delete(info.uid)
+        self.pending.remove(info.key)
         old = self._placed.get(info.uid)
         if old is not None:
             return self._replace(old, info, pod.spec.node_name)

@@ -24,7 +24,6 @@ from stowplan.klog import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
-    from stowplan.api.types import Pod
     from stowplan.cluster.state import ClusterState
 
 _log = get_logger(__name__)
@@ -38,8 +37,6 @@ class AtWork(Protocol):
     """What a command needs of a scheduler: `scheduler.live.Scheduler`."""
 
     ready: asyncio.Event
-    #: "namespace/name" -> each pod of its own without a node.
-    unassigned: dict[str, Pod]
 
     @property
     def synced(self) -> asyncio.Event: ...

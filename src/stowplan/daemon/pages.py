@@ -36,7 +36,6 @@ from stowplan.timing.times import REAL_TIMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
@@ -80,7 +79,6 @@ class AtWork(Protocol):
     state: ClusterState
     stories: Stories
     waiting_pods: WaitingPods
-    unassigned: dict[str, Pod]
     scheduler: SchedulingAlgorithm
 
     @property
@@ -211,11 +209,9 @@ class SchedulerPages:
     def _find(self, key: str) -> PodInfo | None:
         """The pod as it is decided about: pending, on its way, or on a node."""
         scheduler = self._scheduler
-        pod = scheduler.unassigned.get(key)
-        if pod is not None:
-            queued = scheduler.queue.get(key)
-            assumed = scheduler.state.placed(pod.metadata.uid)
-            return assumed or (scheduler.state.pod_info(pod) if queued is None else queued.pod)
+        pending = scheduler.state.pending.get(key)
+        if pending is not None:
+            return scheduler.state.placed(pending.uid) or pending
         story = scheduler.stories.of(key)
         placed = None if story is None else scheduler.state.placed(story.uid)
         return placed or next((info for info in scheduler.state.placed_pods() if info.key == key), None)
@@ -238,7 +234,7 @@ class SchedulerPages:
         return "waits on Permit for" if self._scheduler.waiting_pods.get(info.uid) is not None else "being bound to"
 
     def _unknown(self, key: str) -> str:
-        pending = len(self._scheduler.unassigned)
+        pending = len(self._scheduler.state.pending)
         return f'pod "{key}" not found: this scheduler has {pending} without a node, and it is not on one either'
 
 

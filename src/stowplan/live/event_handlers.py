@@ -65,7 +65,6 @@ class EventHandlers:
         *,
         state: ClusterState,
         queue: SchedulingQueue,
-        unassigned: dict[str, Pod],
         profiles: Container[str],
         waiting_pods: WaitingPods,
         statuses: PodStatusWriter,
@@ -76,8 +75,6 @@ class EventHandlers:
         """`durations`: how long handling takes, by the event's label, on a clock that only grows."""
         self._state = state
         self._queue = queue
-        #: "namespace/name" -> each pod of ours without a node, as the informer last had it.
-        self._unassigned = unassigned
         self._profiles = profiles
         self._waiting_pods = waiting_pods
         self._statuses = statuses
@@ -182,7 +179,7 @@ class EventHandlers:
         elif self._ours(pod):
             _log_change(_UNSCHEDULED, None, pod, pod=pod)
             info = self._state.pod_info(pod)
-            self._unassigned[info.key] = pod
+            self._state.pending.put(info)
             self._queue.add(info)
             self._handled(_POD_ADD, started)
 
@@ -205,7 +202,6 @@ class EventHandlers:
             started = self._now()
             # Parity: it left the pods without a node.
             _log_change(_UNSCHEDULED, pod, None, pod=pod)
-            self._unassigned.pop(info.key, None)
             self._queue.delete(info)
             self._statuses.forget(info.uid)
             self._handled(_POD_DELETE, started)
@@ -220,7 +216,7 @@ class EventHandlers:
 
     def _take_in_unassigned(self, old: Pod, new: Pod) -> None:
         info = self._state.pod_info(new)
-        self._unassigned[info.key] = new
+        self._state.pending.put(info)
         self._statuses.observe(new)
         if self._state.is_assumed(info.uid):
             if new.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
@@ -247,7 +243,7 @@ class EventHandlers:
     def _unassigned_pod_deleted(self, pod: Pod) -> None:
         _log_change(_UNSCHEDULED, pod, None, pod=pod)
         info = self._state.pod_info(pod)
-        self._unassigned.pop(info.key, None)
+        self._state.pending.remove(info.key)
         self._statuses.forget(info.uid)
         self._queue.delete(info)
         self._stories.gone(info.uid)

@@ -113,7 +113,6 @@ class Evictor:
         *,
         api: Api,
         state: ClusterState,
-        pod_of: Callable[[str, str], Pod | None],
         waiting_pods: WaitingPods,
         pods_in_pre_bind: PodsInPreBind,
         statuses: PodStatusWriter,
@@ -127,8 +126,6 @@ class Evictor:
     ) -> None:
         self._api = api
         self._state = state
-        #: ("namespace/name", UID) -> the newest object that is known; None when the pod is gone.
-        self._pod_of = pod_of
         self._waiting_pods = waiting_pods
         self._pods_in_pre_bind = pods_in_pre_bind
         self._statuses = statuses
@@ -214,9 +211,9 @@ class Evictor:
         for uid in list(islice(self._preemptions, 2)):
             if not self._drop_if_over(self._preemptions[uid]):
                 self._preemptions[uid] = self._preemptions.pop(uid)
-        for uid, (preemptor, _) in list(islice(self._refused.items(), 2)):
+        for uid in list(islice(self._refused, 2)):
             entry = self._refused.pop(uid)
-            if self._pod_of(preemptor.key, uid) is not None:
+            if self._state.newest(uid) is not None:
                 self._refused[uid] = entry
 
     # -- carrying one out ---------------------------------------------------------------------------------------------
@@ -278,7 +275,7 @@ class Evictor:
         """Take the node from lesser pods that it was promised to; whether that worked for all of them."""
         cleared = True
         for info in lesser:
-            pod = self._pod_of(info.key, info.uid)
+            pod = self._state.newest(info.uid)
             if pod is None:
                 continue
             if not pod.status.nominated_node_name:
@@ -364,7 +361,7 @@ class Evictor:
     def _wanted(self, preemption: Preemption) -> bool:
         """Whether the preemptor is still in need of a node, and the node is there."""
         preemptor = preemption.preemptor
-        pod = self._pod_of(preemptor.key, preemptor.uid)
+        pod = self._state.newest(preemptor.uid)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return False
         return self._state.placed(preemptor.uid) is None and preemption.node_name in self._state.table.row_of

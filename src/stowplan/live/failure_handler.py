@@ -15,9 +15,10 @@ from stowplan.klog import get_logger
 from stowplan.klog.values import stack_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.attempt import Failure
     from stowplan.engine.attempt_metrics import AttemptMetrics
@@ -35,15 +36,12 @@ class FailureHandler:
         *,
         state: ClusterState,
         queue: SchedulingQueue,
-        unassigned: Mapping[str, Pod],
         statuses: PodStatusWriter,
         metrics: AttemptMetrics,
         report: Callable[[str], None],
     ) -> None:
         self._state = state
         self._queue = queue
-        #: "namespace/name" -> the newest object of each pod of ours without a node.
-        self._unassigned = unassigned
         self._statuses = statuses
         self._metrics = metrics
         self._report = report
@@ -57,7 +55,8 @@ class FailureHandler:
         queued.gating_plugin = ""
         _log_failure(queued, failure, self._origins)
         tried = queued.pod.pod
-        pod = self._unassigned.get(queued.pod.key)
+        newest = self._state.pending.get(queued.pod.key)
+        pod = None if newest is None else newest.pod
         if pod is not None and pod.metadata.uid != tried.metadata.uid:
             # The pod is gone and another has its name: that one is in the queue by itself.
             _log.v(2).info(
@@ -68,11 +67,11 @@ class FailureHandler:
             )
             self._queue.done(queued.pod.uid)
             return
-        if pod is None:
+        if newest is None:
             self._log_absence(queued)
             self._queue.done(queued.pod.uid)
         else:
-            self._requeue(queued, pod)
+            self._requeue(queued, newest)
             self._queue.nominate(queued.pod, failure.nominated_node_name)
         if failure.status.code == Code.Skip:
             # Every Bind plugin left the pod to the next one: nothing that could be told.
@@ -96,9 +95,8 @@ class FailureHandler:
             text = "Pod has been assigned to node. Abort adding it back to queue."
             _log.info(text, pod=queued.pod, node=placed.node_name)
 
-    def _requeue(self, queued: QueuedPod, pod: Pod) -> None:
-        if pod is not queued.pod.pod:
-            queued.pod = self._state.pod_info(pod)
+    def _requeue(self, queued: QueuedPod, newest: PodInfo) -> None:
+        queued.pod = newest
         try:
             self._queue.add_unschedulable_if_not_present(queued)
         except ValueError as e:

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from stowplan.api.port import Api
-    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration, FeatureGates
     from stowplan.framework.handle import EventRecorder, Random
@@ -125,8 +124,6 @@ class Scheduler:
         self.stories = Stories(now=self.clock)
         self.waiting_pods = WaitingPods(now=times.clock)
         self._pods_in_pre_bind = PodsInPreBind()
-        #: "namespace/name" -> each pod of ours without a node.
-        self.unassigned: dict[str, Pod] = {}
         self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)
         self._statuses = PodStatusWriter(api, times=times, report=_report)
         #: Tasks beside the loop that end by themselves: binding cycles, preemptions.
@@ -134,7 +131,6 @@ class Scheduler:
         self._preemptor = Evictor(
             api=api,
             state=self.state,
-            pod_of=self._newest,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self._pods_in_pre_bind,
             statuses=self._statuses,
@@ -151,8 +147,8 @@ class Scheduler:
         self.queue = SchedulingQueue(
             self.frameworks,
             self.state.nominator,
+            self.state.pending,
             now=self.clock,
-            pod_of=self.unassigned.get,
             metrics=QueueMetrics(self.metrics, now=times.clock),
             settings=QueueSettings(
                 initial_backoff=config.pod_initial_backoff_seconds,
@@ -214,7 +210,6 @@ class Scheduler:
         self._failures = FailureHandler(
             state=self.state,
             queue=self.queue,
-            unassigned=self.unassigned,
             statuses=self._statuses,
             metrics=attempts,
             report=_report,
@@ -243,7 +238,6 @@ class Scheduler:
         self._handlers = EventHandlers(
             state=self.state,
             queue=self.queue,
-            unassigned=self.unassigned,
             profiles=self.frameworks,
             waiting_pods=self.waiting_pods,
             statuses=self._statuses,
@@ -267,14 +261,6 @@ class Scheduler:
     def clock(self) -> float:
         """Seconds since the epoch that never jump: the time of the start, and what has passed since."""
         return self._started_at + self._times.clock()
-
-    def _newest(self, key: str, uid: str) -> Pod | None:
-        """A pod as it was last heard of; None when it is gone."""
-        pod = self.unassigned.get(key)
-        if pod is not None and pod.metadata.uid == uid:
-            return pod
-        info = self.state.placed(uid)
-        return None if info is None else info.pod
 
     def _recorder_of(self, pod: PodInfo) -> EventRecorder | None:
         framework = self.scheduler.framework_for(pod)

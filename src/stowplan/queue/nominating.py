@@ -9,31 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stowplan.api.types import Pod
     from stowplan.cluster.nominator import Nominator
+    from stowplan.cluster.pending_pods import PendingPods
     from stowplan.cluster.pod_info import PodInfo
 
 
 class Nominations:
     """Changes of the nominator that the queue makes."""
 
-    def __init__(self, nominator: Nominator, pod_of: Callable[[str], Pod | None]) -> None:
+    def __init__(self, nominator: Nominator, pending: PendingPods) -> None:
         self._nominator = nominator
-        self._pod_of = pod_of
+        self._pending = pending
 
     def add(self, info: PodInfo, node_name: str | None = None) -> None:
         """Promise the pod a node, "" none; None stands for the node that its status names."""
         wanted = info.pod.status.nominated_node_name if node_name is None else node_name
-        if wanted and not self._is_pending(info):
+        if wanted and self._pending.by_uid(info.uid) is None:
+            # The nomination of a pod that is gone, or has its node, would never be taken back.
             wanted = ""
         self._nominator.add(info, wanted)
-
-    def _is_pending(self, info: PodInfo) -> bool:
-        """Whether the pod still is, and has no node: a promise to any other would never be taken back."""
-        stored = self._pod_of(info.key)
-        return stored is not None and (stored.metadata.uid or info.key) == info.uid
 
     def update(self, old: Pod, info: PodInfo) -> None:
         """The pod has changed: what was promised in memory stays, unless its status spoke or speaks of it."""

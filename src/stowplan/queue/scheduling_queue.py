@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.types import Pod
     from stowplan.cluster.nominator import Nominator
+    from stowplan.cluster.pending_pods import PendingPods
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.runtime import Framework
     from stowplan.queue.metrics import QueueMetrics
@@ -79,9 +80,9 @@ class SchedulingQueue:
         self,
         frameworks: Mapping[str, Framework],
         nominator: Nominator,
+        pending: PendingPods,
         *,
         now: Callable[[], float],
-        pod_of: Callable[[str], Pod | None],
         metrics: QueueMetrics,
         settings: QueueSettings = DEFAULT_SETTINGS,
         on_move: Callable[[QueuedPod, Place, str], None] | None = None,
@@ -99,7 +100,7 @@ class SchedulingQueue:
         self._pod_groups = first.handle.features.enabled("GenericWorkload")
         self._in_flight = InFlight()
         self._requeueing = Requeueing(frameworks, metrics, self._on_problem)
-        self._nominations = Nominations(nominator, pod_of)
+        self._nominations = Nominations(nominator, pending)
         self._places = Places(
             settings,
             sort_key=sort_key(order, self._on_problem),

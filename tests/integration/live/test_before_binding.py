@@ -215,7 +215,7 @@ async def test_a_pod_whose_binding_is_under_way_is_deleted(api_server, namespace
         await c.objects.create("pods", filling(pod("web")))
         await c.until(held.waiting.is_set)
         await c.objects.create("pods", important())
-        await c.until(lambda: f"{namespace}/web" not in c.scheduler.unassigned, "news of its deletion")
+        await c.until(lambda: f"{namespace}/web" not in c.scheduler.state.pending, "news of its deletion")
         assert c.api.verbs("web").count("delete") == 1
         del c.api.instead["bind"]
         held.let_go()

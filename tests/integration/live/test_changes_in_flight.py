@@ -55,7 +55,9 @@ async def test_an_update_while_it_is_bound(api_server, namespace):
         await c.until(held.waiting.is_set)
         patched = await c.objects.patch("pods", "web", {"metadata": {"labels": {"new": "yes"}}})
         version = patched["metadata"]["resourceVersion"]
-        await c.until(lambda: c.scheduler.unassigned[f"{namespace}/web"].metadata.resource_version == version)
+        await c.until(
+            lambda: c.scheduler.state.pending.get(f"{namespace}/web").pod.metadata.resource_version == version
+        )
         assert c.place("web") == ""
         held.let_go()
         await c.settle()
@@ -76,7 +78,7 @@ async def test_a_deletion_while_it_is_bound(api_server, namespace):
         await c.until(lambda: c.place("other") == "UNSCHEDULABLE")
         del c.api.instead["bind"]
         await c.objects.delete("pods", "web")
-        await c.until(lambda: not c.scheduler.unassigned.get(f"{namespace}/web"))
+        await c.until(lambda: f"{namespace}/web" not in c.scheduler.state.pending)
         # Before the binding of the first has ended.
         await c.until(lambda: c.node_of("other"))
         assert a.log.count("A.unreserve") == 0

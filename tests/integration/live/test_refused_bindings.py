@@ -54,7 +54,7 @@ async def test_a_pod_that_somebody_else_binds_meanwhile(api_server, namespace):
 
         async def late(call, go_on):
             await c.objects.bind("web", "n2")
-            await c.until(lambda: not c.scheduler.unassigned, "news of the binding")
+            await c.until(lambda: not c.scheduler.state.pending, "news of the binding")
             return await go_on()
 
         c.api.instead["bind"] = late
@@ -75,7 +75,7 @@ async def test_a_pod_that_is_gone(api_server, namespace):
 
         async def late(call, go_on):
             await c.objects.delete("pods", "web")
-            await c.until(lambda: not c.scheduler.unassigned, "news of the deletion")
+            await c.until(lambda: not c.scheduler.state.pending, "news of the deletion")
             return await go_on()
 
         c.api.instead["bind"] = late
@@ -94,7 +94,7 @@ async def test_a_binding_that_worked_although_its_answer_was_lost(api_server, na
 
         async def lost(call, go_on):
             await go_on()
-            await c.until(lambda: not c.scheduler.unassigned, "news of the binding")
+            await c.until(lambda: not c.scheduler.state.pending, "news of the binding")
             raise OutcomeUnknown("the answer was lost")
 
         c.api.instead["bind"] = lost

@@ -16,9 +16,8 @@ class FakeScheduler:
     def __init__(self, then=None, pending=(), places=(), nodes=0):
         self.ready = asyncio.Event()
         self.synced = asyncio.Event()
-        self.unassigned = dict.fromkeys(pending)
         self.queue = SimpleNamespace(counts=lambda: Counter(places))
-        self.state = SimpleNamespace(table=SimpleNamespace(count=nodes))
+        self.state = SimpleNamespace(table=SimpleNamespace(count=nodes), pending=list(pending))
         self.frameworks = {"default-scheduler": None}
         self.informers = SimpleNamespace(awaited={}, known=lambda kind: [])
         self.syncs = True

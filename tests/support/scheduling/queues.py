@@ -30,7 +30,6 @@ class Room:
     def __init__(self, *plugins, profiles=None, framework=None, sort=None, features=None, start=1000.0, **settings):
         self.now = start
         self.state = ClusterState()
-        self.store = {}
         self.moves, self.problems, self.ready = [], [], 0
         self.frameworks = {}
         for name, classes in (profiles or {DEFAULT: plugins}).items():
@@ -39,8 +38,8 @@ class Room:
         self.queue = SchedulingQueue(
             self.frameworks,
             self.state.nominator,
+            self.state.pending,
             now=lambda: self.now,
-            pod_of=self.store.get,
             metrics=queue_metrics(),
             settings=QueueSettings(**settings),
             on_move=lambda queued, place, cause: self.moves.append((queued.pod.pod.metadata.name, place.name, cause)),
@@ -60,20 +59,21 @@ class Room:
         """Queue builders; the info of the last one."""
         for pod in pods:
             info = self.info(pod)
-            self.store[info.key] = info.pod
+            self.state.pending.put(info)
             self.queue.add(info)
         return info
 
     def update(self, old, new):
         info = self.info(new)
-        self.store[info.key] = info.pod
+        self.state.pending.put(info)
         self.queue.update(struct(old), info)
         return info
 
     def delete(self, pod):
         info = self.info(pod)
-        self.store.pop(info.key, None)
+        self.state.pending.remove(info.key)
         self.queue.delete(info)
+        return info
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 

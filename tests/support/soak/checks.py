@@ -102,7 +102,7 @@ class Watcher:
         sizes = {
             "stories": len(scheduler.stories),
             "tasks": len(scheduler._tasks),
-            "unassigned": len(scheduler.unassigned),
+            "unassigned": len(scheduler.state.pending),
             "statuses": len(scheduler._statuses._known),
             "preemptions": len(scheduler._preemptor),
             "events in flight": sum(scheduler.queue.in_flight_events().values()),
@@ -167,7 +167,7 @@ def every_pod_is_bound_or_truthfully_pending(api, scheduler):
         ours = pod["spec"]["schedulerName"] != FOREIGN and pod["status"].get("phase") not in FINISHED
         if ours and not pod["spec"].get("nodeName"):
             pending[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"] = pod
-    assert set(scheduler.unassigned) == set(pending)
+    assert set(scheduler.state.pending) == set(pending)
     for key, pod in pending.items():
         queued = scheduler.queue.get(key)
         assert queued is not None, f"{key} is lost"

@@ -1,0 +1,57 @@
+"""Pods without a node, as the API server last had them.
+
+A pod that is assumed on a node is pending until its binding is confirmed: it is here as well as among the placed ones.
+`ClusterState.add_pod` takes a pod out that has got its node; who hears of new, changed and deleted pods puts them in
+and takes them out. The queue holds the same `PodInfo` for each pod that waits in it.
+
+A `namespace/name` belongs to one pod at a time, as in the API.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, ValuesView
+
+    from stowplan.cluster.pod_info import PodInfo
+
+
+class PendingPods:
+    """`namespace/name` -> pod without a node, in the order in which the names came."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, PodInfo] = {}
+        self._by_uid: dict[str, PodInfo] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
+    def values(self) -> ValuesView[PodInfo]:
+        return self._by_key.values()
+
+    def get(self, key: str) -> PodInfo | None:
+        return self._by_key.get(key)
+
+    def by_uid(self, uid: str) -> PodInfo | None:
+        return self._by_uid.get(uid)
+
+    def put(self, info: PodInfo) -> None:
+        """Take in a pod or its new version; another pod of its name is gone."""
+        known = self._by_key.get(info.key)
+        if known is not None and known.uid != info.uid:
+            del self._by_uid[known.uid]
+        self._by_key[info.key] = self._by_uid[info.uid] = info
+
+    def remove(self, key: str) -> PodInfo | None:
+        """Take out the pod of that name; no-op if there is none."""
+        info = self._by_key.pop(key, None)
+        if info is not None:
+            del self._by_uid[info.uid]
+        return info
