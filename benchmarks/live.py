@@ -35,7 +35,7 @@ from stowplan.live.scheduler import Scheduler
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.controllers.living import living_cluster
+from stowplan_cluster.controllers.controller_manager import set_up_controllers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +56,7 @@ def now() -> Moment:
 class Cluster:
     def __init__(self) -> None:
         self.server = ApiServer(random=Random(1))
-        living_cluster(self.server, controllers=())
+        set_up_controllers(self.server, controllers=())
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shapes.NAMESPACE}}
         classes = [priority_class("low", 1), priority_class("high", 100)]
         self.server.create_all([namespace, *classes])

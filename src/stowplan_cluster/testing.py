@@ -16,15 +16,15 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.live.scheduler import LAST_WORDS, Scheduler
 from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.controllers.living import living_cluster
+from stowplan_cluster.controllers.controller_manager import set_up_controllers
 
 if TYPE_CHECKING:
     import os
@@ -150,7 +150,7 @@ async def live_cluster(
     time = ManualTime()
     server = ApiServer(clock=time.wall_clock, random=Random(seed))
     # Without controllers nobody would take away what admission puts on for them.
-    living_cluster(server, controllers=())
+    set_up_controllers(server, controllers=())
     server.create_all(dict(obj) for obj in objects)
     times = time.times(Random(seed).random)
     async with _opened(EmbeddedApi(server), time, times, config=config, plugins=plugins, random=Random(seed)) as opened:

@@ -130,7 +130,7 @@ def test_gates_are_checked_before_the_version_and_the_log_after_it(command):
 def test_later_errors_are_log_lines(command, arguments, error):
     code, out, err, opener = command(*arguments)
     assert (code, out, opener.jobs) == (1, "", [])
-    assert re.match(r"E\d{4} \d\d:\d\d:\d\d\.\d{6} [ \d]{6}\d scheduler_command\.py:\d+\] ", err)
+    assert re.match(r"E\d{4} \d\d:\d\d:\d\d\.\d{6} [ \d]{6}\d command\.py:\d+\] ", err)
     assert messages(err)[0].startswith(f'"command failed" err="{error}')
 
 
@@ -352,7 +352,7 @@ def test_a_password_in_a_url_is_shown_to_nobody(command):
 
 
 def test_patterns_of_files(command, kubeconfig):
-    err = command(f"--kubeconfig={kubeconfig}", "--vmodule=scheduler_at*=3")[2]
+    err = command(f"--kubeconfig={kubeconfig}", "--vmodule=assem*=3")[2]
     assert '"Handlers synced"' in messages(err)
 
 

@@ -4,11 +4,14 @@ No container engine is needed: the stages are carried out below a folder.
 """
 
 import fnmatch
+import json
 import os
 import shutil
 import signal
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from support.processes.containers import entry_point, environment, stages, unprivileged
 from support.processes.deployments import DEPLOY, ROOT
@@ -32,6 +35,7 @@ def test_what_is_copied_is_there_and_not_ignored():
     assert "*" in ignore
     assert sorted(sources) == sorted(seen)
     assert all((ROOT / source).exists() for source in sources)
+    assert "src/stowplan" in sources
     assert any(fnmatch.fnmatch("src/stowplan/__pycache__", line) for line in ignore)
 
 
@@ -76,12 +80,47 @@ def test_everything_is_compiled(image):
     assert all(list((path.parent / "__pycache__").glob(f"{path.stem}.*.pyc")) for path in sources)
 
 
-def test_a_version_is_told_without_a_home(image, settings):
-    ran = subprocess.run(
-        unprivileged(["kube-scheduler", "--version"]), env=settings, cwd="/", capture_output=True, text=True, timeout=60
+def ran(image, settings, *command):
+    return subprocess.run(
+        unprivileged(list(command)), env=settings, cwd="/", capture_output=True, text=True, timeout=60, check=False
     )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert ran.stdout.startswith("Kubernetes v1.36.")
+
+
+def test_the_embedded_cluster_is_left_out(image):
+    assert list(image.rglob("stowplan/__init__.py"))
+    assert not list(image.rglob("stowplan_cluster*"))
+
+
+def test_the_commands_that_are_there_are_offered_and_those_of_the_embedded_cluster_are_not(image, settings):
+    told = ran(image, settings, "stowplan", "--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    listed = told.stdout.split("Commands:\n")[1]
+    assert [line.split()[0] for line in listed.splitlines()] == ["explain", "run"]
+    assert "stowplan up" not in told.stdout
+
+
+@pytest.mark.parametrize("name", ["up", "demo", "apiserver"])
+def test_a_command_of_the_embedded_cluster_says_what_to_install(image, settings, name):
+    told = ran(image, settings, "stowplan", name)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr.startswith(f"error: `stowplan {name}` needs the package stowplan_cluster, which this")
+    assert told.stderr.endswith(": pip install stowplan\n")
+
+
+def test_it_explains_from_files(image, settings):
+    manifests = image / "cluster.json"
+    manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD]}))
+    manifests.chmod(0o444)
+    told = ran(image, settings, "stowplan", "explain", "-f", str(manifests), "pending")
+    manifests.unlink()
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "default/p" in told.stdout
+
+
+def test_a_version_is_told_without_a_home(image, settings):
+    told = ran(image, settings, "kube-scheduler", "--version")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout.startswith("Kubernetes v1.36.")
 
 
 def test_it_schedules_and_writes_nothing(image, settings, tmp_path):

@@ -1,4 +1,4 @@
-"""The `stowplan` command."""
+"""The `stowplan` command: the scheduler's own commands; installed packages contribute others (`stowplan.commands`)."""
 
 from __future__ import annotations
 
@@ -9,40 +9,38 @@ import click
 from stowplan import __version__
 from stowplan.cli.explain import explain
 from stowplan.cli.run import run
-from stowplan.command_line.errors import Commands
+from stowplan.command_line.commands import Commands, Section
 from stowplan.command_line.standard_streams import open_closed
-from stowplan_cluster.commands.apiserver import apiserver
-from stowplan_cluster.commands.demo import demo
-from stowplan_cluster.commands.up import up
+
+_QUESTIONS = Section(
+    "Where would my pods go, and why?",
+    (
+        ("stowplan explain pending", "why pods of a live cluster are pending, what would help"),
+        ("stowplan explain pod shop/web-0", "where one pod goes, and why there"),
+        ("kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json > cluster.json", ""),
+        ("stowplan explain -f cluster.json pending", "the same from files"),
+    ),
+)
+_IN_A_CLUSTER = Section(
+    "In a cluster:",
+    (
+        ("stowplan run --scheduler-name mine", "schedule the pods that ask for it"),
+        ("kube-scheduler --kubeconfig FILE", "in place of Kubernetes' own, with its flags"),
+    ),
+)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    sections=(_QUESTIONS, _IN_A_CLUSTER),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
 def cli() -> None:
-    """A Kubernetes scheduler that you can question.
-
-    \b
-    Where would my pods go, and why?
-      stowplan explain pending                              why pods of a live cluster are pending, what would help
-      stowplan explain pod shop/web-0                       where one pod goes, and why there
-      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json > cluster.json
-      stowplan explain -f cluster.json pending              the same from files
-    \b
-    In a cluster:
-      stowplan run --scheduler-name mine                    schedule the pods that ask for it
-      kube-scheduler --kubeconfig FILE                      in place of Kubernetes' own, with its flags
-    \b
-    Without a cluster at hand:
-      stowplan demo
-      stowplan up                                           a cluster that schedules, for kubectl
-      stowplan apiserver --nodes 100                        the same without a scheduler, for yours
-    """
+    """A Kubernetes scheduler that you can question."""
 
 
 cli.add_command(explain)
-cli.add_command(demo)
-cli.add_command(apiserver)
-cli.add_command(up)
 cli.add_command(run)
 
 

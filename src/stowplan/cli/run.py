@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.life_cycle import until_stopped
 from stowplan.daemon.plugin_registry import registry_with

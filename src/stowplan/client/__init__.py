@@ -1,4 +1,4 @@
-"""Talking to an API server: the port (`api.py`) and the plug for real clusters.
+"""Talking to an API server: the port (`api/port.py`) and the plug for real clusters.
 
     connection = connect_from_flags(kubeconfig=None)  # as kubectl finds its cluster
     async with HttpApi.open(connection, client_settings=ClientConnection(), agent="my-tool/1.0") as api:
@@ -6,6 +6,6 @@
         pods = ListWatch(api, Pod, times=REAL_TIMES, report=print)
         await pods.run(lambda changes: ...)  # for ever: Change(old, new) of everything, whatever the network does
 
-Those are `client.connection.connect_from_flags`, `client.http_api.HttpApi`, `client.list_watch.ListWatch`,
-`client.times.REAL_TIMES`, `config.ClientConnection`, and the structs of `api.types`.
+Those are `client.connection.connect_from_flags`, `client.http_api.HttpApi`, `client.watching.list_watch.ListWatch`,
+`timing.times.REAL_TIMES`, `config.ClientConnection`, and the structs of `api.types`.
 """

@@ -19,11 +19,11 @@ import msgspec
 from stowplan.api.host_ports import host_ports
 from stowplan.api.images import normalized_image_name
 from stowplan.api.meta import controller_of
+from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.pod_requests import non_zero_requests, pod_requests, to_vector
 from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.cluster.memos import Memos
-from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

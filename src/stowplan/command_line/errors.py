@@ -6,24 +6,23 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.api.load import LoadError
-from stowplan.command_line.standard_streams import complain, give_up_unwritable, into_nothing
+from stowplan.command_line.standard_streams import complain, into_nothing
 from stowplan.config import ConfigError, ConfigFileError
 from stowplan.framework.registry import PluginLoadError
 from stowplan.framework.runtime import PluginInitError
 from stowplan.offline import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 #: Set to anything, it shows where an internal error came from.
 DEBUG_VARIABLE = "STOWPLAN_DEBUG"
@@ -57,49 +56,18 @@ def reported(config: str | None = None) -> Iterator[None]:
         raise InputError(f"{config}: {error}" if config else str(error)) from error
 
 
-class Commands(click.Group):
-    """A group that turns every ending into an exit code."""
-
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *more: Any, **extra: Any) -> Any:
-        extra["standalone_mode"] = False
-        try:
-            code = super().main(args, prog_name, *more, **extra)
-            sys.stdout.flush()
-        except click.ClickException as error:
-            with suppress(OSError):
-                error.show()
-            code = error.exit_code
-        except (click.Abort, KeyboardInterrupt):
-            code = 130
-        except BrokenPipeError:
-            code = _reader_left()
-        except OSError as error:
-            code = _disk_full(error) if error.errno == errno.ENOSPC and error.filename is None else _internal(error)
-        except Exception as error:
-            code = _internal(error)
-        give_up_unwritable()
-        sys.exit(code if isinstance(code, int) else 0)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            # Here, as Click would make it a failure of the command.
-            return _reader_left()
-
-
-def _reader_left() -> int:
+def reader_left() -> int:
     """Whoever read our output has seen enough; nothing more can be written, at exit neither."""
     into_nothing(sys.stdout)
     return 0
 
 
-def _disk_full(error: OSError) -> int:
+def disk_full(error: OSError) -> int:
     complain(f"error: standard output: {error.strerror}")
     return 1
 
 
-def _internal(error: Exception) -> int:
+def internal_error(error: Exception) -> int:
     complain(f"internal error: {type(error).__name__}: {error}")
     if os.environ.get(DEBUG_VARIABLE):
         complain("".join(traceback.format_exception(error)))

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.durations import Duration
+from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.config.args import (
     ARGS_KINDS,
     DEFAULT_RESOURCES,
@@ -32,7 +33,6 @@ from stowplan.config.decode import DecodedArgs
 from stowplan.config.features import FeatureGates
 from stowplan.config.plugins import default_plugins, merge_plugins
 from stowplan.config.types import (
-    DEFAULT_SCHEDULER_NAME,
     Configuration,
     PluginConfig,
     Plugins,

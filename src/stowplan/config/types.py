@@ -16,8 +16,6 @@ from stowplan.config.args import Args
 from stowplan.config.schema import CONFIGURATION, POINTS
 from stowplan.config.serialize import encode_object
 
-DEFAULT_SCHEDULER_NAME = "default-scheduler"
-
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel"):
     leader_elect: bool = True

@@ -22,11 +22,12 @@ from stowplan.api.reviews import (
     SubjectAccessReviewStatus,
 )
 from stowplan.api.status import StatusDetails
+from stowplan.api.user_names import MASTERS
 from stowplan.klog import get_logger
 from stowplan.serving.access_metrics import AuthorizationMetrics
 from stowplan.serving.reviews import FAILURES
 from stowplan.serving.shared_answers import SharedAnswers
-from stowplan.serving.user import MASTERS, AuthorizationFailed, escaped
+from stowplan.serving.user import AuthorizationFailed, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

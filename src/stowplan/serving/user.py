@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.api_errors import InternalError
 from stowplan.api.field_errors import go_quote
+from stowplan.api.user_names import ANONYMOUS, UNAUTHENTICATED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
     Headers = CIMultiDictProxy[str]
-
-ANONYMOUS = "system:anonymous"
-AUTHENTICATED = "system:authenticated"
-UNAUTHENTICATED = "system:unauthenticated"
-MASTERS = "system:masters"
 
 #: Names and paths come from requests and go into messages that a browser may show.
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from stowplan.api.decode import decode_json
 from stowplan.api.field_errors import aggregate, go_quote
 from stowplan.api.label_selectors import SelectorError, compile_label_selector
-from stowplan.serving.user import MASTERS
+from stowplan.api.user_names import MASTERS
 from stowplan_cluster.apiserver import default_roles, rbac
 from stowplan_cluster.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
 

@@ -1,0 +1,1 @@
+"""The commands that this package contributes to `stowplan`: up, demo, apiserver."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import first_of, run
 from stowplan.command_line.stop_signals import stop_signals
@@ -17,13 +18,16 @@ from stowplan_cluster.commands.embedded_cluster import (
     embedded_cluster,
     served,
 )
+from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
 
 if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan_cluster.commands.embedded_cluster import EmbeddedCluster
 
 
-@click.command(short_help="Serve a cluster without machines, for kubectl and schedulers.")
+@click.command(
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="Serve a cluster without machines, for kubectl and schedulers."
+)
 @click.option("--nodes", type=click.IntRange(0, 100_000), default=0, help="So many nodes, made of --node-template.")
 @cluster_options
 def apiserver(**options: Any) -> None:

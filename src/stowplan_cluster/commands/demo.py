@@ -25,6 +25,7 @@ from stowplan.api.decode import convert, to_dict
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.types import Node, Pod
 from stowplan.cluster.objects import STORED
+from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, run, running
 from stowplan.config import ClientConnection
@@ -34,6 +35,7 @@ from stowplan.explain.words import count
 from stowplan.sources.question import Question
 from stowplan_cluster.commands import demo_cluster
 from stowplan_cluster.commands.cluster_picture import picture
+from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
 from stowplan_cluster.commands.pod_watcher import PodWatcher
 
 if TYPE_CHECKING:
@@ -55,7 +57,9 @@ class DemoError(click.ClickException):
     exit_code = 1
 
 
-@click.command(short_help="See it at work: a cluster, a workload, one pod explained.")
+@click.command(
+    cls=Command, section=WITHOUT_A_CLUSTER, short_help="See it at work: a cluster, a workload, one pod explained."
+)
 @click.option("--save", metavar="FILE", help="Write the cluster as it then is, to try `stowplan explain` on it.")
 def demo(save: str | None) -> None:
     """Start a small cluster, place a workload on it, explain a pod that has to wait, and clean up.

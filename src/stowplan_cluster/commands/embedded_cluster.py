@@ -143,11 +143,11 @@ def _server(state: Path | None) -> Iterator[ApiServer]:
 
 
 def _living(server: ApiServer, options: ClusterOptions) -> Loop:
-    from stowplan_cluster.controllers.living import living_cluster
+    from stowplan_cluster.controllers.controller_manager import set_up_controllers
 
     controllers, disabled = _listed(options.controllers), _listed(options.disable_admission_plugins)
     try:
-        return living_cluster(server, controllers=controllers, disabled_admission=disabled)
+        return set_up_controllers(server, controllers=controllers, disabled_admission=disabled)
     except ValueError as error:
         raise InputError(str(error)) from error
 

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import end_of_input, first_of, run, running
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
-from stowplan.config.types import DEFAULT_SCHEDULER_NAME
 from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.tables import write
@@ -33,6 +34,7 @@ from stowplan_cluster.commands.embedded_cluster import (
     embedded_cluster,
     served,
 )
+from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
 from stowplan_cluster.commands.pod_news import told
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class Resident(Protocol):
     def run(self) -> Coroutine[Any, Any, None]: ...
 
 
-@click.command(short_help="A cluster in this process, with a scheduler in it.")
+@click.command(cls=Command, section=WITHOUT_A_CLUSTER, short_help="A cluster in this process, with a scheduler in it.")
 @click.option(
     "--nodes",
     type=click.IntRange(0, 100_000),

@@ -16,7 +16,8 @@ from urllib.parse import unquote
 from stowplan.api.api_errors import BadRequest, Forbidden, Unauthorized, forbidden
 from stowplan.api.field_errors import go_quote
 from stowplan.api.status import StatusDetails
-from stowplan.serving.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, escaped
+from stowplan.api.user_names import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+from stowplan.serving.user import escaped
 from stowplan_cluster.apiserver.authorization import Attributes, User
 
 if TYPE_CHECKING:

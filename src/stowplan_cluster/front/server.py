@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from stowplan.serving.user import AUTHENTICATED, MASTERS
+from stowplan.api.user_names import AUTHENTICATED, MASTERS
 from stowplan_cluster.apiserver.authorization import Authorizer, User
 from stowplan_cluster.front.access import Access, Tokens
 from stowplan_cluster.front.certificates import certificates_for

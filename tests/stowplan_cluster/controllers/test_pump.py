@@ -4,8 +4,7 @@ from itertools import count
 
 import pytest
 
-from stowplan_cluster.controllers import run
-from stowplan_cluster.controllers.pump import wait_for_change
+from stowplan_cluster.controllers.pump import run, wait_for_change
 from support.live.controller_cluster import LiveCluster, workload
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from stowplan.api.api_errors import Forbidden
-from stowplan_cluster.controllers import ReplicaSetController
+from stowplan_cluster.controllers.replica_set import ReplicaSetController
 from support.live.controller_cluster import LiveCluster, set_image, workload
 
 

@@ -6,7 +6,7 @@ from random import Random
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
-from stowplan_cluster.controllers.living import living_cluster
+from stowplan_cluster.controllers.controller_manager import set_up_controllers
 from stowplan_cluster.testing import LiveCluster, _opened
 from support.api.embedded import Api
 
@@ -48,7 +48,7 @@ async def live(
     time = time or ManualTime()
     api = Api(clock=time.wall_clock)
     # Nobody here would take a new node's taint away.
-    living_cluster(api.server, controllers=())
+    set_up_controllers(api.server, controllers=())
     api.server.create_all(objects)
     port = EmbeddedApi(api.server)
     if wrap is not None:

@@ -1,0 +1,1 @@
+"""Leases: which of several schedulers is the leader."""

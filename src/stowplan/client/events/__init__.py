@@ -1,0 +1,1 @@
+"""Events as the scheduler writes them: recording, series, sending."""

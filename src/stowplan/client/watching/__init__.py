@@ -1,0 +1,1 @@
+"""Lists and watches that follow the objects of a kind."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.config.types import DEFAULT_SCHEDULER_NAME
+from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan_cluster.apiserver.defaults.aggregates import total_texts
 from stowplan_cluster.apiserver.defaults.images import pull_policy
 from stowplan_cluster.apiserver.defaults.quantities import round_amounts

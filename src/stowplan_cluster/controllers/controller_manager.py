@@ -1,16 +1,16 @@
-"""The cluster that lives: which controllers there are, and the admission that goes with them.
+"""Which controllers run, and the admission plugins that go with them.
 
-Some admission plugins do what a controller has to undo: they put a finalizer on a claim, a taint on a
-new node. Those are on just when that controller runs.
+Some admission plugins do what a controller has to undo: they put a finalizer on a claim, or a taint on a
+new node. Those are on exactly when that controller runs.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan_cluster.controllers import workload_controllers
 from stowplan_cluster.controllers.cluster_controllers import cluster_controllers
 from stowplan_cluster.controllers.loop import Loop, select_controllers
+from stowplan_cluster.controllers.workload_controllers import workload_controllers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -24,10 +24,10 @@ _UNDONE_BY = {
 }
 
 
-def living_cluster(
+def set_up_controllers(
     server: ApiServer, *, controllers: Sequence[str] = ("*",), disabled_admission: Collection[str] = ()
 ) -> Loop:
-    """The loop of the selected controllers, see `select_controllers`; ValueError for names that are unknown."""
+    """Set the server's admission, and return the loop of the selected controllers; ValueError for unknown names."""
     known = [*workload_controllers(server.registry), *cluster_controllers(server.registry)]
     chosen = select_controllers(known, controllers)
     names = {controller.name for controller in chosen}

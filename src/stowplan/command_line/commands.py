@@ -1,0 +1,124 @@
+"""The group of commands: which there are, how their help is put together, and how each ending becomes an exit code.
+
+The help of the group shows what people do with it, in sections of examples. The group has sections of its own, and a
+command of another package brings one by being made with `cls=Command, section=...`.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.command_line.contributed_commands import installed_commands
+from stowplan.command_line.errors import disk_full, internal_error, reader_left
+from stowplan.command_line.standard_streams import give_up_unwritable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.command_line.contributed_commands import ContributedCommands
+
+#: Where a context keeps what installed packages contribute.
+_CONTRIBUTED = f"{__name__}.contributed"
+_EXAMPLE_WIDTH = 52
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the group's help. An example is a command line and what it does, or "" if that is plain."""
+
+    title: str
+    examples: tuple[tuple[str, str], ...]
+
+    def lines(self) -> Iterator[str]:
+        yield self.title
+        for command_line, purpose in self.examples:
+            yield f"  {command_line:{_EXAMPLE_WIDTH}}  {purpose}".rstrip()
+
+
+class Command(click.Command):
+    """A command with a section in the help of its group; commands may share one."""
+
+    def __init__(self, *args: Any, section: Section | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.section = section
+
+
+class Commands(click.Group):
+    """A group with commands of its own and those of installed packages."""
+
+    def __init__(self, *args: Any, sections: Sequence[Section] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.sections = tuple(sections)
+
+    # -- which commands there are -------------------------------------------------------------------------------------
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted((*self.commands, *self._contributed(ctx).offered()))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in self.commands or cmd_name not in self._contributed(ctx):
+            return self.commands.get(cmd_name)
+        return self._contributed(ctx).find(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As Click does it; but a contributed command that cannot be loaded is an error that says why."""
+        name = args[0]
+        if name not in self.commands and name in self._contributed(ctx):
+            return name, self._contributed(ctx).load(name), args[1:]
+        return super().resolve_command(ctx, args)
+
+    def _contributed(self, ctx: click.Context) -> ContributedCommands:
+        if _CONTRIBUTED not in ctx.meta:
+            ctx.meta[_CONTRIBUTED] = installed_commands(taken=self.commands)
+        found: ContributedCommands = ctx.meta[_CONTRIBUTED]
+        return found
+
+    # -- help ---------------------------------------------------------------------------------------------------------
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(ctx, formatter)
+        commands = [self.get_command(ctx, name) for name in self.list_commands(ctx)]
+        contributed = [one.section for one in commands if isinstance(one, Command) and one.section is not None]
+        for section in dict.fromkeys((*self.sections, *contributed)):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                for line in section.lines():
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+    # -- endings ------------------------------------------------------------------------------------------------------
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *more: Any, **extra: Any) -> Any:
+        extra["standalone_mode"] = False
+        try:
+            code = super().main(args, prog_name, *more, **extra)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            with suppress(OSError):
+                error.show()
+            code = error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            code = 130
+        except BrokenPipeError:
+            code = reader_left()
+        except OSError as error:
+            is_full = error.errno == errno.ENOSPC and error.filename is None
+            code = disk_full(error) if is_full else internal_error(error)
+        except Exception as error:
+            code = internal_error(error)
+        give_up_unwritable()
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Here, as Click would make it a failure of the command.
+            return reader_left()

@@ -1,0 +1,14 @@
+"""What the help of `stowplan` says of these commands."""
+
+from __future__ import annotations
+
+from stowplan.command_line.commands import Section
+
+WITHOUT_A_CLUSTER = Section(
+    "Without a cluster at hand:",
+    (
+        ("stowplan demo", ""),
+        ("stowplan up", "a cluster that schedules, for kubectl"),
+        ("stowplan apiserver --nodes 100", "the same without a scheduler, for yours"),
+    ),
+)

@@ -1,0 +1,28 @@
+"""The controllers that make pods of workloads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan_cluster.controllers.daemon_set import DaemonSetController
+from stowplan_cluster.controllers.deployment import DeploymentController
+from stowplan_cluster.controllers.job import JobController
+from stowplan_cluster.controllers.replica_set import ReplicaSetController, ReplicationControllerController
+from stowplan_cluster.controllers.stateful_set import StatefulSetController
+from stowplan_cluster.controllers.ttl_after_finished import TTLAfterFinishedController
+
+if TYPE_CHECKING:
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.controllers.loop import Controller
+
+
+def workload_controllers(registry: Registry) -> list[Controller]:
+    return [
+        DeploymentController(registry),
+        ReplicaSetController(registry),
+        ReplicationControllerController(registry),
+        StatefulSetController(registry),
+        DaemonSetController(registry),
+        JobController(registry),
+        TTLAfterFinishedController(registry),
+    ]
