@@ -24,26 +24,22 @@ def big(cpu="2"):
     return a_pod("big").priority(100).requests(cpu=cpu)
 
 
-class Preemptor:
-    """Holds back the pods it is told to, and notes what it is asked to carry out."""
+class UnderWay:
+    """Says of the pods with these keys that their preemption is being carried out."""
 
-    def __init__(self, *held_back):
-        self.held_back = held_back
-        self.asked = []
+    def __init__(self, *keys):
+        self.keys = keys
 
-    def preempt(self, preemptor, candidate, *, plugin):
-        self.asked.append((preemptor.key, candidate.node_name, [v.uid for v in candidate.victims], plugin))
-
-    def gates(self, pod):
-        return pod.key in self.held_back
+    def under_way(self, pod):
+        return pod.key in self.keys
 
 
-def decide(pod, nodes, placed=(), objects=(), random=None, nominated=(), preemptor=None):
+def decide(pod, nodes, placed=(), objects=(), random=None, nominated=()):
     state = state_of(nodes, placed, objects)
     for name, node, priority in nominated:
         state.nominator.add(state.pod_info(struct(a_pod(name).uid(name).priority(priority))), node)
     profile = framework(state)
-    profile.handle.random, profile.handle.preemptor = random, preemptor
+    profile.handle.random = random
     decision = SchedulingAlgorithm(state, {"default-scheduler": profile}).schedule(profile, state.pod_info(struct(pod)))
     return decision, decision.post_filter[-1][1]
 
@@ -242,12 +238,19 @@ def test_room_promised_to_a_more_important_pod_is_not_taken():
     assert result.status.message == "preemption: 0/1 nodes are available: 1 Too many pods."
 
 
-def test_the_choice_is_handed_over_to_be_carried_out():
-    preemptor = Preemptor()
-    placed = [victim("v", "a", cpu="2"), victim("important", "b", 200, cpu="2")]
-    _, result = decide(big(), two_nodes(), placed, preemptor=preemptor)
+def test_the_choice_is_a_plan():
+    placed = [victim("v", "a", cpu="2", app="web"), victim("important", "b", 200, cpu="2")]
+    decision, result = decide(big(), two_nodes(), placed, [budget("all", WEB, 0)])
     assert result.nominated_node_name == "a"
-    assert preemptor.asked == [("default/big", "a", ["v"], "DefaultPreemption")]
+    plan = decision.plan
+    assert (plan.preemptor, plan.node_name, plan.plugin) == (decision.pod, "a", "DefaultPreemption")
+    assert ([v.uid for v in plan.victims], plan.pdb_violations) == (["v"], 1)
+
+
+def test_victims_of_a_plan_are_in_order_of_importance():
+    placed = [victim("low", "a"), victim("old", "a", 5, OLD), victim("new", "a", 5, NEW), victim("high", "a", 9)]
+    decision, _ = decide(big("4"), [a_node("a").allocatable(cpu=4)], placed)
+    assert [v.uid for v in decision.plan.victims] == ["high", "old", "new", "low"]
 
 
 @pytest.mark.parametrize(
@@ -257,10 +260,9 @@ def test_the_choice_is_handed_over_to_be_carried_out():
         pytest.param(big(), 100, id="no candidate"),
     ],
 )
-def test_without_a_choice_there_is_nothing_to_carry_out(pod, priority):
-    preemptor = Preemptor()
-    decide(pod, [a_node("a").allocatable(cpu=2)], [victim("v", "a", priority, cpu="2")], preemptor=preemptor)
-    assert preemptor.asked == []
+def test_without_a_choice_there_is_no_plan(pod, priority):
+    decision, _ = decide(pod, [a_node("a").allocatable(cpu=2)], [victim("v", "a", priority, cpu="2")])
+    assert decision.plan is None
 
 
 @pytest.mark.parametrize(
@@ -273,11 +275,10 @@ def test_without_a_choice_there_is_nothing_to_carry_out(pod, priority):
 )
 def test_a_promise_in_memory_counts(told):
     """Its victims are leaving already: others must not go as well because a status was written late."""
-    preemptor = Preemptor()
     placed = [preempted("v", "a"), victim("w", "b", cpu="2")]
     pod = big().uid("big").nominated_to(told) if told else big().uid("big")
-    _, result = decide(pod, two_nodes(), placed, nominated=[("big", "a", 100)], preemptor=preemptor)
-    assert (result.status.message, preemptor.asked) == (TERMINATING, [])
+    _, result = decide(pod, two_nodes(), placed, nominated=[("big", "a", 100)])
+    assert (result.status.message, result.plan) == (TERMINATING, None)
     assert result.nominated_node_name == "a", "the promise is kept"
 
 
@@ -305,7 +306,7 @@ def test_a_pod_whose_preemption_is_under_way_waits_for_it(bench):
     from stowplan.in_tree.default_preemption.plugin import DefaultPreemption
 
     world = bench(DefaultPreemption)
-    world.handle.preemptor = Preemptor("default/big")
+    world.handle.preemptions = UnderWay("default/big")
     status = world.plugin.pre_enqueue(world.pod(big()))
     assert (status.code, status.message) == (
         Code.UnschedulableAndUnresolvable,

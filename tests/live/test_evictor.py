@@ -14,10 +14,10 @@ from stowplan.api.port import Unreachable
 from stowplan.api.types import Pod, PodCondition
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.cluster.state import ClusterState
+from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
-from stowplan.live.evictor import EVICTIONS_AT_ONCE, Evictor
+from stowplan.live.evictor import MAX_CONCURRENT_EVICTIONS, Evictor
 from stowplan.live.status_writer import PodStatusWriter
-from stowplan.preemption.dry_run import Candidate
 from stowplan.testing import a_node
 from stowplan.timing.times import Times
 from stowplan_cluster.apiserver.deletion import DeleteOptions
@@ -120,19 +120,17 @@ class World:
         self.pods_in_pre_bind = PodsInPreBind()
         self.recorder = Recorder()
         self.metrics = scheduler_metrics()
-        self.activated, self.reports, self.tasks, self.rests = [], [], [], []
-        self.preemptor = Evictor(
+        self.activated, self.reports, self.tasks, self.delays = [], [], [], []
+        self.evictor = Evictor(
             api=self.calls,
             state=self.state,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
             statuses=self.calls if statuses is None else statuses(self),
-            recorder_of=lambda pod: self.recorder,
+            times=Times(clock=lambda: 0.0, wall_clock=lambda: START, sleep=self.sleep, random=lambda: 0.0),
+            metrics=self.metrics,
             activate=lambda pods: self.activated.extend(pod.key for pod in pods),
             spawn=lambda work: self.tasks.append(asyncio.ensure_future(work)),
-            sleep=self.rest,
-            metrics=self.metrics,
-            now=lambda: 0.0,
             report=self.reports.append,
         )
         for name, value in (("high", 100), ("low", 10)):
@@ -189,10 +187,11 @@ class World:
 
     def preempt(self, preemptor, *victims, node="n1"):
         self.state.nominator.add(preemptor, node)
-        self.preemptor.preempt(preemptor, Candidate(node, victims, 0), plugin=PLUGIN)
+        plan = EvictionPlan(preemptor=preemptor, node_name=node, victims=victims, plugin=PLUGIN)
+        self.evictor.carry_out(plan, self.recorder)
 
-    async def rest(self, seconds):
-        self.rests.append(seconds)
+    async def sleep(self, seconds):
+        self.delays.append(seconds)
 
     async def settle(self):
         await asyncio.gather(*self.tasks)
@@ -248,7 +247,7 @@ async def test_a_victim_is_told_why_then_deleted(world):
 
 
 async def test_without_a_recorder_nothing_is_told(world):
-    world.preemptor._recorder_of = lambda pod: None
+    world.recorder = None
     world.preempt(world.pending("boss"), *world.placed("v"))
     await world.settle()
     assert world.terminating("v")
@@ -282,7 +281,7 @@ async def test_a_pod_that_waits_on_permit_is_turned_back(world):
     assert world.calls.log == []
     note = f"Preempted by pod {boss.uid} on node n1 (in kube-scheduler memory)."
     assert world.recorder.events == [("v", "Normal", "Preempted", "Preempting", note, "boss")]
-    assert len(world.preemptor) == 0, "nothing is left to be seen"
+    assert len(world.evictor) == 0, "nothing is left to be seen"
 
 
 async def test_a_pod_in_pre_bind_is_stopped(world):
@@ -372,7 +371,7 @@ async def test_when_a_victim_cannot_be_evicted(world, refusals):
     assert (world.recorder.events, world.activated) == ([], ["default/boss"])
     (report,) = world.reports
     assert "default/boss on node n1: cannot evict pod default/v: " in report
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
     assert numbers(world.metrics.preemption_goroutines_execution_total) == {"error": 1}
     assert numbers(world.metrics.preemption_goroutines_duration_seconds) == {"error": 1}
 
@@ -392,7 +391,7 @@ async def test_a_victim_that_is_gone(world, request_, heard):
     await world.settle()
     assert (world.recorder.events, world.reports) == ([], [])
     assert world.activated == (["default/boss"] if heard else [])
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
 
 
 async def test_a_deletion_whose_answer_was_lost_counts_if_it_happened(world):
@@ -402,7 +401,7 @@ async def test_a_deletion_whose_answer_was_lost_counts_if_it_happened(world):
     await world.settle()
     assert world.calls.log[-1] == ("get", "v")
     assert (world.recorder.victims, world.activated, world.reports) == (["v"], [], [])
-    assert world.preemptor.gates(boss), "the deletion is still to be heard of"
+    assert world.evictor.under_way(boss), "the deletion is still to be heard of"
 
 
 async def test_another_pod_of_the_victims_name_is_spared(world):
@@ -489,11 +488,11 @@ async def test_with_all_victims_terminating_there_is_nothing_to_do(world):
     world.delete("a", grace=30)
     world.hear()
     world.preempt(boss, world.info("a"))
-    assert (world.tasks, world.preemptor.gates(boss)) == ([], False)
+    assert (world.tasks, world.evictor.under_way(boss)) == ([], False)
 
 
 async def test_the_first_failure_spares_who_has_not_begun(world):
-    names = [f"v{i:02}" for i in range(EVICTIONS_AT_ONCE + 5)]
+    names = [f"v{i:02}" for i in range(MAX_CONCURRENT_EVICTIONS + 5)]
     boss, victims = world.pending("boss"), world.placed(*names)
     world.calls.refusals = {("patch", "v00"): REFUSED}
     door = world.calls.doors["patch", "v01"] = asyncio.Event()
@@ -502,12 +501,12 @@ async def test_the_first_failure_spares_who_has_not_begun(world):
     for _ in range(20):
         await asyncio.sleep(0)
     begun = {call[1] for call in world.calls.log}
-    assert begun == set(names[:EVICTIONS_AT_ONCE])
+    assert begun == set(names[:MAX_CONCURRENT_EVICTIONS])
     assert numbers(world.metrics.goroutines) == {PLUGIN: 1}, "the one behind the door"
     door.set()
     await world.settle()
     assert {call[1] for call in world.calls.log} == begun
-    assert (world.calls.most, world.activated) == (EVICTIONS_AT_ONCE, ["default/boss"])
+    assert (world.calls.most, world.activated) == (MAX_CONCURRENT_EVICTIONS, ["default/boss"])
     assert world.reports == [
         "Preemption for pod default/boss on node n1: cannot evict pod default/v00: no",
     ]
@@ -517,11 +516,11 @@ async def test_the_first_failure_spares_who_has_not_begun(world):
 
 
 async def test_at_most_so_many_evictions_at_once_of_all_preemptions_together(world):
-    for i in range(EVICTIONS_AT_ONCE + 3):
+    for i in range(MAX_CONCURRENT_EVICTIONS + 3):
         world.preempt(world.pending(f"boss{i}"), *world.placed(f"v{i}"))
     await world.settle()
-    assert world.calls.most == EVICTIONS_AT_ONCE
-    assert len(world.recorder.victims) == EVICTIONS_AT_ONCE + 3
+    assert world.calls.most == MAX_CONCURRENT_EVICTIONS
+    assert len(world.recorder.victims) == MAX_CONCURRENT_EVICTIONS + 3
 
 
 # -- nominations ------------------------------------------------------------------------------------------------------
@@ -589,7 +588,7 @@ async def test_with_the_real_writer_what_is_on_its_way_is_overtaken():
     """A lesser pod's failed attempt is still to be written when a more important one takes the node from it."""
     times = Times(clock=lambda: 0.0, wall_clock=lambda: START, sleep=asyncio.sleep, random=lambda: 0.0)
     world = World(lambda world: PodStatusWriter(EmbeddedApi(world.cluster.server), times=times, report=print))
-    writer = world.preemptor._statuses
+    writer = world.evictor._statuses
     lesser = lesser_pod(world, told=False)
     boss, (victim,) = world.pending("boss"), world.placed("v")
     failed = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
@@ -611,20 +610,20 @@ async def test_with_the_real_writer_what_is_on_its_way_is_overtaken():
 async def test_the_preemptor_is_held_back_until_its_last_victim_is_seen_to_leave(world):
     boss, victims = world.pending("boss"), world.placed("a", "b")
     other = world.pending("other")
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
     door = world.calls.doors["delete", "b"] = asyncio.Event()
     world.preempt(boss, *victims)
-    assert world.preemptor.gates(boss), "not begun"
-    assert not world.preemptor.gates(other)
+    assert world.evictor.under_way(boss), "not begun"
+    assert not world.evictor.under_way(other)
     await world.reach("delete", "b", victims[1].uid)
     world.hear()
-    assert world.preemptor.gates(boss), "the last victim is being deleted"
+    assert world.evictor.under_way(boss), "the last victim is being deleted"
     world.delete("b", grace=30)
     world.hear()
-    assert not world.preemptor.gates(boss), "somebody else was quicker"
+    assert not world.evictor.under_way(boss), "somebody else was quicker"
     door.set()
     await world.settle()
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
 
 
 async def test_what_is_only_deleted_but_not_seen_to_leave_still_holds_back(world):
@@ -632,10 +631,10 @@ async def test_what_is_only_deleted_but_not_seen_to_leave_still_holds_back(world
     boss, victims = world.pending("boss"), world.placed("a", "b")
     world.preempt(boss, *victims)
     await world.settle()
-    assert world.preemptor.gates(boss)
+    assert world.evictor.under_way(boss)
     world.hear()
-    assert not world.preemptor.gates(boss)
-    assert len(world.preemptor) == 0
+    assert not world.evictor.under_way(boss)
+    assert len(world.evictor) == 0
 
 
 async def test_the_gate_opens_when_the_last_victim_is_gone_for_good(world):
@@ -644,7 +643,7 @@ async def test_the_gate_opens_when_the_last_victim_is_gone_for_good(world):
     world.preempt(boss, victim)
     await world.reach("delete", "v", victim.uid)
     is_gone(world)
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
     door.set()
     await world.settle()
     assert world.activated == ["default/boss"]
@@ -659,13 +658,13 @@ async def test_the_gate_opens_when_the_scheduler_stops_or_something_is_wrong_wit
     with pytest.raises(asyncio.CancelledError):
         await world.settle()
     world.tasks.clear()
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
     world.calls.refusals, world.calls.doors = {("patch", "v"): ZeroDivisionError()}, {}
     world.preempt(boss, victim)
     with pytest.raises(ZeroDivisionError):
         await world.settle()
     world.tasks.clear()
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
 
 
 async def test_a_new_preemption_of_the_same_pod_outlives_the_end_of_the_old_one(world):
@@ -679,7 +678,7 @@ async def test_a_new_preemption_of_the_same_pod_outlives_the_end_of_the_old_one(
     world.preempt(boss, second)
     door.set()
     await world.tasks[0]
-    assert world.preemptor.gates(boss)
+    assert world.evictor.under_way(boss)
     world.calls.doors["delete", "b"].set()
     await world.settle()
 
@@ -688,7 +687,7 @@ async def test_preemptions_that_nobody_asks_about_are_forgotten(world):
     for i in range(30):
         world.preempt(world.pending(f"boss{i}"), *world.placed(f"v{i}"))
         await world.settle()
-    assert len(world.preemptor) < 5
+    assert len(world.evictor) < 5
 
 
 # -- no victim dies in vain -------------------------------------------------------------------------------------------
@@ -757,7 +756,7 @@ async def test_nobody_is_evicted_for_nothing(world, meanwhile):
     assert {"a", "b"}.isdisjoint(world.recorder.victims)
     assert {"a", "b"}.isdisjoint(call[1] for call in world.calls.log)
     assert "default/boss" in world.activated
-    assert not world.preemptor.gates(boss)
+    assert not world.evictor.under_way(boss)
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
@@ -819,7 +818,7 @@ async def test_who_is_refused_again_and_again_is_tried_less_and_less_often(world
     boss, victims = world.pending("boss"), world.placed("a")
     world.calls.refusals["delete", "a"] = REFUSED
     await refused(world, boss, victims, 7)
-    assert world.rests == [1, 2, 4, 8, 10, 10], "the first time it may just have been a moment of weakness"
+    assert world.delays == [1, 2, 4, 8, 10, 10], "the first time it may just have been a moment of weakness"
     assert world.activated == ["default/boss"] * 7
 
 
@@ -831,7 +830,7 @@ async def test_a_preemption_that_succeeds_is_a_new_beginning(world):
     await refused(world, boss, victims, 1)
     world.calls.refusals["delete", "b"] = REFUSED
     await refused(world, boss, world.placed("b"), 1)
-    assert world.rests == [1]
+    assert world.delays == [1]
 
 
 async def test_what_is_known_of_refusals_goes_with_the_pod(world):
@@ -841,4 +840,4 @@ async def test_what_is_known_of_refusals_goes_with_the_pod(world):
     world.delete("boss")
     world.hear()
     await refused(world, world.pending("other"), victims, 1)
-    assert list(world.preemptor._refused) == [world.info("other").uid]
+    assert list(world.evictor._refusals) == [world.info("other").uid]

@@ -15,6 +15,7 @@ from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.live.evictor import Evictor
 from stowplan.testing import a_node, a_pod
+from stowplan.timing.times import Times
 from support.observing.metrics import scheduler_metrics
 from support.plugins.profiles import framework
 from support.scheduling.worlds import struct
@@ -44,18 +45,16 @@ class Crowd:
         self.pods, self.pending, self.died, self.calls, self.tasks = {}, [], [], [], set()
         #: Promises that may come to nothing because a more important pod went there, or was promised the same node.
         self.overridden = 0
-        self.preemptor = self.profile.handle.preemptor = Evictor(
+        self.evictor = self.profile.handle.preemptions = Evictor(
             api=self,
             state=self.state,
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
             statuses=self,
-            recorder_of=lambda pod: None,
+            times=Times(clock=lambda: 0.0, wall_clock=lambda: 0.0, sleep=self.fail, random=lambda: 0.0),
+            metrics=scheduler_metrics(),
             activate=lambda pods: None,
             spawn=self.spawn,
-            sleep=self.fail,
-            metrics=scheduler_metrics(),
-            now=lambda: 0.0,
             report=self.fail,
         )
         self.profile.handle.random = Draw(random)
@@ -137,6 +136,8 @@ class Crowd:
         if decision.node_name:
             self.state.assume(info, decision.node_name)
             return
+        if decision.plan is not None:
+            self.evictor.carry_out(decision.plan, None)
         self.pending.append(info)
         if decision.nominated_node_name is not None:
             self.state.nominator.add(info, decision.nominated_node_name)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.engine.evaluation.evaluation import Outcome
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import PostFilterResult
     from stowplan.framework.runtime import Framework
@@ -79,6 +80,11 @@ class Decision:
             return next((name for name in said if name is not None), None)
         decided = last.status.code in (Code.Success, Code.UnschedulableAndUnresolvable)
         return last.nominated_node_name if decided else None
+
+    @property
+    def plan(self) -> EvictionPlan | None:
+        """The evictions that make room on the nominated node; None when there are none to make."""
+        return self.post_filter[-1][1].plan if self.post_filter else None
 
     @property
     def unschedulable_plugins(self) -> frozenset[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.metrics import FrameworkMetrics
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
@@ -57,8 +58,10 @@ class Failure:
     #: Plugins that refused the pod: whose events wake it up. Without any the pod counts as failed by an error.
     unschedulable_plugins: frozenset[str] = _NOBODY
     pending_plugins: frozenset[str] = _NOBODY
-    #: The node that the pod is promised from now on; "": none any more; None: as before.
+    #: The node that the pod is nominated to from now on; "": none any more; None: as before.
     nominated_node_name: str | None = ""
+    #: The evictions that make room there.
+    plan: EvictionPlan | None = None
 
     @property
     def reason(self) -> str:

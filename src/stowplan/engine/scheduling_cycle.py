@@ -167,4 +167,5 @@ def _undecided(decision: Decision) -> Failure:
         unschedulable_plugins=decision.unschedulable_plugins,
         pending_plugins=decision.pending_plugins,
         nominated_node_name=decision.nominated_node_name,
+        plan=decision.plan,
     )

@@ -25,13 +25,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.framework.handle import Preemptor
     from stowplan.framework.runtime import Framework
-    from stowplan.preemption.dry_run import Candidate
 
-
-#: Modules of plugins that are known to act by the handle's preemptor, if at all.
-_IN_TREE = "stowplan.plugins."
 
 
 def judged(framework: Framework, info: PodInfo) -> Verdict:
@@ -48,16 +43,6 @@ def judged(framework: Framework, info: PodInfo) -> Verdict:
     return verdict
 
 
-class _Restrained:
-    """Knows of preemptions that are under way, and begins none."""
-
-    def __init__(self, preemptor: Preemptor) -> None:
-        self.gates = preemptor.gates
-
-    def preempt(self, preemptor: PodInfo, candidate: Candidate, *, plugin: str) -> None:
-        pass
-
-
 @contextmanager
 def only_asking(framework: Framework) -> Iterator[None]:
     """A live scheduler's profile, asked without consequences: nobody is evicted, nothing is counted, no dice are cast.
@@ -65,14 +50,13 @@ def only_asking(framework: Framework) -> Iterator[None]:
     Nothing else may run meanwhile: whoever asks must not wait for anything.
     """
     handle = framework.handle
-    before = handle.preemptor, handle.random, handle.metrics, framework.metrics, framework.post_filter
-    handle.preemptor = None if handle.preemptor is None else _Restrained(handle.preemptor)
+    before = handle.random, handle.metrics, framework.metrics, framework.post_filter
     handle.random = handle.metrics = framework.metrics = None
-    framework.post_filter = tuple(p for p in framework.post_filter if type(p).__module__.startswith(_IN_TREE))
+    framework.post_filter = tuple(p for p in framework.post_filter if p.effect_free)
     try:
         yield
     finally:
-        handle.preemptor, handle.random, handle.metrics, framework.metrics, framework.post_filter = before
+        handle.random, handle.metrics, framework.metrics, framework.post_filter = before
 
 
 def _unplaced(state: ClusterState, info: PodInfo) -> PodInfo:

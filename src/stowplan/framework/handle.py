@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from stowplan.framework.metrics import FrameworkMetrics
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
-    from stowplan.preemption.dry_run import Candidate
 
 
 class Random(Protocol):
@@ -45,14 +44,11 @@ class EventRecorder(Protocol):
     ) -> None: ...
 
 
-class Preemptor(Protocol):
-    """Carries out preemptions in the background."""
+class Preemptions(Protocol):
+    """The eviction plans that are being carried out."""
 
-    def preempt(self, preemptor: PodInfo, candidate: Candidate, *, plugin: str) -> None:
-        """Begin to evict the candidate's victims for a pod."""
-
-    def gates(self, pod: PodInfo) -> bool:
-        """Whether the pod's own preemption is still under way, so that it need not be tried."""
+    def under_way(self, pod: PodInfo) -> bool:
+        """Whether a plan for the pod is still being carried out, so that the pod need not be tried."""
 
 
 class Handle:
@@ -71,7 +67,7 @@ class Handle:
         extenders: Sequence[object] = (),
         api: Api | None = None,
         event_recorder: EventRecorder | None = None,
-        preemptor: Preemptor | None = None,
+        preemptions: Preemptions | None = None,
         metrics: FrameworkMetrics | None = None,
     ) -> None:
         #: Nodes, pods and lookup objects; plugins read, the scheduler writes.
@@ -89,8 +85,8 @@ class Handle:
         self.api = api
         #: None offline.
         self.event_recorder = event_recorder
-        #: None offline: preemption is decided and not carried out.
-        self.preemptor = preemptor
+        #: None offline, where no eviction plan is carried out.
+        self.preemptions = preemptions
         #: None offline: nothing is counted or timed.
         self.metrics = metrics
         self._activate = activate

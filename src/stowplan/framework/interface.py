@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import Handle
     from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
@@ -165,7 +166,7 @@ class NodeFilterPlugin(FilterPlugin):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What a PostFilter achieved: a status, and which node the pod is nominated to.
+    """What a PostFilter decided: a status, which node the pod is nominated to, and which pods are to be evicted.
 
     `nominated_node_name` None leaves the pod's nomination as it is, "" clears it.
     """
@@ -174,9 +175,15 @@ class PostFilterResult:
     nominated_node_name: str | None = None
     #: Details for people, such as preemption's candidates.
     detail: Any = None
+    #: Carried out by the live scheduler after the decision; only with status Success.
+    plan: EvictionPlan | None = None
 
 
 class PostFilterPlugin(Plugin):
+    #: Whether `post_filter` only computes its answer. Plugins with effects are not called for questions such as
+    #: `stowplan explain`, whose answer then names them.
+    effect_free = False
+
     @abstractmethod
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult: ...
 

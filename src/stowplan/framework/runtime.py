@@ -355,6 +355,7 @@ class Framework:
             answer = watched(state, "PostFilter", plugin.name, plugin.post_filter, state, pod, diagnosis)
             if not isinstance(answer, PostFilterResult):
                 raise unexpected("a PostFilterResult", answer)
+            _check_plan(answer, pod)
             return answer
         except PROPAGATED:
             raise
@@ -506,6 +507,16 @@ def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[n
     if not isinstance(answer, Status) and (not isinstance(answer, np.ndarray) or answer.shape != (count,)):
         raise unexpected(f"an array of {count} scores or a Status", answer)
     return answer
+
+
+def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:
+    """Raise if the answer's plan, should it have one, cannot be carried out for the pod."""
+    if answer.plan is None:
+        return
+    if answer.status.code != Code.Success:
+        raise ValueError(f"an eviction plan goes with status Success, not {answer.status.code.name}")
+    if answer.plan.preemptor.uid != pod.uid:
+        raise ValueError(f"the eviction plan is for pod {answer.plan.preemptor.key}, not for {pod.key}")
 
 
 def _guarded(call: Callable[[], Status | None]) -> Status | None:

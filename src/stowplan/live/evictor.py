@@ -1,15 +1,15 @@
-"""Evict a preemption's victims, beside the scheduling cycle.
+"""Carry out eviction plans, beside the scheduling cycle.
 
-The decision promises a node to a pod; making room there takes requests to the API server, and the cycle does not wait
-for them. One task a preemption clears the promises of lesser pods on the node, then evicts the victims, the last one
-when all others are through. Meanwhile the preemptor need not be tried again: `gates` holds it back until it can be
-seen that its victims leave. Whoever is woken by a victim's deletion would otherwise find the rest of them still there,
-and make room a second time on another node.
+A decision nominates a pod to a node and plans which pods leave it; evicting them takes requests to the API server, and
+the cycle does not wait for those. One task per plan clears the nominations of less important pods to the node, then
+evicts the victims, the last one when all others are through. Meanwhile the preemptor need not be tried again:
+`under_way` holds it back until its victims are seen to leave. A preemptor that is woken by the first victim's deletion
+would otherwise find the other victims still there, and evict more pods on another node.
 
-No victim shall die in vain. Before each step the task looks whether the pod still wants the node: is there, has no
-node, was not outbid by a more important pod, and the node exists. And a victim is looked at anew before it is
-touched: who has left the node, is leaving it, or was replaced by another pod of the same name, is spared. The reference
-carries out what was decided once.
+No pod is evicted in vain. Before each step the task checks that the preemptor still needs the node: the pod exists, has
+no node, was not superseded there by a more important pod, and the node exists. A victim is looked at anew before it is
+touched: one that has left the node, is being deleted, or was replaced by another pod of the same name, is spared. The
+reference carries out what was decided once.
 
 Upstream: pkg/scheduler/framework/preemption/executor.go.
 """
@@ -30,24 +30,25 @@ from stowplan.client.errors import OutcomeUnknown
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from stowplan.api.port import Api
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import EventRecorder
     from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
     from stowplan.live.status_writer import PodStatusWriter
     from stowplan.metrics.scheduler import SchedulerMetrics
-    from stowplan.preemption.dry_run import Candidate
+    from stowplan.timing.times import Times
 
-#: Of all preemptions together: what waits its turn can still be called off.
-EVICTIONS_AT_ONCE = 16
+#: Of all plans together: evictions that wait for their turn can still be called off.
+MAX_CONCURRENT_EVICTIONS = 16
 
-#: Seconds from a preemption that was refused to the next try, at most.
-LONGEST_REST = 10.0
+#: Seconds between attempts of a pod whose evictions are refused again and again, at most.
+MAX_RETRY_DELAY = 10.0
 
-#: Said to a pod that waits on Permit.
+#: The message of the rejection of a pod that waits on Permit.
 PREEMPTED = "preempted"
 
 _log = get_logger(__name__)
@@ -63,30 +64,42 @@ class Eviction(Enum):
     #: Somebody else is deleting it.
     LEAVING = auto()
     #: It was not bound yet: its binding ends, and it will be tried again.
-    TURNED_BACK = auto()
+    BINDING_REJECTED = auto()
     DELETED = auto()
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Preemption:
-    """A pod's claim on a node, until it can be seen that everybody leaves who has to."""
+    """A plan that is being carried out, until all its victims are seen to leave."""
 
-    preemptor: PodInfo
-    node_name: str
-    plugin: str
-    #: Most important first; none whose deletion had begun when it was decided.
+    plan: EvictionPlan
+    #: None where the preemptor's profile records no events.
+    recorder: EventRecorder | None
+    #: Most important first; without those whose deletion had begun when it was decided.
     victims: tuple[PodInfo, ...]
     #: The last victim, once all others are through.
     last: PodInfo | None = None
-    #: Whom the API server was told to delete.
+    #: Victims that the API server was told to delete.
     deleted: list[PodInfo] = field(default_factory=list)
     running: bool = True
-    #: A more important pod claims the node.
-    outbid: bool = False
-    #: The API refused an eviction, or did not answer.
+    #: A more important pod is nominated to the node.
+    superseded: bool = False
+    #: The API server refused an eviction, or did not answer.
     refused: bool = False
-    #: Something failed, or nobody needs the room any more: evictions that have not begun will not begin.
+    #: Something failed, or the room is not needed any more: no further eviction begins.
     stopped: bool = False
+
+    @property
+    def preemptor(self) -> PodInfo:
+        return self.plan.preemptor
+
+    @property
+    def node_name(self) -> str:
+        return self.plan.node_name
+
+    @property
+    def plugin(self) -> str:
+        return self.plan.plugin
 
 
 def disruption_target(preemptor: Pod, victim: Pod) -> PodCondition:
@@ -102,11 +115,14 @@ def disruption_target(preemptor: Pod, victim: Pod) -> PodCondition:
 
 def preempted_note(preemptor: PodInfo, node_name: str, eviction: Eviction) -> str:
     note = f"Preempted by pod {preemptor.uid} on node {node_name}"
-    return f"{note} (in kube-scheduler memory)." if eviction is Eviction.TURNED_BACK else note
+    return f"{note} (in kube-scheduler memory)." if eviction is Eviction.BINDING_REJECTED else note
 
 
 class Evictor:
-    """A `Preemptor`; all methods are called on the event loop that runs the spawned tasks."""
+    """Carries eviction plans out, and knows which are under way (`Preemptions`).
+
+    All methods are called on the event loop that runs the spawned tasks.
+    """
 
     def __init__(
         self,
@@ -116,12 +132,10 @@ class Evictor:
         waiting_pods: WaitingPods,
         pods_in_pre_bind: PodsInPreBind,
         statuses: PodStatusWriter,
-        recorder_of: Callable[[PodInfo], EventRecorder | None],
+        times: Times,
+        metrics: SchedulerMetrics,
         activate: Callable[[Sequence[PodInfo]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        sleep: Callable[[float], Awaitable[object]],
-        metrics: SchedulerMetrics,
-        now: Callable[[], float],
         report: Callable[[str], None],
     ) -> None:
         self._api = api
@@ -129,61 +143,56 @@ class Evictor:
         self._waiting_pods = waiting_pods
         self._pods_in_pre_bind = pods_in_pre_bind
         self._statuses = statuses
-        #: Of the profile that a preemptor belongs to.
-        self._recorder_of = recorder_of
+        self._times = times
+        self._metrics = metrics
         self._activate = activate
         self._spawn = spawn
-        self._sleep = sleep
-        self._metrics = metrics
-        self._now = now
         self._report = report
-        self._turns = asyncio.Semaphore(EVICTIONS_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_EVICTIONS)
         #: By the preemptor's UID: what is under way, and what is over while a deletion is still to be seen.
         self._preemptions: dict[str, Preemption] = {}
-        #: Preemptor's UID -> the pod, and how many of its preemptions were refused one after the other.
-        self._refused: dict[str, tuple[PodInfo, int]] = {}
+        #: Preemptor's UID -> the pod, and how many of its plans in a row were refused.
+        self._refusals: dict[str, tuple[PodInfo, int]] = {}
         #: Tasks that wait for time to pass before the pod is tried again.
-        self.resting = 0
+        self.delayed_retries = 0
 
-    # -- what plugins call --------------------------------------------------------------------------------------------
-
-    def preempt(self, preemptor: PodInfo, candidate: Candidate, *, plugin: str) -> None:
-        """Begin to make room on the candidate's node; victims that are leaving anyway are left alone."""
-        victims = tuple(victim for victim in candidate.victims if not victim.terminating)
-        if len(victims) < len(candidate.victims):
-            for victim in candidate.victims:
+    def carry_out(self, plan: EvictionPlan, recorder: EventRecorder | None) -> None:
+        """Begin to evict the plan's victims; those that are being deleted anyway are left alone."""
+        victims = tuple(victim for victim in plan.victims if not victim.terminating)
+        if len(victims) < len(plan.victims):
+            for victim in plan.victims:
                 if victim.terminating:
-                    _log_spared(preemptor, victim, candidate.node_name)
+                    _log_spared(plan.preemptor, victim, plan.node_name)
         if not victims:
             return
-        self._metrics.preemption_victims.observe(len(candidate.victims))
+        self._metrics.preemption_victims.observe(len(plan.victims))
         self._sweep()
-        promised = self._state.nominator.on(candidate.node_name)
-        lesser = [info for info in promised if info.priority < preemptor.priority]
+        nominated = self._state.nominator.on(plan.node_name)
+        lesser = [info for info in nominated if info.priority < plan.preemptor.priority]
         for info in lesser:
-            outbid = self._preemptions.get(info.uid)
-            if outbid is not None:
-                outbid.outbid = True
-        preemption = Preemption(preemptor=preemptor, node_name=candidate.node_name, plugin=plugin, victims=victims)
-        self._preemptions[preemptor.uid] = preemption
-        self._spawn(self._carry_out(preemption, lesser))
+            superseded = self._preemptions.get(info.uid)
+            if superseded is not None:
+                superseded.superseded = True
+        preemption = Preemption(plan=plan, recorder=recorder, victims=victims)
+        self._preemptions[plan.preemptor.uid] = preemption
+        self._spawn(self._run(preemption, lesser))
         verbose = _log.v(2)
         if verbose.enabled:
             verbose.info(
                 "Start the preemption asynchronously",
-                preemptor=preemptor,
-                node=candidate.node_name,
-                numVictims=len(candidate.victims),
+                preemptor=plan.preemptor,
+                node=plan.node_name,
+                numVictims=len(plan.victims),
                 numVictimsToDelete=len(victims),
             )
 
-    def gates(self, pod: PodInfo) -> bool:
+    def under_way(self, pod: PodInfo) -> bool:
         """Whether the pod's victims are still to be evicted, or not yet seen to leave."""
         preemption = self._preemptions.get(pod.uid)
         if preemption is None:
             return False
         if preemption.running:
-            # The last one may leave, by another's hand, before it is seen that those before it do.
+            # Somebody else may delete the last one before those before it are seen to leave.
             awaited = (*preemption.deleted, preemption.last)
             return any(victim is None or self._stays(victim) for victim in awaited)
         return not self._drop_if_over(preemption)
@@ -192,10 +201,10 @@ class Evictor:
         """Preemptions that are under way, or not yet seen to have had their effect."""
         return len(self._preemptions)
 
-    # -- the account of preemptions -----------------------------------------------------------------------------------
+    # -- which preemptions are under way ------------------------------------------------------------------------------
 
     def _stays(self, victim: PodInfo) -> bool:
-        """Whether the pod is on a node, as far as we have heard, and nobody is deleting it."""
+        """Whether the pod is on a node, as far as we know, and nobody is deleting it."""
         here = self._state.placed(victim.uid)
         return here is not None and not here.terminating
 
@@ -207,31 +216,32 @@ class Evictor:
         return True
 
     def _sweep(self) -> None:
-        """Look at the two oldest, so that preemptions of pods nobody asks about any more do not pile up."""
+        """Check the two oldest, so that preemptions of pods that nobody asks about any more do not pile up."""
         for uid in list(islice(self._preemptions, 2)):
             if not self._drop_if_over(self._preemptions[uid]):
                 self._preemptions[uid] = self._preemptions.pop(uid)
-        for uid in list(islice(self._refused, 2)):
-            entry = self._refused.pop(uid)
+        for uid in list(islice(self._refusals, 2)):
+            entry = self._refusals.pop(uid)
             if self._state.newest(uid) is not None:
-                self._refused[uid] = entry
+                self._refusals[uid] = entry
 
     # -- carrying one out ---------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, preemption: Preemption, lesser: Sequence[PodInfo]) -> None:
-        started = self._now()
+    async def _run(self, preemption: Preemption, lesser: Sequence[PodInfo]) -> None:
+        started = self._times.clock()
         try:
             cleared = await self._clear_nominations(preemption, lesser)
             last = await self._evict_all(preemption)
         finally:
             preemption.running = False
             self._drop_if_over(preemption)
-        # Parity: the reference looks at both when the task begins, so that it tells of successes that took no time.
+        # Unlike the reference, which evaluates both when the task begins and so reports successes that took no time.
         result = "error" if preemption.stopped or not cleared else "success"
-        self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(self._now() - started)
+        seconds = self._times.clock() - started
+        self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(seconds)
         self._metrics.preemption_goroutines_execution_total.with_label_values(result).inc()
-        await self._rest(preemption, refused=preemption.refused or not cleared)
-        if preemption.stopped or not cleared or self._went_unheard(preemption, last):
+        await self._delay_retry(preemption, refused=preemption.refused or not cleared)
+        if preemption.stopped or not cleared or self._missed_deletion(preemption, last):
             self._activate([preemption.preemptor])
         verbose = _log.v(2)
         if verbose.enabled:
@@ -242,29 +252,29 @@ class Evictor:
                 result=result,
             )
 
-    async def _rest(self, preemption: Preemption, *, refused: bool) -> None:
-        """Let time pass before a pod is tried again whose preemptions are refused again and again.
+    async def _delay_retry(self, preemption: Preemption, *, refused: bool) -> None:
+        """Wait before a pod is activated whose evictions are refused again and again.
 
-        The pod is active at once then, whatever its backoff, and would only come to the same refusal. The reference is
-        slowed down by its client's rate limit alone.
+        Activation skips the pod's backoff, and the next plan would only be refused again. The reference is slowed down
+        by its client's rate limit alone.
         """
         preemptor = preemption.preemptor
         if not refused:
-            self._refused.pop(preemptor.uid, None)
+            self._refusals.pop(preemptor.uid, None)
             return
-        _, before = self._refused.get(preemptor.uid, (preemptor, 0))
-        self._refused[preemptor.uid] = preemptor, before + 1
+        _, before = self._refusals.get(preemptor.uid, (preemptor, 0))
+        self._refusals[preemptor.uid] = preemptor, before + 1
         if before:
-            self.resting += 1
+            self.delayed_retries += 1
             try:
-                await self._sleep(min(2.0 ** (before - 1), LONGEST_REST))
+                await self._times.sleep(min(2.0 ** (before - 1), MAX_RETRY_DELAY))
             finally:
-                self.resting -= 1
+                self.delayed_retries -= 1
 
-    def _went_unheard(self, preemption: Preemption, last: Eviction | None) -> bool:
-        """Whether nothing will tell the pod to try again: its last victim was gone, and that news came too early.
+    def _missed_deletion(self, preemption: Preemption, last: Eviction | None) -> bool:
+        """Whether no event will wake the preemptor: its last victim's deletion came while the pod was held back.
 
-        Of a victim that only the API server knows to be gone the news are yet to come; until then nothing is different.
+        The event of a victim that only the API server knows to be gone is still to come.
         """
         if last is not Eviction.GONE:
             return False
@@ -272,14 +282,14 @@ class Evictor:
         return here is None or here.node_name != preemption.node_name
 
     async def _clear_nominations(self, preemption: Preemption, lesser: Sequence[PodInfo]) -> bool:
-        """Take the node from lesser pods that it was promised to; whether that worked for all of them."""
+        """Clear the nominations of less important pods to the node; whether that worked for all of them."""
         cleared = True
         for info in lesser:
             pod = self._state.newest(info.uid)
             if pod is None:
                 continue
             if not pod.status.nominated_node_name:
-                # The API server has not heard of the promise yet: no update will take it out of our memory.
+                # The API server does not know of the nomination yet: no update will take it out of our memory.
                 self._state.nominator.delete(info.uid)
                 self._statuses.write(pod, nominated_node_name="")
                 continue
@@ -296,7 +306,7 @@ class Evictor:
         return cleared
 
     async def _evict_all(self, preemption: Preemption) -> Eviction | None:
-        """Evict the victims side by side, then the last one; how that one went, None if it was not evicted."""
+        """Evict the victims concurrently, then the last one; how that one went, None if it was not evicted."""
         *others, last = preemption.victims
         async with asyncio.TaskGroup() as group:
             for victim in others:
@@ -307,9 +317,9 @@ class Evictor:
     async def _evict_in_turn(self, preemption: Preemption, victim: PodInfo) -> Eviction | None:
         """Evict one victim, unless the preemption has stopped; a failure stops it.
 
-        Evictions that have begun are finished: a pod that was told to go gets its event.
+        Evictions that have begun are finished: a pod that was deleted gets its event.
         """
-        async with self._turns:
+        async with self._slots:
             at_work = self._metrics.goroutines.with_label_values(preemption.plugin)
             at_work.inc()
             try:
@@ -334,8 +344,8 @@ class Evictor:
             _log_spared(preemption.preemptor, victim, preemption.node_name)
             return Eviction.LEAVING
         pod = here.pod
-        eviction: Eviction | None = Eviction.TURNED_BACK
-        if not self._turn_back(preemption, victim):
+        eviction: Eviction | None = Eviction.BINDING_REJECTED
+        if not self._reject_binding(preemption, victim):
             eviction = await self._delete_with_condition(preemption, pod)
         if eviction is Eviction.DELETED:
             preemption.deleted.append(victim)
@@ -349,17 +359,17 @@ class Evictor:
             _log.v(2).info(
                 "Victim Pod is already deleted", preemptor=preemption.preemptor, victim=pod, node=preemption.node_name
             )
-        if eviction in (Eviction.DELETED, Eviction.TURNED_BACK):
+        if eviction in (Eviction.DELETED, Eviction.BINDING_REJECTED):
             self._record(preemption, pod, eviction)
         return eviction
 
     def _stop_if_unwanted(self, preemption: Preemption) -> bool:
-        """Whether nobody is to be evicted for this preemption any more."""
-        preemption.stopped = preemption.stopped or preemption.outbid or not self._wanted(preemption)
+        """Whether no further pod is to be evicted for this preemption."""
+        preemption.stopped = preemption.stopped or preemption.superseded or not self._wanted(preemption)
         return preemption.stopped
 
     def _wanted(self, preemption: Preemption) -> bool:
-        """Whether the preemptor is still in need of a node, and the node is there."""
+        """Whether the preemptor still needs a node, and the node exists."""
         preemptor = preemption.preemptor
         pod = self._state.newest(preemptor.uid)
         if pod is None or pod.metadata.deletion_timestamp is not None:
@@ -368,27 +378,27 @@ class Evictor:
 
     # -- evicting one pod ---------------------------------------------------------------------------------------------
 
-    def _turn_back(self, preemption: Preemption, victim: PodInfo) -> bool:
+    def _reject_binding(self, preemption: Preemption, victim: PodInfo) -> bool:
         """End the binding of a pod that is not bound yet; False when there is none, or it is too late."""
         keys = {"preemptorType": "pod", "preemptor": preemption.preemptor}
         waiting = self._waiting_pods.get(victim.uid)
         if waiting is not None:
-            turned_back = waiting.preempt(preemption.plugin, PREEMPTED)
-            if turned_back:
+            rejected = waiting.preempt(preemption.plugin, PREEMPTED)
+            if rejected:
                 text = "Preemptor preempted a waiting pod"
                 _log.v(2).info(text, **keys, waitingPod=victim, node=preemption.node_name)
-            return turned_back
+            return rejected
         binding = self._pods_in_pre_bind.get(victim.uid)
         if binding is None:
             return False
-        turned_back = binding.cancel(f"preempted by {preemption.plugin}")
-        if turned_back:
+        rejected = binding.cancel(f"preempted by {preemption.plugin}")
+        if rejected:
             text = "Preemptor rejected a pod in preBind"
             _log.v(2).info(text, **keys, podInPreBind=victim, node=preemption.node_name)
         else:
             text = "Failed to reject a pod in preBind, falling back to deletion via api call"
             _log.v(5).info(text, preemptor=preemption.preemptor, podInPreBind=victim, node=preemption.node_name)
-        return turned_back
+        return rejected
 
     async def _delete_with_condition(self, preemption: Preemption, pod: Pod) -> Eviction | None:
         try:
@@ -400,7 +410,7 @@ class Evictor:
         return Eviction.DELETED if await self._delete(pod) else Eviction.GONE
 
     async def _delete(self, pod: Pod) -> bool:
-        """Delete this very pod; False when it is gone, or another has its name."""
+        """Delete the pod with this UID; False when it is gone, or another has its name."""
         metadata = pod.metadata
         try:
             await self._api.delete(Pod, metadata.name, namespace=metadata.namespace, uid=metadata.uid)
@@ -411,13 +421,13 @@ class Evictor:
                 raise
             return False
         except OutcomeUnknown:
-            # Trying again elsewhere for a deletion that went through would cost a second victim.
+            # Planning anew after a deletion that went through would cost a second victim.
             if await self._is_there(pod):
                 raise
         return True
 
     async def _is_there(self, pod: Pod) -> bool:
-        """Ask the API server whether this very pod exists, and nobody is deleting it."""
+        """Ask the API server whether the pod with this UID exists, and nobody is deleting it."""
         try:
             found = await self._api.get(Pod, pod.metadata.name, namespace=pod.metadata.namespace)
         except NotFound:
@@ -425,9 +435,8 @@ class Evictor:
         return found.metadata.uid == pod.metadata.uid and found.metadata.deletion_timestamp is None
 
     def _record(self, preemption: Preemption, victim: Pod, eviction: Eviction) -> None:
-        recorder = self._recorder_of(preemption.preemptor)
-        if recorder is not None:
-            recorder.event(
+        if preemption.recorder is not None:
+            preemption.recorder.event(
                 victim,
                 type_="Normal",
                 reason="Preempted",

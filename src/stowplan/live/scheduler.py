@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration, FeatureGates
-    from stowplan.framework.handle import EventRecorder, Random
+    from stowplan.framework.handle import Random
     from stowplan.framework.registry import Registry
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -128,18 +128,16 @@ class Scheduler:
         self._statuses = PodStatusWriter(api, times=times, report=_report)
         #: Tasks beside the loop that end by themselves: binding cycles, preemptions.
         self._tasks: set[asyncio.Task[None]] = set()
-        self._preemptor = Evictor(
+        self._evictor = Evictor(
             api=api,
             state=self.state,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self._pods_in_pre_bind,
             statuses=self._statuses,
-            recorder_of=self._recorder_of,
+            times=times,
+            metrics=self.metrics,
             activate=self._activate,
             spawn=self._spawn,
-            sleep=times.sleep,
-            metrics=self.metrics,
-            now=times.clock,
             report=_report,
         )
         self.frameworks = self._frameworks(api, config, registry, random, features)
@@ -194,7 +192,7 @@ class Scheduler:
                 pods_in_pre_bind=self._pods_in_pre_bind,
                 api=api,
                 event_recorder=self._broadcaster.recorder(profile.scheduler_name),
-                preemptor=self._preemptor,
+                preemptions=self._evictor,
                 metrics=FrameworkMetrics(
                     self.metrics,
                     profile=profile.scheduler_name,
@@ -262,9 +260,6 @@ class Scheduler:
         """Seconds since the epoch that never jump: the time of the start, and what has passed since."""
         return self._started_at + self._times.clock()
 
-    def _recorder_of(self, pod: PodInfo) -> EventRecorder | None:
-        framework = self.scheduler.framework_for(pod)
-        return None if framework is None else framework.handle.event_recorder
 
     def _activate(self, pods: Sequence[PodInfo]) -> None:
         self.queue.activate(pods)
@@ -448,6 +443,9 @@ class Scheduler:
         started = self.clock()
         outcome = self._cycle.run(framework, queued, started=started)
         if isinstance(outcome, Failure):
+            if outcome.plan is not None:
+                # First: PreEnqueue holds the pod back from when it returns to the queue.
+                self._evictor.carry_out(outcome.plan, framework.handle.event_recorder)
             self._failures.handle(framework, queued, outcome, started=started)
         else:
             # Counted at once: the task begins only when the loop has its next turn.
@@ -475,7 +473,7 @@ class Scheduler:
     @property
     def _resting(self) -> int:
         """Tasks that nothing but time, or somebody's word, moves on."""
-        return len(self.waiting_pods) + self._preemptor.resting
+        return len(self.waiting_pods) + self._evictor.delayed_retries
 
     # -- for those who look on ----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from stowplan.framework.events import (
     on,
     queue_if,
 )
+from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import (
     MAX_SCORE,
@@ -77,6 +78,7 @@ __all__ = [
     "Diagnosis",
     "EnqueueExtensions",
     "Entry",
+    "EvictionPlan",
     "FilterPlugin",
     "Handle",
     "Hint",

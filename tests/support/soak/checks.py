@@ -104,7 +104,7 @@ class Watcher:
             "tasks": len(scheduler._tasks),
             "unassigned": len(scheduler.state.pending),
             "statuses": len(scheduler._statuses._known),
-            "preemptions": len(scheduler._preemptor),
+            "preemptions": len(scheduler._evictor),
             "events in flight": sum(scheduler.queue.in_flight_events().values()),
             "assumed": len(scheduler.state._assumed),
         }
@@ -155,7 +155,7 @@ def nothing_is_under_way(scheduler):
     assert not scheduler._tasks
     assert not scheduler._statuses._known
     assert not scheduler.busy
-    assert not [info.uid for info in scheduler._preemptor._preemptions.values() if info.running]
+    assert not [info.uid for info in scheduler._evictor._preemptions.values() if info.running]
     assert scheduler.queue.counts()["active"] == scheduler.queue.counts()["backoff"] == 0
 
 

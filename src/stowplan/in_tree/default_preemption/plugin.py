@@ -1,7 +1,7 @@
 """Make room for a pod by evicting less important ones.
 
-The decision is here; carrying it out (conditions, deletions, nominations) is the part of the handle's `Preemptor`, in
-the background. Until it is through, the pod itself is held back; after that it waits for its victims to leave.
+The answer is an `EvictionPlan`; the live scheduler carries it out in the background. Until it is through, the pod
+itself is held back; after that it waits for its victims to leave.
 
 Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemption.
 """
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.framework.events import POD, Action, Hint, on
+from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.framework.interface import EnqueueExtensions, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
 from stowplan.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.klog import get_logger
@@ -44,10 +45,11 @@ class PreemptionOutcome:
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
+    effect_free = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
-        preemptor = self.handle.preemptor
-        return unresolvable(PREEMPTING) if preemptor is not None and preemptor.gates(pod) else None
+        preemptions = self.handle.preemptions
+        return unresolvable(PREEMPTING) if preemptions is not None and preemptions.under_way(pod) else None
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
         if self.handle.metrics is not None:
@@ -65,9 +67,17 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         selected = run.candidate_on(best[at])
         text = "the target node for the preemption is determined"
         _log.v(2).info(text, pod=pod, node=selected.node_name)
-        if self.handle.preemptor is not None:
-            self.handle.preemptor.preempt(pod, selected, plugin=self.name)
-        return PostFilterResult(Status(Code.Success), selected.node_name, PreemptionOutcome(run=run, selected=selected))
+        outcome = PreemptionOutcome(run=run, selected=selected)
+        return PostFilterResult(Status(Code.Success), selected.node_name, outcome, self._plan(pod, selected))
+
+    def _plan(self, pod: PodInfo, selected: Candidate) -> EvictionPlan:
+        return EvictionPlan(
+            preemptor=pod,
+            node_name=selected.node_name,
+            victims=selected.victims,
+            plugin=self.name,
+            pdb_violations=selected.pdb_violations,
+        )
 
     def _as_promised(self, pod: PodInfo) -> str | None:
         """The nomination as it is, also one that the API server has yet to hear of."""

@@ -42,6 +42,7 @@ PODS_WITH_DEVICES = "pods with device claims"
 
 class DynamicResources(NotBuiltBinding, PreEnqueuePlugin, PostFilterPlugin, SignPlugin, EnqueueExtensions):
     name = "DynamicResources"
+    effect_free = True
 
     @property
     def _enabled(self) -> bool:

@@ -1,0 +1,27 @@
+"""Which pods have to leave a node so that a pod fits there.
+
+A PostFilter decides on a plan and returns it in its `PostFilterResult`; deciding changes nothing. The live scheduler
+carries the plan out after the decision. Whoever only asks, or schedules in memory, leaves it at that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stowplan.cluster.pod_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionPlan:
+    """A decision to evict pods from a node for the sake of another."""
+
+    preemptor: PodInfo
+    node_name: str
+    #: Most important first. The last one is evicted once all others are through.
+    victims: tuple[PodInfo, ...]
+    #: Name of the plugin that decided; metrics and messages to pods that wait on Permit name it.
+    plugin: str
+    #: How many of the evictions exceed what a PodDisruptionBudget allows.
+    pdb_violations: int = 0
