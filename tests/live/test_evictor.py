@@ -330,7 +330,7 @@ async def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text,
         world.preempt(boss, victim)
         await world.settle()
     type_ = {"preemptorType": "pod"} if level == 2 else {}
-    assert (level, text, type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}) in found.of("preemptor")
+    assert (level, text, type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}) in found.of("evictor")
 
 
 async def test_the_log_says_who_is_spared(world):
@@ -343,8 +343,8 @@ async def test_the_log_says_who_is_spared(world):
         await world.settle()
     where = {"preemptor": "default/boss", "node": "n1"}
     leaving = "Victim Pod is already being deleted, skipping the API call for it"
-    assert (2, leaving, where | {"victim": "default/b"}) in found.of("preemptor")
-    assert (2, "Victim Pod is already deleted", where | {"victim": "default/a"}) in found.of("preemptor")
+    assert (2, leaving, where | {"victim": "default/b"}) in found.of("evictor")
+    assert (2, "Victim Pod is already deleted", where | {"victim": "default/a"}) in found.of("evictor")
 
 
 GONE = NotFound('pods "v" not found')

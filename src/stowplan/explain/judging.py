@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
 
 
-
 def judged(framework: Framework, info: PodInfo) -> Verdict:
     """Judge a pod on every node; nothing changes."""
     state = framework.handle.cluster

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 NO_API = "this scheduler has no API to bind through"
 
-_log = get_logger(__name__)
+#: Named after the folder, as --vmodule knows the plugin by it.
+_log = get_logger(__name__.rpartition(".")[0])
 
 
 class DefaultBinder(BindPlugin):

@@ -31,7 +31,8 @@ NEVER = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
 
-_log = get_logger(__name__)
+#: Named after the folder, as --vmodule knows the plugin by it.
+_log = get_logger(__name__.rpartition(".")[0])
 
 
 @dataclass(frozen=True, slots=True)
