@@ -151,8 +151,8 @@ class Evictor:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_EVICTIONS)
         #: By the preemptor's UID: what is under way, and what is over while a deletion is still to be seen.
         self._preemptions: dict[str, Preemption] = {}
-        #: Preemptor's UID -> the pod, and how many of its plans in a row were refused.
-        self._refusals: dict[str, tuple[PodInfo, int]] = {}
+        #: Preemptor's UID -> how many of its plans in a row were refused.
+        self._refusals: dict[str, int] = {}
         #: Tasks that wait for time to pass before the pod is tried again.
         self.delayed_retries = 0
 
@@ -221,9 +221,9 @@ class Evictor:
             if not self._drop_if_over(self._preemptions[uid]):
                 self._preemptions[uid] = self._preemptions.pop(uid)
         for uid in list(islice(self._refusals, 2)):
-            entry = self._refusals.pop(uid)
+            refusals = self._refusals.pop(uid)
             if self._state.newest(uid) is not None:
-                self._refusals[uid] = entry
+                self._refusals[uid] = refusals
 
     # -- carrying one out ---------------------------------------------------------------------------------------------
 
@@ -262,8 +262,8 @@ class Evictor:
         if not refused:
             self._refusals.pop(preemptor.uid, None)
             return
-        _, before = self._refusals.get(preemptor.uid, (preemptor, 0))
-        self._refusals[preemptor.uid] = preemptor, before + 1
+        before = self._refusals.get(preemptor.uid, 0)
+        self._refusals[preemptor.uid] = before + 1
         if before:
             self.delayed_retries += 1
             try:

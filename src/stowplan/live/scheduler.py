@@ -260,7 +260,6 @@ class Scheduler:
         """Seconds since the epoch that never jump: the time of the start, and what has passed since."""
         return self._started_at + self._times.clock()
 
-
     def _activate(self, pods: Sequence[PodInfo]) -> None:
         self.queue.activate(pods)
 
