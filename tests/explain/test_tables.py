@@ -5,7 +5,7 @@ import io
 import pytest
 
 from stowplan.explain.tables import Grid, Line, plain, write
-from stowplan.explain.words import amount, count, joined, listed
+from stowplan.framework.explanations.formatting import amount, count, joined, listed
 
 BLOCKS = [
     Line((("title", "head"), (" and more", ""))),

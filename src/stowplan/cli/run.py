@@ -26,7 +26,7 @@ from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.life_cycle import until_stopped
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
-from stowplan.explain.words import count, joined
+from stowplan.framework.explanations.formatting import count, joined
 from stowplan.klog.values import duration_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.explain.tables import Grid, Line
-from stowplan.explain.words import count
+from stowplan.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

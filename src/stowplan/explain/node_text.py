@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.explain.node_view import MOST_HELPED
 from stowplan.explain.tables import Grid, Line
-from stowplan.explain.words import amount, count, sentence, taint_text
+from stowplan.framework.explanations.formatting import amount, count, sentence, taint_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

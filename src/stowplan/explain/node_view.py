@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.explain.details import Details
-from stowplan.explain.grouping import refusals
+from stowplan.explain.explanations import Explanations
 from stowplan.explain.inspection import inspecting
+from stowplan.explain.refusals import refusals
 from stowplan.explain.suggestions import suggest_on
-from stowplan.explain.words import amount, taint_text
+from stowplan.framework.explanations.formatting import amount, taint_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -211,7 +211,7 @@ def _refusal(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple
             reason=diagnosis.pre_filter_message or "not looked at",
         )
     with inspecting(framework, verdict) as at:
-        detail = Details(at).of_node(found, view.row)
+        detail = Explanations(at).of_node(found, view.row)
     return Answer(
         verdict=verdict,
         framework=framework,

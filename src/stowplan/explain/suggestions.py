@@ -1,9 +1,9 @@
 """What would help a pod that no node takes: the smallest changes, each of them tried before it is suggested.
 
-Every refused node is told by what it would take to be accepted (see `remedies.py`). Nodes that need changes of one
-plugin only come first; if none of those works out, nodes that need two, and so on. A candidate is carried out on a
-copy of the pod (or on the cluster, and undone), all nodes are judged again, and the nodes that then take the pod are
-its gain. What can be left out of a combination is left out.
+Plugins say what each refused node would take to be accepted (`framework/explanations/remedy.py`). Nodes that need
+changes of one plugin only come first; if none of those works out, nodes that need two, and so on. A candidate is
+carried out on a copy of the pod (or on the cluster, and undone), all nodes are judged again, and the nodes that then
+take the pod are its gain. What can be left out of a combination is left out.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.explain import changes as c
-from stowplan.explain.changes import Change, Dial, Trials
-from stowplan.explain.details import Details
-from stowplan.explain.grouping import classes, split
-from stowplan.explain.inspection import Inspection, inspecting
+from stowplan.explain.explanations import Explanations, guarded
+from stowplan.explain.inspection import VerdictInspection, inspecting
 from stowplan.explain.obstacles import obstacles
-from stowplan.explain.remedies import HOPELESS, Remedy, remedies
-from stowplan.explain.words import count, joined, listed, sentence
+from stowplan.explain.trials import Trials
+from stowplan.framework.explanations.changes import Change, Dial
+from stowplan.framework.explanations.formatting import count, joined, listed, sentence
+from stowplan.framework.explanations.grouping import classes, split
+from stowplan.framework.explanations.remedy import HOPELESS, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from stowplan.api.types import Pod
-    from stowplan.explain.remedies import Way
     from stowplan.explain.verdict import Verdict
+    from stowplan.framework.explanations.changes import Step, Way
     from stowplan.framework.runtime import Framework
 
     Rows = npt.NDArray[np.intp]
@@ -111,9 +111,9 @@ def suggest(framework: Framework, verdict: Verdict) -> Advice:
     with inspecting(framework, verdict) as at:
         if verdict.gated is not None:
             return _ungated(at)
-        details = Details(at)
-        found = _Search(at, details).run()
-        return Advice(tuple(found), tuple(obstacles(at, details, solved=bool(found))))
+        explanations = Explanations(at)
+        found = _Search(at, explanations).run()
+        return Advice(tuple(found), tuple(obstacles(at, explanations, solved=bool(found))))
 
 
 def suggest_on(framework: Framework, verdict: Verdict, row: int) -> tuple[Suggestion, ...]:
@@ -123,7 +123,7 @@ def suggest_on(framework: Framework, verdict: Verdict, row: int) -> tuple[Sugges
     with inspecting(framework, verdict) as at:
         only = np.zeros(len(at.valid), np.bool_)
         only[row] = True
-        return tuple(_Search(at, Details(at), only=only).run())
+        return tuple(_Search(at, Explanations(at), only=only).run())
 
 
 def advise(framework: Framework, verdict: Verdict) -> Verdict:
@@ -132,19 +132,29 @@ def advise(framework: Framework, verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _ungated(at: Inspection) -> Advice:
-    if not at.pod.pod.spec.scheduling_gates:
-        return Advice()
-    change = c.remove_gates(at.pod.pod)
-    trials = Trials(at)
-    pod = at.cluster.pod_info(trials.changed([change]))
-    still = at.framework.run_pre_enqueue(pod)
+def _ungated(at: VerdictInspection) -> Advice:
+    """PreEnqueue refused the pod: what lifts that, and which nodes would take the pod then."""
+    assert at.verdict.gated is not None
+    plugin, trials = at.verdict.gated.plugin, Trials(at)
+    ways = Explanations(at).ways_for_pod(plugin)[:_MOST_WAYS]
+    found = [guarded(plugin, partial(_lifted, at, trials, way), None) for way in ways]
+    return Advice(tuple(suggestion for suggestion in found if suggestion is not None))
+
+
+def _lifted(at: VerdictInspection, trials: Trials, way: Way) -> Suggestion:
+    changes = _at_most(way)
+    still = at.framework.run_pre_enqueue(at.cluster.pod_info(trials.changed(changes)))
     if still is not None:
-        return Advice((_suggestion(at, [change], np.zeros(0, np.intp), still.message),))
-    return Advice((_suggestion(at, [change], trials.feasible([change])),))
+        return _suggestion(at, changes, np.zeros(0, np.intp), still.message)
+    return _suggestion(at, changes, trials.feasible(changes))
 
 
-def _suggestion(at: Inspection, found: Sequence[Change], rows: Rows, note: str = "") -> Suggestion:
+def _at_most(way: Sequence[Step]) -> list[Change]:
+    """Every dial at its highest degree."""
+    return [step.at(step.high) if isinstance(step, Dial) else step for step in way]
+
+
+def _suggestion(at: VerdictInspection, found: Sequence[Change], rows: Rows, note: str = "") -> Suggestion:
     names = at.named(rows)
     gained = set(names)
     # In company a change may gain other nodes than the one that it was made for.
@@ -163,8 +173,8 @@ class _Need:
 
 @dataclass
 class _Search:
-    at: Inspection
-    details: Details
+    at: VerdictInspection
+    explanations: Explanations
     depth: int = 0
     #: The rows that are to be gained; None: any.
     only: npt.NDArray[np.bool_] | None = None
@@ -173,34 +183,34 @@ class _Search:
 
     def __post_init__(self) -> None:
         self.trials = Trials(self.at, only=self.only)
-        self._remedies = remedies(self.at, self.details)
+        self._remedies = self.explanations.remedies()
 
     def run(self) -> list[Suggestion]:
         if self.at.diagnosis is None:
             return []
         if not self._remedies:
-            return self._without_names()
+            return self._for_whole_pod()
         found: dict[str, Suggestion] = {}
         needs = self._needs()
         for size in sorted({len(need.kinds) for need in needs}):
             of_size = [need for need in needs if len(need.kinds) == size]
             for need in of_size[:_MOST_KINDS]:
-                for suggestion in self._tried(need):
+                for suggestion in self._guarded(self._tried, need):
                     found.setdefault(_key(suggestion.changes), suggestion)
             if found or self.trials.exhausted:
                 break
         for need in needs[:_MOST_DEEPENED] if not found and self.depth < _DEPTH else ():
-            found |= {_key(suggestion.changes): suggestion for suggestion in self._deepened(need)}
+            found |= {_key(suggestion.changes): suggestion for suggestion in self._guarded(self._deepened, need)}
         return sorted(found.values(), key=lambda s: (len(s.changes), s.cost, -s.gain, s.text))
 
-    def _without_names(self) -> list[Suggestion]:
-        """PreFilter refused the pod as a whole: its node affinity may name nodes that it rules out itself."""
+    def _for_whole_pod(self) -> list[Suggestion]:
+        """PreFilter refused the pod as a whole."""
         diagnosis = self.at.diagnosis
-        if diagnosis is None or diagnosis.absent.plugin != "NodeAffinity":
-            return []
-        change = c.drop_node_requirements((), ["the required node affinity"], ())
-        rows = self.trials.feasible([change])
-        return [_suggestion(self.at, [change], rows)] if len(rows) else []
+        assert diagnosis is not None
+        plugin = diagnosis.absent.plugin
+        ways = self.explanations.ways_for_pod(plugin)[:_MOST_WAYS]
+        found = [guarded(plugin, partial(self._try, way), None) for way in ways]
+        return [suggestion for suggestion in found if suggestion is not None]
 
     def _needs(self) -> list[_Need]:
         """What groups of nodes need, those that need changes of the fewest plugins first."""
@@ -212,8 +222,8 @@ class _Search:
         open_[list(diagnosis.nominated)] = False
         for column in columns:
             open_ &= column != HOPELESS
-        if not diagnosis.pre_filter_plugins <= {"NodeAffinity"}:
-            # Somebody else ruled nodes out before they were filtered.
+        if not self.explanations.remedies_cover(diagnosis.pre_filter_plugins):
+            # PreFilter ruled nodes out that no Filter was asked about.
             open_ &= diagnosis.examined
         rows = np.flatnonzero(open_)
         needs = []
@@ -223,8 +233,15 @@ class _Search:
                 needs.append(_Need(part, kinds))
         return sorted(needs, key=lambda need: (len(need.kinds), -len(need.rows)))
 
+    def _guarded(self, search: Callable[[_Need], list[Suggestion]], need: _Need) -> list[Suggestion]:
+        """Nothing, when a plugin's remedy proposed what cannot be carried out."""
+        return guarded(", ".join(name for name, _ in need.kinds), lambda: search(need), [])
+
+    def _ways(self, name: str, kind: int, need: _Need) -> list[Way]:
+        return self.explanations.ways(name, self._remedies[name], kind, need.rows)
+
     def _tried(self, need: _Need) -> list[Suggestion]:
-        ways = [self._remedies[name].ways(kind, need.rows) for name, kind in need.kinds]
+        ways = [self._ways(name, kind, need) for name, kind in need.kinds]
         found = []
         for combined in islice(product(*ways), _MOST_WAYS):
             if self.trials.exhausted:
@@ -236,19 +253,17 @@ class _Search:
 
     def _deepened(self, need: _Need) -> list[Suggestion]:
         """A change can raise a new objection (other nodes now count for a spread): judge the changed pod afresh."""
-        steps = [
-            step for name, kind in need.kinds for way in self._remedies[name].ways(kind, need.rows)[:1] for step in way
-        ]
-        tried = [step.at(step.high) if isinstance(step, Dial) else step for step in steps]
+        steps = [step for name, kind in need.kinds for way in self._ways(name, kind, need)[:1] for step in way]
+        tried = _at_most(steps)
         if not tried or any(change.on_pod is None for change in tried):
             return []
         changed = self.at.of(self.at.cluster.pod_info(self.trials.changed(tried)))
-        further = _Search(changed, Details(changed), self.depth + 1, self.only).run()
+        further = _Search(changed, Explanations(changed), self.depth + 1, self.only).run()
         found = (self._try([*steps, *suggestion.changes]) for suggestion in further[:_MOST_DEEPENED])
         return [suggestion for suggestion in found if suggestion is not None]
 
-    def _try(self, steps: Way | list[Change | Dial]) -> Suggestion | None:
-        tried = [step.at(step.high) if isinstance(step, Dial) else step for step in steps]
+    def _try(self, steps: Sequence[Step]) -> Suggestion | None:
+        tried = _at_most(steps)
         if not len(self.trials.feasible(tried)):
             return None
         for i, step in enumerate(steps):

@@ -10,40 +10,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.explain.details import Details
-from stowplan.explain.grouping import refusals
+from stowplan.explain.explanations import Explanations
 from stowplan.explain.inspection import inspecting
+from stowplan.explain.refusals import refusals
 from stowplan.explain.tables import Cell, Grid, Line
-from stowplan.explain.words import count, joined, listed, sentence
-from stowplan.framework.status import Code
+from stowplan.framework.explanations.formatting import count, joined, listed, sentence
 from stowplan.preemption.dry_run import NO_VICTIMS, NOT_HELPFUL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.explain.grouping import Refusal
     from stowplan.explain.heard import Heard
-    from stowplan.explain.inspection import Inspection
+    from stowplan.explain.inspection import VerdictInspection
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.tables import Block, Span
     from stowplan.explain.verdict import Verdict
+    from stowplan.framework.explanations.grouping import Refusal
     from stowplan.framework.runtime import Framework
     from stowplan.preemption.dry_run import Candidate, DryRun
 
 #: What the short form shows of each part.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8
-
-_SHORT = {
-    "NodeResourcesFit": "fit",
-    "NodeResourcesBalancedAllocation": "balance",
-    "ImageLocality": "images",
-    "InterPodAffinity": "pod affinity",
-    "NodeAffinity": "node affinity",
-    "PodTopologySpread": "spread",
-    "TaintToleration": "taints",
-    "VolumeBinding": "volumes",
-    "DynamicResources": "devices",
-}
 
 
 def explanation(
@@ -61,13 +48,13 @@ def explanation(
 
 
 class _Page:
-    def __init__(self, at: Inspection, wide: bool, alike: Sequence[str], heard: Heard | None) -> None:
+    def __init__(self, at: VerdictInspection, wide: bool, alike: Sequence[str], heard: Heard | None) -> None:
         self._at = at
         self._verdict = at.verdict
         self._wide = wide
         self._alike = alike
         self._heard = heard
-        self._details = Details(at)
+        self._explanations = Explanations(at)
 
     def blocks(self) -> list[Block]:
         verdict = self._verdict
@@ -155,7 +142,7 @@ class _Page:
         shown = ranked if self._wide else ranked[:_NODES]
         all_rows = np.array(ranked, np.intp)
         plugins = [name for name, of in verdict.scores.items() if of[all_rows].any()]
-        header = ["node", "score", *(name if self._wide else _SHORT.get(name, name) for name in plugins)]
+        header = ["node", "score", *(self._column_title(name) for name in plugins)]
         rows: list[list[Cell]] = []
         for row in shown:
             style = "best" if row == ranked[0] else ""
@@ -169,6 +156,9 @@ class _Page:
         between = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         return [grid, Line(((f"… and {count(len(left), 'node')} more with {between} points", "dim"),), 2)]
 
+    def _column_title(self, plugin: str) -> str:
+        return plugin if self._wide else self._at.framework.plugins[plugin].short_name or plugin
+
     # -- why not elsewhere --------------------------------------------------------------------------------------------
 
     def _refused(self) -> list[Block]:
@@ -181,14 +171,16 @@ class _Page:
     def _grouped(self, groups: Sequence[Refusal]) -> list[Block]:
         rows: list[list[Cell]] = []
         for group in groups[:_GROUPS]:
-            detail = self._details.of_group(group)
+            detail = self._explanations.of_group(group)
             few = len(group.rows) <= 3
             names = listed(self._at.named(group.rows)) if few else _sample(self._at, group)
             # The detail of a single node that lacks something says its name itself.
             named = len(group.rows) == 1 and detail.startswith(f"{names} lacks ")
             which = detail if named else sentence((names, detail))
             number = count(len(group.rows), "node")
-            rows.append([number, ((group.plugin, "bad"),), _reason(group), ((f"({which})", "dim"),)])
+            rows.append(
+                [number, ((group.plugin, "bad"),), self._explanations.reason_text(group), ((f"({which})", "dim"),)]
+            )
         grid = Grid(rows, right=frozenset((0,)))
         rest = groups[_GROUPS:]
         if not rest:
@@ -204,7 +196,7 @@ class _Page:
         )
         rows: list[list[Cell]] = []
         for row, group in ordered:
-            detail = ((self._details.of_node(group, row), "dim"),)
+            detail = ((self._explanations.of_node(group, row), "dim"),)
             rows.append([self._at.names[row], ((group.plugin, "bad"),), group.text, group.code.name, detail])
         return [Grid(rows, ("node", "plugin", "reason", "code", "detail"))]
 
@@ -270,13 +262,8 @@ def _advised(number: int, suggestion: Suggestion) -> tuple[Span, ...]:
     return (*spans, (f" — {suggestion.note}", "dim")) if suggestion.note else tuple(spans)
 
 
-def _sample(at: Inspection, group: Refusal) -> str:
+def _sample(at: VerdictInspection, group: Refusal) -> str:
     return f"{at.names[int(group.rows[0])]} … and {len(group.rows) - 1:,} more"
-
-
-def _reason(group: Refusal) -> str:
-    hopeless = group.code == Code.UnschedulableAndUnresolvable and group.plugin == "NodeResourcesFit"
-    return f"{group.text}, even if empty" if hopeless else group.text
 
 
 def _unhelpful(run: DryRun) -> str:

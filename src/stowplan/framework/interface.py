@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.eviction_plan import EvictionPlan
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
@@ -65,6 +67,8 @@ class Plugin(ABC):
     name: ClassVar[str]
     #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
     reads: Reads = Reads.ANYTHING
+    #: Title of the plugin's column in tables of scores; "" for its name.
+    short_name: ClassVar[str] = ""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
@@ -73,6 +77,13 @@ class Plugin(ABC):
     def sums_question(self, pod: PodInfo) -> Hashable:
         """For `Reads.NODE_SUMS`: what the answers hang on besides the node; pods that agree in it share them."""
         return pod.shape
+
+    def explanation(self, inspection: Inspection) -> Explanation | None:
+        """How the plugin's refusals of one pod are explained, and what would lift them; None: by their reasons alone.
+
+        Asked by `explain` only. What it needs should be imported here, so that scheduling does without.
+        """
+        return None
 
     def close(self) -> None:  # noqa: B027 - most plugins have nothing to close
         """Called once at shutdown."""

@@ -19,6 +19,11 @@ from stowplan.framework.events import (
     queue_if,
 )
 from stowplan.framework.eviction_plan import EvictionPlan
+from stowplan.framework.explanations.changes import Change, Dial, Step, Way, move, with_labels, with_spec
+from stowplan.framework.explanations.explanation import Explanation
+from stowplan.framework.explanations.grouping import Refusal
+from stowplan.framework.explanations.inspection import Inspection
+from stowplan.framework.explanations.remedy import HOPELESS, Remedy, one_or_all
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import (
     MAX_SCORE,
@@ -61,6 +66,7 @@ from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
 
 __all__ = [
     "ASSIGNED_POD",
+    "HOPELESS",
     "MAX_SCORE",
     "MIN_SCORE",
     "NODE",
@@ -69,6 +75,7 @@ __all__ = [
     "UNSCHEDULABLE_POD",
     "Action",
     "BindPlugin",
+    "Change",
     "ClusterEvent",
     "ClusterEventWithHint",
     "Code",
@@ -76,12 +83,15 @@ __all__ = [
     "CustomObject",
     "CycleState",
     "Diagnosis",
+    "Dial",
     "EnqueueExtensions",
     "Entry",
     "EvictionPlan",
+    "Explanation",
     "FilterPlugin",
     "Handle",
     "Hint",
+    "Inspection",
     "NodeFilterPlugin",
     "NodeInfo",
     "NodePodExtensions",
@@ -114,18 +124,26 @@ __all__ = [
     "QueueSortPlugin",
     "Reads",
     "Reason",
+    "Refusal",
     "Rejections",
+    "Remedy",
     "ReservePlugin",
     "ScorePlugin",
     "ShapeSigned",
     "SignPlugin",
     "Status",
+    "Step",
     "TemplateSigned",
     "WaitingPod",
+    "Way",
     "custom_resource",
     "error",
+    "move",
     "on",
+    "one_or_all",
     "queue_if",
     "unresolvable",
     "unschedulable",
+    "with_labels",
+    "with_spec",
 ]

@@ -27,7 +27,7 @@ from stowplan.client.watching.list_watch import Undecodable
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.unreachable import no_answer
 from stowplan.config import ClientConnection
-from stowplan.explain.words import listed
+from stowplan.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

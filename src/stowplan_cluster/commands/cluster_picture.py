@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from stowplan.explain.tables import Grid
-from stowplan.explain.words import amount
+from stowplan.framework.explanations.formatting import amount
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo

@@ -31,7 +31,7 @@ from stowplan.command_line.event_loop import first_of, run, running
 from stowplan.config import ClientConnection
 from stowplan.explain.tables import Line, write
 from stowplan.explain.text import explanation
-from stowplan.explain.words import count
+from stowplan.framework.explanations.formatting import count
 from stowplan.sources.question import Question
 from stowplan_cluster.commands import demo_cluster
 from stowplan_cluster.commands.cluster_picture import picture

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.decode import decode_json
 from stowplan.api.types import Pod
 from stowplan.explain.tables import Line
-from stowplan.explain.words import count
+from stowplan.framework.explanations.formatting import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

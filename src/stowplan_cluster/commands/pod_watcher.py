@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from stowplan.explain.tables import Line
-from stowplan.explain.words import count
+from stowplan.framework.explanations.formatting import count
 from stowplan_cluster.commands.pod_news import news_of, refusal, told_of
 
 if TYPE_CHECKING:

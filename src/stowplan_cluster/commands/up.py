@@ -25,7 +25,7 @@ from stowplan.config import load_config
 from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.tables import write
-from stowplan.explain.words import count, joined
+from stowplan.framework.explanations.formatting import count, joined
 from stowplan_cluster.commands.embedded_cluster import (
     DEFAULT_NODES,
     ClusterOptions,

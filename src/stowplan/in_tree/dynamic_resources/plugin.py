@@ -43,6 +43,7 @@ PODS_WITH_DEVICES = "pods with device claims"
 class DynamicResources(NotBuiltBinding, PreEnqueuePlugin, PostFilterPlugin, SignPlugin, EnqueueExtensions):
     name = "DynamicResources"
     effect_free = True
+    short_name = "devices"
 
     @property
     def _enabled(self) -> bool:

@@ -31,6 +31,7 @@ MIN_BYTES, MAX_BYTES_PER_CONTAINER = 23 * _MB, 1000 * _MB
 
 class ImageLocality(ScorePlugin, TemplateSigned):
     name = "ImageLocality"
+    short_name = "images"
     reads = Reads.NODES
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:

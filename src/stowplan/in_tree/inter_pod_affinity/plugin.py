@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from stowplan.config import InterPodAffinityArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
 
@@ -153,6 +155,7 @@ class InterPodAffinity(
     PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
 ):
     name = "InterPodAffinity"
+    short_name = "pod affinity"
     reads = Reads.CLUSTER_PODS
     normalizes = True
     in_range = True
@@ -463,6 +466,11 @@ class InterPodAffinity(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.events(self.handle)
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.inter_pod_affinity.explanation import InterPodAffinityExplanation
+
+        return InterPodAffinityExplanation(inspection)
 
 
 class _Pull(NamedTuple):

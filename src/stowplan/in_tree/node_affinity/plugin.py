@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from stowplan.config import NodeAffinityArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
 
     WeightedTerms = tuple[tuple[int, NodeTerm], ...]
@@ -64,6 +66,7 @@ PRE_SCORE_STATE = "PreScoreNodeAffinity"
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
     name = "NodeAffinity"
+    short_name = "node affinity"
     reads = Reads.NODES
     normalizes = True
 
@@ -132,6 +135,11 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, T
             return Hint.SKIP
         # Parity: what the old node lacked of the added affinity is not looked at.
         return queue_if(old is None or not wanted.match_or_error(old.metadata.labels, old.metadata.name))
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.node_affinity.explanation import NodeAffinityExplanation
+
+        return NodeAffinityExplanation(inspection)
 
 
 def _entries(excluded: npt.NDArray[np.bool_], refused: npt.NDArray[np.bool_]) -> tuple[Entry, ...]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
 
 PORTS_TAKEN = Reason("NodePortsTaken", "node(s) didn't have free ports for the requested pod ports")
 PRE_FILTER_STATE = "PreFilterNodePorts"
@@ -61,3 +63,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, EnqueueExtensions
         if not is_placed_or_nominated(old):
             return Hint.SKIP
         return queue_if(ports_conflict(pod.shape.host_ports, self.handle.pod_info(old).shape.host_ports))
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.node_ports.explanation import NodePortsExplanation
+
+        return NodePortsExplanation(inspection)

@@ -29,6 +29,7 @@ PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned):
     name = "NodeResourcesBalancedAllocation"
+    short_name = "balance"
     reads = Reads.NODE_SUMS
     in_range = True
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from stowplan.config import NodeResourcesFitArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
@@ -57,6 +59,7 @@ class NodeResourcesFit(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin, EnqueueExtensions, TemplateSigned
 ):
     name = "NodeResourcesFit"
+    short_name = "fit"
     reads = Reads.NODE_SUMS
     in_range = True
 
@@ -209,6 +212,11 @@ class NodeResourcesFit(
         if now.get("pods", 0) > before.get("pods", 0):
             return Hint.QUEUE
         return queue_if(bool(delegated) or any(now.get(n, 0) > before.get(n, 0) for n in wanted))
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.node_resources_fit.explanation import NodeResourcesFitExplanation
+
+        return NodeResourcesFitExplanation(inspection)
 
 
 def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
 
 UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
 
@@ -52,6 +54,11 @@ class NodeUnschedulable(FilterPlugin, TemplateSigned, EnqueueExtensions):
             on(NODE, Action.Add | Action.UpdateNodeTaint, _after_node_change, by_shape=True),
             on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
         )
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.node_unschedulable.explanation import NodeUnschedulableExplanation
+
+        return NodeUnschedulableExplanation(inspection)
 
 
 def _tolerates_cordon(pod: Pod) -> bool:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from stowplan.config import PodTopologySpreadArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
 
@@ -163,6 +165,7 @@ class PodTopologySpread(
     PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
 ):
     name = "PodTopologySpread"
+    short_name = "spread"
     reads = Reads.CLUSTER_PODS
     normalizes = True
     in_range = True
@@ -446,6 +449,11 @@ class PodTopologySpread(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.events(self)
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.pod_topology_spread.explanation import PodTopologySpreadExplanation
+
+        return PodTopologySpreadExplanation(self, inspection)
 
 
 def _by_difference(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:

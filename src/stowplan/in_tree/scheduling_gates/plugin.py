@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
 
 GATED = Reason("SchedulingGated", "waiting for scheduling gates: [{gates}]")
 
@@ -31,6 +33,11 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (on(POD, Action.UpdatePodSchedulingGatesEliminated, _after_gates_eliminated, by_shape=True),)
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.scheduling_gates.explanation import SchedulingGatesExplanation
+
+        return SchedulingGatesExplanation(inspection)
 
 
 def _after_gates_eliminated(pod: PodInfo, old: Pod, new: Pod) -> Hint:

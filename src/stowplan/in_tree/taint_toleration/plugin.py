@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
 
 UNTOLERATED = Reason("UntoleratedTaint", "node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"
@@ -47,6 +49,7 @@ PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
     name = "TaintToleration"
+    short_name = "taints"
     reads = Reads.NODES
     normalizes = True
 
@@ -98,6 +101,11 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         tolerations = pod.pod.spec.tolerations
         found = untolerated(node.spec.taints, tolerations, comparison_operators=self._comparison_operators)
         return found is not None
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.taint_toleration.explanation import TaintTolerationExplanation
+
+        return TaintTolerationExplanation(self, inspection)
 
 
 def _unwelcome_counts(table: NodeTable, tolerations: tuple[Toleration, ...], comparing: bool) -> npt.NDArray[np.int64]:

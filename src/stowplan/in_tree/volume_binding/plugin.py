@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 class VolumeBinding(NotBuiltBinding, PreScorePlugin, TemplateSigned, EnqueueExtensions):
     name = "VolumeBinding"
+    short_name = "volumes"
 
     def _unsupported(self, pod: PodInfo) -> str | None:
         return PODS_WITH_CLAIMS if has_claims(pod.shape) else None

@@ -1,21 +1,19 @@
 """Refused nodes in groups of equal reasons, so that thousands of them fit a screen.
 
-A group has one plugin, one set of reasons and one code: what the diagnosis keeps as masks is turned into a number a
-row that tells which masks cover it, and equal numbers are a group. Nobody looks at single nodes.
+A group has one plugin, one set of reasons and one code: the masks of the diagnosis become one number per row that tells
+which masks cover it, and equal numbers are a group. Nobody looks at single nodes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.framework.explanations.grouping import Refusal, classes, split
 from stowplan.framework.status import Code, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import numpy.typing as npt
 
     from stowplan.framework.diagnosis import Diagnosis
@@ -25,39 +23,10 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Refusal:
-    """Nodes that one plugin refused for the same reasons."""
-
-    plugin: str
-    code: Code
-    reasons: tuple[Reason, ...]
-    rows: Rows
-
-    @property
-    def text(self) -> str:
-        return ", ".join(str(reason) for reason in self.reasons)
-
-
 def refusals(diagnosis: Diagnosis) -> list[Refusal]:
     """All refused nodes, the largest group first."""
-    found = [*_absent(diagnosis), *_promised(diagnosis), *_filtered(diagnosis)]
+    found = [*_absent(diagnosis), *_nominated(diagnosis), *_filtered(diagnosis)]
     return sorted(found, key=lambda refusal: (-len(refusal.rows), refusal.plugin, refusal.text))
-
-
-def classes(columns: Iterable[npt.NDArray[Any]], length: int) -> npt.NDArray[np.intp]:
-    """A number a row; rows with equal values in all columns share it."""
-    ids = np.zeros(length, np.intp)
-    for column in columns:
-        values, of_row = np.unique(column, return_inverse=True)
-        ids = np.unique(ids * len(values) + of_row.reshape(-1), return_inverse=True)[1].reshape(-1)
-    return ids
-
-
-def split(rows: Rows, ids: npt.NDArray[np.intp]) -> list[Rows]:
-    """Rows by their number, the largest part first."""
-    parts = [rows[ids == i] for i in np.unique(ids).tolist()]
-    return sorted(parts, key=lambda part: (-len(part), int(part[0])))
 
 
 def _filtered(diagnosis: Diagnosis) -> list[Refusal]:
@@ -75,7 +44,7 @@ def _filtered(diagnosis: Diagnosis) -> list[Refusal]:
     return found
 
 
-def _promised(diagnosis: Diagnosis) -> list[Refusal]:
+def _nominated(diagnosis: Diagnosis) -> list[Refusal]:
     """Nodes that pods are nominated to, and that would be too full with them."""
     groups: dict[tuple[str, Code, tuple[Reason, ...]], list[int]] = {}
     for row, status in diagnosis.nominated.items():

@@ -13,8 +13,8 @@ import msgspec
 
 from stowplan.api.pod_requests import pod_requests, to_vector
 from stowplan.api.quantity import NANO, Format, format_quantity, parse_quantity, read_quantity
-from stowplan.explain.changes import Change, with_spec
-from stowplan.explain.words import amount, joined
+from stowplan.framework.explanations.changes import Change, with_spec
+from stowplan.framework.explanations.formatting import amount, joined
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 replace = msgspec.structs.replace
 
 
-def shrink(pod: Pod, targets: Mapping[str, int], *, note: str = "", about: str = "") -> Change | None:
+def smaller_requests(pod: Pod, targets: Mapping[str, int], *, note: str = "", about: str = "") -> Change | None:
     """Ask for at most these totals (the scheduler's integers); None when the pod cannot."""
     now = to_vector(pod_requests(pod))
     try:

@@ -1,4 +1,4 @@
-"""Numbers, selectors and lists in the words that explanations are made of.
+"""Quantities, selectors and lists as text, as explanations show them.
 
 Quantities read as Kubernetes writes them; requirements read as kubectl's selectors do.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.selectors import Requirement, Selector
     from stowplan.api.types import Taint
-    from stowplan.cluster.pod_info import AffinityTerm
+    from stowplan.cluster.pod_info import AffinityTerm, PodInfo
     from stowplan.cluster.ports import Port
 
 _NANO_PER_MILLI = NANO // 1000
@@ -91,6 +91,13 @@ def namespaces_text(term: AffinityTerm) -> str:
 def port_text(port: Port) -> str:
     ip, protocol, number = port
     return f"{number}/{protocol}" if ip == _ANY_ADDRESS else f"{ip}:{number}/{protocol}"
+
+
+def pods_text(pods: Sequence[PodInfo]) -> str:
+    """`shop/web-0 and 2 more`."""
+    if not pods:
+        return "nobody"
+    return pods[0].key if len(pods) == 1 else f"{pods[0].key} and {len(pods) - 1} more"
 
 
 def sentence(parts: Iterable[str]) -> str:

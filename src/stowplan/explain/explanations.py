@@ -1,0 +1,106 @@
+"""What the plugins of a profile say of their own refusals, asked for one inspection.
+
+A plugin whose explanation fails is explained by its reasons alone: a mistake in it costs words, never the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stowplan.framework.explanations.explanation import Explanation
+from stowplan.framework.explanations.remedy import Remedy
+from stowplan.framework.status import NOT_THEIRS
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.explain.inspection import VerdictInspection
+    from stowplan.framework.explanations.changes import Way
+    from stowplan.framework.explanations.grouping import Refusal, Rows
+
+T = TypeVar("T")
+
+#: Extension points that refuse a pod, in the order in which obstacles are listed.
+_REFUSING_POINTS = ("filter", "preFilter", "preEnqueue")
+
+_log = get_logger(__name__)
+
+
+class Explanations:
+    """The plugins' explanations, each made once."""
+
+    def __init__(self, inspection: VerdictInspection) -> None:
+        self._inspection = inspection
+        self._made: dict[str, Explanation] = {}
+
+    def _of(self, plugin: str) -> Explanation:
+        found = self._made.get(plugin)
+        if found is None:
+            found = self._made[plugin] = self._make(plugin)
+        return found
+
+    def _make(self, name: str) -> Explanation:
+        plain = Explanation(self._inspection)
+        # Several plugins may have narrowed the nodes together: then the name is a list.
+        plugin = self._inspection.framework.plugins.get(name)
+        if plugin is None:
+            return plain
+        return guarded(name, lambda: plugin.explanation(self._inspection), None) or plain
+
+    # -- details ------------------------------------------------------------------------------------------------------
+
+    def of_node(self, refusal: Refusal, row: int) -> str:
+        """All details of one node of a group."""
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_node(refusal, row), "")
+
+    def of_group(self, refusal: Refusal) -> str:
+        """The details of a group of nodes, in a line."""
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_group(refusal), "")
+
+    def reason_text(self, refusal: Refusal) -> str:
+        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).reason_text(refusal), refusal.text)
+
+    # -- obstacles and remedies ---------------------------------------------------------------------------------------
+
+    def obstacles(self) -> list[str]:
+        """Facts that keep the pod off every node; what is hardest to change first, then in the profile's order."""
+        points = self._inspection.framework.points
+        names = dict.fromkeys(name for point in _REFUSING_POINTS for name in points[point])
+        ordered = sorted(names, key=lambda name: not self._of(name).obstacles_first)
+        return [text for name in ordered for text in self._obstacles(name)]
+
+    def _obstacles(self, name: str) -> list[str]:
+        return guarded(name, lambda: list(self._of(name).obstacles()), [])
+
+    def remedies(self) -> dict[str, Remedy]:
+        """Plugin -> remedy, for every plugin that refuses some node."""
+        return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}
+
+    def _remedy(self, name: str, mask: npt.NDArray[Any]) -> Remedy:
+        found = guarded(name, lambda: self._of(name).remedy(mask), None)
+        return found or Remedy(self._inspection, mask)
+
+    def ways(self, plugin: str, remedy: Remedy, kind: int, rows: Rows) -> list[Way]:
+        return guarded(plugin, lambda: list(remedy.ways(kind, rows)), [])
+
+    def ways_for_pod(self, plugin: str) -> Sequence[Way]:
+        """Ways to lift a plugin's refusal of the pod as a whole."""
+        return guarded(plugin, lambda: list(self._of(plugin).ways_for_pod()), [])
+
+    def remedies_cover(self, plugins: frozenset[str]) -> bool:
+        """Whether the Filters of these plugins refuse all nodes that their PreFilters ruled out."""
+        return all(self._of(name).filter_repeats_pre_filter for name in plugins)
+
+
+def guarded(plugin: str, ask: Callable[[], T], otherwise: T) -> T:
+    """The answer, or `otherwise` when the plugin's explanation raises."""
+    try:
+        return ask()
+    except NOT_THEIRS:
+        raise
+    except BaseException as e:
+        _log.error(e, "a plugin's explanation failed and is left out", plugin=plugin)
+        return otherwise

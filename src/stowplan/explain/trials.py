@@ -1,0 +1,77 @@
+"""Changes tried out on the cluster, and undone: what is suggested was seen to work."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.engine.evaluation.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import Node, Pod
+    from stowplan.explain.inspection import VerdictInspection
+    from stowplan.framework.explanations.changes import Change
+
+
+@dataclass
+class Trials:
+    """Evaluates changes; counts how often, as the number of tries is limited."""
+
+    inspection: VerdictInspection
+    limit: int = 400
+    #: The rows that are to be gained; None: any.
+    only: npt.NDArray[np.bool_] | None = None
+    tries: int = field(default=0, init=False)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.tries >= self.limit
+
+    def changed(self, changes: Sequence[Change]) -> Pod:
+        pod = self.inspection.pod.pod
+        for change in changes:
+            pod = pod if change.on_pod is None else change.on_pod(pod)
+        return pod
+
+    def _changed_nodes(self, changes: Sequence[Change]) -> list[Node]:
+        found: dict[str, Node] = {}
+        table = self.inspection.table
+        for change in changes:
+            for name in change.nodes:
+                node = found.get(name) or table.nodes[table.row_of[name]]
+                if node is not None and change.on_node is not None:
+                    found[name] = change.on_node(node)
+        return list(found.values())
+
+    def feasible(self, changes: Sequence[Change]) -> npt.NDArray[np.intp]:
+        """Rows that would take the pod after the changes."""
+        self.tries += 1
+        cluster = self.inspection.cluster
+        with ExitStack() as stack:
+            stack.enter_context(_nodes_replaced(self.inspection, self._changed_nodes(changes)))
+            world = stack.enter_context(cluster.what_if())
+            for info in {info.uid: info for change in changes for info in change.leaving}.values():
+                world.evict(info)
+            outcome = Evaluation(self.inspection.framework).filter(cluster.pod_info(self.changed(changes)))
+            return np.flatnonzero(outcome.feasible if self.only is None else outcome.feasible & self.only)
+
+
+@contextmanager
+def _nodes_replaced(inspection: VerdictInspection, nodes: Sequence[Node]) -> Iterator[None]:
+    """Let nodes be different for a while; what is kept of node objects is worked out anew before and after."""
+    before = [inspection.table.nodes[inspection.table.row_of[node.metadata.name]] for node in nodes]
+    try:
+        for node in nodes:
+            inspection.cluster.update_node(node)
+        yield
+    finally:
+        for old in before:
+            if old is not None:
+                inspection.cluster.update_node(old)

@@ -1,0 +1,231 @@
+"""Which of a pod's node requirements a node misses; labels that no node has; to drop requirements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.api.selectors import DOES_NOT_EXIST, NOT_IN, Requirement, compile_node_term
+from stowplan.framework.explanations.changes import Change, replace, with_spec
+from stowplan.framework.explanations.explanation import Explanation
+from stowplan.framework.explanations.formatting import count, joined, requirement_text, sentence
+from stowplan.framework.explanations.grouping import classes, split
+from stowplan.framework.explanations.remedy import Remedy
+from stowplan.in_tree.common.node_selection import requirement_mask, term_mask
+from stowplan.in_tree.node_affinity.plugin import ENFORCED_AFFINITY, POD_AFFINITY, NodeAffinity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import NodeSelectorTerm, Pod
+    from stowplan.framework.explanations.changes import Way
+    from stowplan.framework.explanations.explanation import Columns, Mask, Rows
+    from stowplan.framework.explanations.inspection import Inspection
+    from stowplan.framework.status import Reason
+
+#: Missed requirements that are spelled out.
+_SHOWN = 3
+
+
+class NodeAffinityExplanation(Explanation):
+    filter_repeats_pre_filter = True
+
+    @property
+    def _requirements(self) -> list[Requirement]:
+        wanted = self.inspection.pod.shape.required_node_affinity
+        found = list(wanted.node_selector.requirements) if wanted.node_selector is not None else []
+        for term in wanted.required.terms if wanted.required is not None else ():
+            found += term.expressions
+        return found
+
+    # -- details ------------------------------------------------------------------------------------------------------
+
+    def detail(self, row: int, reason: Reason) -> str:
+        if reason.code != POD_AFFINITY.code:
+            return ""
+        table, one = self.inspection.table, np.array([row], np.intp)
+        failing = [r for r in self._requirements if not requirement_mask(table, r, one)[0]]
+        texts = [f"wants {requirement_text(r)}, {self._has(r.key, row)}" for r in dict.fromkeys(failing)]
+        wanted = self.inspection.pod.shape.required_node_affinity.required
+        fields = [f for term in (wanted.terms if wanted is not None else ()) for f in term.fields]
+        return sentence(texts) or sentence(f"wants {requirement_text(f)}" for f in dict.fromkeys(fields[:2]))
+
+    def depends_on(self, reason: Reason) -> Columns:
+        if reason.code != POD_AFFINITY.code:
+            return []
+        keys = dict.fromkeys(r.key for r in self._requirements)
+        return [self.inspection.table.label(key).codes for key in keys]
+
+    def summary(self, rows: Rows, reason: Reason) -> str:
+        if reason.code != POD_AFFINITY.code or len(rows) == 1:
+            return super().summary(rows, reason)
+        # Each requirement by itself, and how many nodes miss it.
+        table = self.inspection.table
+        missed = {r: int((~requirement_mask(table, r, rows)).sum()) for r in self._requirements}
+        ranked = sorted(
+            ((n, requirement_text(r)) for r, n in missed.items() if n), key=lambda item: (-item[0], item[1])
+        )
+        return ", ".join(f"{number:,} are not {text}" for number, text in ranked[:_SHOWN])
+
+    def _has(self, key: str, row: int) -> str:
+        domain = self.inspection.domain(key, row)
+        return f"has {domain}" if domain else f"has no label {key}"
+
+    # -- obstacles ----------------------------------------------------------------------------------------------------
+
+    def obstacles(self) -> Iterator[str]:
+        wanted = self.inspection.pod.shape.required_node_affinity
+        always: list[Requirement] = list(wanted.node_selector.requirements) if wanted.node_selector is not None else []
+        if wanted.required is not None and len(wanted.required.terms) == 1:
+            always += wanted.required.terms[0].expressions
+        for requirement in always:
+            if not (requirement_mask(self.inspection.table, requirement) & self.inspection.valid).any():
+                negative = requirement.operator in (NOT_IN, DOES_NOT_EXIST)
+                yield (
+                    f"every node has label {requirement.key}"
+                    if negative
+                    else f"no node has label {requirement_text(requirement)}"
+                )
+        for term in wanted.required.terms if wanted.required is not None else ():
+            if term.error:
+                yield f"a node affinity term does not parse, so it matches no node: {term.error}"
+        if wanted.required is not None and not wanted.required.terms:
+            yield "the required node affinity has no terms, so it matches no node"
+        enforced = int((self.enforced() & self.inspection.valid).sum())
+        if enforced:
+            yield f"the configuration's addedAffinity keeps pods of this profile off {count(enforced, 'node')}"
+
+    def enforced(self) -> Mask:
+        """Rows that the profile's added affinity refuses."""
+        return self.inspection.refused_for(NodeAffinity.name, ENFORCED_AFFINITY)
+
+    # -- remedies -----------------------------------------------------------------------------------------------------
+
+    def remedy(self, mask: Mask) -> Remedy:
+        return _DropRequirements(self.inspection, mask & ~self.enforced(), mask)
+
+    def ways_for_pod(self) -> list[Way]:
+        """Node affinity that names nodes rules others out before they are filtered."""
+        return [(_drop((), ["the required node affinity"], ()),)]
+
+
+class _DropRequirements(Remedy):
+    """nodeSelector and required node affinity: a class for each set of requirements that a node misses."""
+
+    def __init__(self, inspection: Inspection, by_pod: Mask, mask: Mask) -> None:
+        super().__init__(inspection, mask)
+        self._pod: Pod = inspection.pod.pod
+        wanted = inspection.pod.shape.required_node_affinity
+        self._required = wanted.required
+        self._spec_terms = _spec_terms(self._pod)
+        selector = wanted.node_selector.requirements if wanted.node_selector else ()
+        rows = np.flatnonzero(by_pod)
+        columns: list[Mask] = [~requirement_mask(inspection.table, r, rows) for r in selector]
+        best, failing = self._cheapest_term(rows)
+        self._parts: dict[int, tuple[list[str], int, list[int]]] = {}
+        for part in split(np.arange(len(rows)), classes([*columns, best, *failing], len(rows))):
+            first = int(part[0])
+            keys = [r.key for r, column in zip(selector, columns, strict=True) if column[first]]
+            missed = [i for i, column in enumerate(failing) if column[first]]
+            if keys or missed or self._termless:
+                self._parts[self.add_class(rows[part])] = (keys, int(best[first]), missed)
+
+    @property
+    def _termless(self) -> bool:
+        """Required affinity without any term: no node will ever do."""
+        return self._required is not None and not self._spec_terms
+
+    def _cheapest_term(self, rows: Rows) -> tuple[npt.NDArray[np.intp], list[Mask]]:
+        """For each row the term (index, -1: none needed) that misses least, and what of it is missed."""
+        best = np.full(len(rows), -1, np.intp)
+        if self._required is None or len(self._required.terms) != len(self._spec_terms):
+            return best, []
+        table = self.inspection.table
+        misses, matched = [], np.zeros(len(rows), np.bool_)
+        for compiled, term in zip(self._required.terms, self._spec_terms, strict=True):
+            matched |= term_mask(table, compiled, rows)
+            misses.append([~m for m in _expression_masks(self.inspection, term, rows)])
+        numbers = np.array([np.sum(m, axis=0) if m else np.zeros(len(rows), np.intp) for m in misses])
+        if not len(numbers):
+            return best, []
+        chosen = numbers.argmin(axis=0)
+        best = np.where(matched, -1, chosen)
+        width = max(len(m) for m in misses)
+        failing = [np.zeros(len(rows), np.bool_) for _ in range(width)]
+        for t, of_term in enumerate(misses):
+            for i, column in enumerate(of_term):
+                failing[i] |= column & (best == t)
+        return best, failing
+
+    def ways(self, kind: int, rows: Rows) -> list[Way]:
+        keys, term, missed = self._parts[kind]
+        dropped = [f"nodeSelector {key}={self._pod.spec.node_selector[key]}" for key in keys]
+        if self._termless:
+            dropped = [*dropped, "the required node affinity (it has no terms)"]
+            return [(_drop(keys, dropped, []),)]
+        if not missed:
+            return [(_drop(keys, dropped, None),)]
+        old = self._spec_terms[term]
+        texts = [f"node affinity {text}" for i, text in enumerate(_expression_texts(old)) if i in missed]
+        kept = _without(old, missed)
+        # A term with nothing in it matches no node: without its last requirement the affinity goes altogether.
+        terms: list[NodeSelectorTerm] = [] if kept is None else [*self._spec_terms]
+        if kept is not None:
+            terms[term] = kept
+        return [(_drop(keys, dropped + texts, terms),)]
+
+
+def _spec_terms(pod: Pod) -> list[NodeSelectorTerm]:
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    terms = required.node_selector_terms if required is not None else ()
+    return [term for term in terms if term.match_expressions or term.match_fields]
+
+
+def _expression_masks(inspection: Inspection, term: NodeSelectorTerm, rows: Rows) -> list[Mask]:
+    """Where each requirement of a term holds, one after the other."""
+    masks = []
+    for expression in term.match_expressions:
+        single = replace(term, match_expressions=(expression,), match_fields=())
+        masks.append(term_mask(inspection.table, compile_node_term(single, ""), rows))
+    for field in term.match_fields:
+        single = replace(term, match_expressions=(), match_fields=(field,))
+        masks.append(term_mask(inspection.table, compile_node_term(single, ""), rows))
+    return masks
+
+
+def _expression_texts(term: NodeSelectorTerm) -> list[str]:
+    entries = (*term.match_expressions, *term.match_fields)
+    return [requirement_text(Requirement(e.key, e.operator, e.values)) for e in entries]
+
+
+def _without(term: NodeSelectorTerm, missed: Sequence[int]) -> NodeSelectorTerm | None:
+    width = len(term.match_expressions)
+    expressions = tuple(e for i, e in enumerate(term.match_expressions) if i not in missed)
+    fields = tuple(f for i, f in enumerate(term.match_fields, width) if i not in missed)
+    return replace(term, match_expressions=expressions, match_fields=fields) if expressions or fields else None
+
+
+def _drop(keys: Sequence[str], dropped: Sequence[str], terms: Sequence[NodeSelectorTerm] | None) -> Change:
+    """Without some keys of nodeSelector, and with other required terms (None: they stay; empty: none at all)."""
+
+    def edited(pod: Pod) -> Pod:
+        selector = {key: value for key, value in pod.spec.node_selector.items() if key not in keys}
+        pod = with_spec(pod, node_selector=selector)
+        return pod if terms is None else _with_terms(pod, tuple(terms))
+
+    return Change("nodeAffinity", f"drop {joined(list(dropped))}", {"drop": list(dropped)}, edited, cost=len(dropped))
+
+
+def _with_terms(pod: Pod, terms: tuple[NodeSelectorTerm, ...]) -> Pod:
+    affinity = pod.spec.affinity
+    node = affinity.node_affinity if affinity is not None else None
+    if affinity is None or node is None:
+        return pod
+    required = node.required_during_scheduling_ignored_during_execution
+    kept = replace(required, node_selector_terms=terms) if terms and required is not None else None
+    node = replace(node, required_during_scheduling_ignored_during_execution=kept)
+    return with_spec(pod, affinity=replace(affinity, node_affinity=node))
