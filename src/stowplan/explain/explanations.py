@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.framework.explanations.explanation import Explanation
 from stowplan.framework.explanations.remedy import Remedy
-from stowplan.framework.status import NOT_THEIRS
+from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def guarded(plugin: str, ask: Callable[[], T], otherwise: T) -> T:
     """The answer, or `otherwise` when the plugin's explanation raises."""
     try:
         return ask()
-    except NOT_THEIRS:
+    except PROPAGATED:
         raise
     except BaseException as e:
         _log.error(e, "a plugin's explanation failed and is left out", plugin=plugin)
