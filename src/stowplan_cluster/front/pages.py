@@ -17,7 +17,6 @@ from stowplan.serving.http import JSON
 from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, Discovery, etag_of, groups_of
 from stowplan_cluster.apiserver.schema import openapi
 from stowplan_cluster.apiserver.schema.openapi_protobuf import openapi_v2_protobuf
-from stowplan_cluster.front import metrics as metrics_page
 from stowplan_cluster.front import negotiation
 from stowplan_cluster.front.responses import Answer, document, encode, form_of
 from stowplan_cluster.front.verbs import MethodNotServed, no_such_page
@@ -101,7 +100,8 @@ class Pages:
     def _metrics_page(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:
             raise no_such_page()
-        return Answer((self._metrics.text().encode(),), 200, metrics_page.CONTENT_TYPE)
+        content_type, body = self._metrics.page(accept)
+        return Answer((body,), 200, content_type)
 
     # Health
 

@@ -63,7 +63,7 @@ class Front:
         self._clock = server.clock
         self._sleep = sleep
         self.token = self._settings.token or secrets.token_urlsafe(32)
-        self.metrics = Metrics(clock=server.clock)
+        self.metrics = Metrics()
         registry = server.registry
         tokens = Tokens({**self._settings.users, self.token: ADMIN})
         self._pages = Pages(registry, self.metrics, checks=checks)
