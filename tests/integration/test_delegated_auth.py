@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 import yaml
 
+from stowplan.api.users import UserInfo
 from stowplan.client.http_api import HttpApi
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
@@ -31,7 +32,6 @@ from stowplan.serving.lookup import NAME, NAMESPACE
 from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import ServingSettings
 from stowplan.timing.times import REAL_TIMES
-from stowplan_cluster.apiserver.authorization import User
 from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.front.server import Front
 from stowplan_cluster.front.settings import FrontSettings
@@ -147,8 +147,8 @@ def real_cluster(request, tmp_path_factory):
 @pytest.fixture
 async def embedded_cluster(tmp_path):
     server = ApiServer()
-    users = {f"{name}-token-0123456789": User(ACCOUNT.format(name)) for name in ("scraper", "nobody")}
-    front = Front(server, settings=FrontSettings(users={"keeper-token": User(KEEPER), **users}))
+    users = {f"{name}-token-0123456789": UserInfo(ACCOUNT.format(name)) for name in ("scraper", "nobody")}
+    front = Front(server, settings=FrontSettings(users={"keeper-token": UserInfo(KEEPER), **users}))
     await front.start()
 
     def write(*objects):

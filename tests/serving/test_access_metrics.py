@@ -6,6 +6,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from stowplan.api.api_errors import Forbidden, InternalError, Unauthorized
 from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReview, SubjectAccessReviewStatus
+from stowplan.api.users import UserInfo
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.access_metrics import RequestMetrics, TokenCacheMetrics
@@ -13,7 +14,7 @@ from stowplan.serving.authentication import DelegatedAuthenticator
 from stowplan.serving.authorization import AllowedPaths, DelegatedAuthorizer
 from stowplan.serving.request_header import STANDARD
 from stowplan.serving.reviews import Reviewer
-from stowplan.serving.user import Peer, Rejected, UserInfo
+from stowplan.serving.user import Peer, Rejected
 from stowplan.timing.manual_time import ManualTime
 
 NO_HEADERS = CIMultiDictProxy(CIMultiDict())

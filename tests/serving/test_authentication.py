@@ -5,13 +5,14 @@ import logging
 import pytest
 
 from stowplan.api.api_errors import Unauthorized
+from stowplan.api.users import UserInfo
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.authentication import DelegatedAuthenticator
 from stowplan.serving.client_certificates import ClientCertificates
 from stowplan.serving.request_header import STANDARD, FrontProxy, RequestHeaders
 from stowplan.serving.tokens import BearerTokens, WebSocketTokens
-from stowplan.serving.user import Rejected, UserInfo
+from stowplan.serving.user import Rejected
 from stowplan.timing.manual_time import START, ManualTime
 from support.http.client_chains import Believed, authority, client
 from support.serving.delegation import NOBODY, bearer, headers, presenting

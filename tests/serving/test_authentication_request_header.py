@@ -2,9 +2,10 @@
 
 import pytest
 
+from stowplan.api.users import UserInfo
 from stowplan.serving.client_certificates import UNKNOWN_AUTHORITY
 from stowplan.serving.request_header import STANDARD, FrontProxy, RequestHeaders, without
-from stowplan.serving.user import Rejected, UserInfo
+from stowplan.serving.user import Rejected
 from stowplan.timing.manual_time import START
 from support.http.client_chains import SERVER_AUTH, Believed, authority, client
 from support.serving.delegation import NOBODY, headers, presenting

@@ -22,6 +22,7 @@ from stowplan.api.decode import DecodeError
 from stowplan.api.port import Unreachable
 from stowplan.api.reviews import TokenReviewStatus
 from stowplan.api.status import StatusDetails
+from stowplan.api.users import UserInfo
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
@@ -29,7 +30,7 @@ from stowplan.serving.access_metrics import AuthenticationMetrics
 from stowplan.serving.reviews import Reviewer
 from stowplan.serving.token_reviews import ReviewedTokens
 from stowplan.serving.tokens import BearerTokens, WebSocketTokens, bearer_token, web_socket_token, without_token
-from stowplan.serving.user import Rejected, UserInfo
+from stowplan.serving.user import Rejected
 from stowplan.timing.manual_time import ManualTime, settle
 from support.serving.delegation import NOBODY, ReviewingApi, bearer, headers, owned_by
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from stowplan.api.api_errors import Forbidden, InternalError
 from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReviewStatus
+from stowplan.api.users import ANONYMOUS_USER, UserInfo
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.access_metrics import AuthorizationMetrics
 from stowplan.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
 from stowplan.serving.reviews import Reviewer
-from stowplan.serving.user import ANONYMOUS_USER, AuthorizationFailed, UserInfo
+from stowplan.serving.user import AuthorizationFailed
 from stowplan.timing.manual_time import ManualTime, settle
 from support.serving.delegation import ReviewingApi
 

@@ -12,6 +12,7 @@ from stowplan.api.config_map import ConfigMap
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReviewStatus
+from stowplan.api.users import UserInfo
 from stowplan.client.connection import Surroundings
 from stowplan.command_line.flags.table import AUTHENTICATION, AUTHORIZATION
 from stowplan.metrics.registry import MetricsRegistry
@@ -25,7 +26,6 @@ from stowplan.serving.delegation import (
     delegated_connection,
 )
 from stowplan.serving.lookup import NAME, NAMESPACE
-from stowplan.serving.user import UserInfo
 from stowplan.timing.manual_time import ManualTime, settle
 from support.http.client_chains import authority, client
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig

@@ -17,11 +17,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.api_errors import Unauthorized
 from stowplan.api.field_errors import aggregate
-from stowplan.api.user_names import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+from stowplan.api.users import ANONYMOUS, ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, UserInfo
 from stowplan.klog import get_logger
 from stowplan.serving import request_header, tokens
 from stowplan.serving.access_metrics import AuthenticationMetrics
-from stowplan.serving.user import ANONYMOUS_USER, Rejected, UserInfo
+from stowplan.serving.user import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

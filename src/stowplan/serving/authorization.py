@@ -22,7 +22,7 @@ from stowplan.api.reviews import (
     SubjectAccessReviewStatus,
 )
 from stowplan.api.status import StatusDetails
-from stowplan.api.user_names import MASTERS
+from stowplan.api.users import MASTERS
 from stowplan.klog import get_logger
 from stowplan.serving.access_metrics import AuthorizationMetrics
 from stowplan.serving.reviews import FAILURES
@@ -32,10 +32,10 @@ from stowplan.serving.user import AuthorizationFailed, escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stowplan.api.users import UserInfo
     from stowplan.metrics.serving import ServingMetrics
     from stowplan.serving.access_metrics import Decision
     from stowplan.serving.reviews import Reviewer
-    from stowplan.serving.user import UserInfo
 
 _log = get_logger(__name__)
 

@@ -23,7 +23,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from OpenSSL import crypto
 from OpenSSL._util import lib
 
-from stowplan.serving.user import Rejected, UserInfo
+from stowplan.api.users import UserInfo
+from stowplan.serving.user import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

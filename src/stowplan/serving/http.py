@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stowplan.serving.user import UserInfo
+    from stowplan.api.users import UserInfo
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"

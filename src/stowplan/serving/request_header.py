@@ -15,8 +15,9 @@ from urllib.parse import unquote_to_bytes
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from stowplan.api.users import UserInfo
 from stowplan.serving.client_certificates import common_name, parsed, verify
-from stowplan.serving.user import Rejected, UserInfo, readable
+from stowplan.serving.user import Rejected, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,11 +15,12 @@ import hmac
 from typing import TYPE_CHECKING
 
 from stowplan.api.reviews import TokenReview, TokenReviewSpec, TokenReviewStatus
+from stowplan.api.users import UserInfo
 from stowplan.klog import get_logger
 from stowplan.serving.access_metrics import TokenCacheMetrics
 from stowplan.serving.reviews import FAILURES, answer_within
 from stowplan.serving.shared_answers import SharedAnswers
-from stowplan.serving.user import Rejected, UserInfo
+from stowplan.serving.user import Rejected
 
 if TYPE_CHECKING:
     from stowplan.metrics.serving import ServingMetrics

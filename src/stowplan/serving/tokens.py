@@ -13,9 +13,10 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from stowplan.serving.user import Rejected, UserInfo, readable
+from stowplan.serving.user import Rejected, readable
 
 if TYPE_CHECKING:
+    from stowplan.api.users import UserInfo
     from stowplan.serving.user import Headers, Peer
 
 PROTOCOLS = "Sec-WebSocket-Protocol"

@@ -6,33 +6,21 @@ pkg/authorization/authorizer/interfaces.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.api.api_errors import InternalError
 from stowplan.api.field_errors import go_quote
-from stowplan.api.user_names import ANONYMOUS, UNAUTHENTICATED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from multidict import CIMultiDictProxy
+
+    from stowplan.api.users import UserInfo
 
     Headers = CIMultiDictProxy[str]
 
 #: Names and paths come from requests and go into messages that a browser may show.
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
-
-@dataclass(frozen=True)
-class UserInfo:
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-ANONYMOUS_USER = UserInfo(ANONYMOUS, groups=(UNAUTHENTICATED,))
 
 
 @dataclass(frozen=True)

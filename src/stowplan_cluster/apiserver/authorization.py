@@ -13,13 +13,13 @@ Upstream: plugin/pkg/auth/authorizer/rbac, pkg/registry/rbac/validation/rule.go,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from stowplan.api.decode import decode_json
 from stowplan.api.field_errors import aggregate, go_quote
 from stowplan.api.label_selectors import SelectorError, compile_label_selector
-from stowplan.api.user_names import MASTERS
+from stowplan.api.users import MASTERS, UserInfo
 from stowplan_cluster.apiserver import default_roles, rbac
 from stowplan_cluster.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
 
@@ -34,19 +34,11 @@ if TYPE_CHECKING:
 _Kind = TypeVar("_Kind", Role, RoleBinding)
 
 
-@dataclass(frozen=True, slots=True)
-class User:
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attributes:
     """What somebody wants to do: to a resource, or if none is named, to a path."""
 
-    user: User
+    user: UserInfo
     verb: str
     group: str = ""
     resource: str = ""
@@ -93,7 +85,7 @@ class Authorizer:
                 return Decision(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
         return Decision(allowed=False, reason=f"RBAC: {aggregate(errors)}" if errors else "")
 
-    def rules_for(self, user: User, namespace: str) -> Rules:
+    def rules_for(self, user: UserInfo, namespace: str) -> Rules:
         errors: list[str] = []
         bound = self._current().bound(user, namespace, errors)
         found = tuple(rule for _, _, rules in bound for rule in rules)
@@ -136,7 +128,7 @@ class _Policy:
     roles: Mapping[tuple[str, str], tuple[PolicyRule, ...]]
 
     def bound(
-        self, user: User, namespace: str, errors: list[str]
+        self, user: UserInfo, namespace: str, errors: list[str]
     ) -> Iterator[tuple[RoleBinding, Subject, tuple[PolicyRule, ...]]]:
         """The bindings that apply to the user, each with its subject and rules; roles not found go to `errors`."""
         for binding in (*self.cluster_bindings, *self.bindings.get(namespace, ())):
@@ -162,7 +154,7 @@ def _not_found(ref: RoleRef) -> str:
     return f"{ref.kind.lower()}.{rbac.GROUP} {go_quote(ref.name)} not found"
 
 
-def _is_about(subject: Subject, user: User, namespace: str) -> bool:
+def _is_about(subject: Subject, user: UserInfo, namespace: str) -> bool:
     if subject.kind == "User":
         return subject.name == user.name
     if subject.kind == "Group":

@@ -9,7 +9,7 @@ Upstream: plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go.
 from __future__ import annotations
 
 from stowplan.api.meta import ObjectMeta
-from stowplan.api.user_names import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from stowplan.api.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 from stowplan_cluster.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
 
 MONITORING = "system:monitoring"

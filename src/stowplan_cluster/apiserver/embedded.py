@@ -18,7 +18,8 @@ from stowplan.api.meta import ApiStruct
 from stowplan.api.port import BadObject, Listing, WatchEvent
 from stowplan.api.resources import resource_of
 from stowplan.api.reviews import SubjectAccessReview, TokenReview
-from stowplan_cluster.apiserver.authorization import Authorizer, User
+from stowplan.api.users import UserInfo
+from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.apiserver.changes import visible
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.listing import ListOptions, parse_version
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=ApiStruct)
 
 #: Who calls in process: somebody who may do everything.
-_SELF = User("system:kube-scheduler", groups=("system:masters",))
+_SELF = UserInfo("system:kube-scheduler", groups=("system:masters",))
 
 
 class EmbeddedApi:

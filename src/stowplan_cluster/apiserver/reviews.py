@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.api_errors import invalid as invalid_object
 from stowplan.api.timestamps import timestamp
-from stowplan_cluster.apiserver.authorization import Attributes, User
+from stowplan.api.users import UserInfo
+from stowplan_cluster.apiserver.authorization import Attributes
 from stowplan_cluster.apiserver.objects import metadata_of
 from stowplan_cluster.apiserver.selection import parse_label_selector
 from stowplan_cluster.apiserver.validation.fields import Errors, invalid, required
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.rbac import PolicyRule
     from stowplan_cluster.apiserver.resources import Resource
 
-    Authenticate = Callable[[str], User | None]
+    Authenticate = Callable[[str], UserInfo | None]
 
 #: Whom tokens are for unless a review asks for somebody else.
 API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
@@ -39,7 +40,7 @@ def answer_review(
     resource: Resource,
     obj: JsonObject,
     *,
-    user: User,
+    user: UserInfo,
     authorizer: Authorizer,
     authenticate: Authenticate | None = None,
     namespace: str = "",
@@ -78,7 +79,7 @@ def _token_review(obj: JsonObject, authenticate: Authenticate | None) -> JsonObj
     return {**obj, "status": {"authenticated": True, "user": _user_info(user), "audiences": [API_AUDIENCE]}}
 
 
-def _self_subject_review(resource: Resource, user: User, now: float | None) -> JsonObject:
+def _self_subject_review(resource: Resource, user: UserInfo, now: float | None) -> JsonObject:
     metadata = {} if now is None else {"creationTimestamp": timestamp(now)}
     return {
         "kind": resource.kind,
@@ -88,7 +89,7 @@ def _self_subject_review(resource: Resource, user: User, now: float | None) -> J
     }
 
 
-def _user_info(user: User) -> JsonObject:
+def _user_info(user: UserInfo) -> JsonObject:
     info: JsonObject = {
         "username": user.name,
         "uid": user.uid,
@@ -101,7 +102,7 @@ def _user_info(user: User) -> JsonObject:
 # May they?
 
 
-def _access_review(resource: Resource, obj: JsonObject, user: User | None, authorizer: Authorizer) -> JsonObject:
+def _access_review(resource: Resource, obj: JsonObject, user: UserInfo | None, authorizer: Authorizer) -> JsonObject:
     """`user` is the one who asks about themselves; otherwise the review names somebody."""
     spec = obj.get("spec") or {}
     errors = _review_errors(resource, obj, spec, is_self=user is not None)
@@ -117,8 +118,8 @@ def _access_review(resource: Resource, obj: JsonObject, user: User | None, autho
     return {**obj, "status": status}
 
 
-def _asked_about(spec: JsonObject) -> User:
-    return User(
+def _asked_about(spec: JsonObject) -> UserInfo:
+    return UserInfo(
         name=spec.get("user") or "",
         groups=tuple(spec.get("groups") or ()),
         uid=spec.get("uid") or "",
@@ -126,7 +127,7 @@ def _asked_about(spec: JsonObject) -> User:
     )
 
 
-def _attributes(spec: JsonObject, user: User) -> Attributes:
+def _attributes(spec: JsonObject, user: UserInfo) -> Attributes:
     resource = spec.get("resourceAttributes")
     if resource is None:
         path = spec["nonResourceAttributes"]
@@ -213,7 +214,7 @@ def _check_namespace(obj: JsonObject, namespace: str) -> None:
 # What may they?
 
 
-def _rules_review(resource: Resource, obj: JsonObject, user: User, authorizer: Authorizer) -> JsonObject:
+def _rules_review(resource: Resource, obj: JsonObject, user: UserInfo, authorizer: Authorizer) -> JsonObject:
     namespace = (obj.get("spec") or {}).get("namespace")
     if not namespace:
         raise BadRequest("no namespace on request")

@@ -16,9 +16,9 @@ from urllib.parse import unquote
 from stowplan.api.api_errors import BadRequest, Forbidden, Unauthorized, forbidden
 from stowplan.api.field_errors import go_quote
 from stowplan.api.status import StatusDetails
-from stowplan.api.user_names import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+from stowplan.api.users import ANONYMOUS, ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, UserInfo
 from stowplan.serving.user import escaped
-from stowplan_cluster.apiserver.authorization import Attributes, User
+from stowplan_cluster.apiserver.authorization import Attributes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,16 +35,14 @@ _PUBLIC = frozenset(("/healthz", "/livez", "/readyz", "/version"))
 _EXTRA = "impersonate-extra-"
 _SERVICE_ACCOUNT = "system:serviceaccount:"
 
-_ANONYMOUS_USER = User(name=ANONYMOUS, groups=(UNAUTHENTICATED,))
-
 
 class Tokens:
     """Bearer tokens and whose they are. Never shown: it has no repr of its content."""
 
-    def __init__(self, users: Mapping[str, User]) -> None:
+    def __init__(self, users: Mapping[str, UserInfo]) -> None:
         self._users = [(token.encode(), user) for token, user in users.items()]
 
-    def user_of(self, token: str) -> User | None:
+    def user_of(self, token: str) -> UserInfo | None:
         """None for a token nobody has."""
         given = token.encode("utf-8", "surrogateescape")
         found = None
@@ -60,12 +58,12 @@ class Access:
         self.tokens = tokens
         self.authorizer = authorizer
 
-    def authenticate(self, headers: Headers, route: Route) -> User:
+    def authenticate(self, headers: Headers, route: Route) -> UserInfo:
         """Who this is, after impersonation; Unauthorized or Forbidden."""
         authorization = headers.get("Authorization")
         if authorization is None:
             if route.verb == "get" and route.path in _PUBLIC:
-                return _ANONYMOUS_USER
+                return ANONYMOUS_USER
             raise Unauthorized("Unauthorized")
         scheme, _, token = authorization.partition(" ")
         user = self.tokens.user_of(token.strip()) if scheme.lower() == "bearer" else None
@@ -73,7 +71,7 @@ class Access:
             raise Unauthorized("Unauthorized")
         return self._impersonated(user, headers) or user
 
-    def authorize(self, user: User, route: Route, *, verb: str = "", name: str = "") -> None:
+    def authorize(self, user: UserInfo, route: Route, *, verb: str = "", name: str = "") -> None:
         """Forbidden unless the user may do what the route says, or the verb instead of the route's."""
         verb = verb or route.verb
         if not route.is_resource:
@@ -92,7 +90,7 @@ class Access:
             )
         )
 
-    def _authorize_path(self, user: User, route: Route, verb: str) -> None:
+    def _authorize_path(self, user: UserInfo, route: Route, verb: str) -> None:
         decision = self.authorizer.authorize(Attributes(user=user, verb=verb, path=route.path))
         if not decision.allowed:
             message = f"forbidden: User {go_quote(user.name)} cannot {verb} path {go_quote(route.path)}"
@@ -108,7 +106,7 @@ class Access:
                 _with_reason(_why(attributes), decision.reason),
             )
 
-    def _impersonated(self, user: User, headers: Headers) -> User | None:
+    def _impersonated(self, user: UserInfo, headers: Headers) -> UserInfo | None:
         if not any(name.lower().startswith("impersonate-") for name in headers):
             return None
         name, groups, uid = (
@@ -133,10 +131,10 @@ class Access:
                 self._may_impersonate(user, "authentication.k8s.io", "userextras", value, subresource=key)
         if uid:
             self._may_impersonate(user, "authentication.k8s.io", "uids", uid)
-        return User(name=name, groups=_groups(name, groups, account), uid=uid, extra=extra)
+        return UserInfo(name=name, groups=_groups(name, groups, account), uid=uid, extra=extra)
 
     def _may_impersonate(
-        self, user: User, group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
+        self, user: UserInfo, group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
     ) -> None:
         self._demand(
             Attributes(

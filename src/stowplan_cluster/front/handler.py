@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.web_request import BaseRequest
 
-    from stowplan_cluster.apiserver.authorization import User
+    from stowplan.api.users import UserInfo
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.front.access import Access
@@ -108,7 +108,7 @@ class Handler:
             answer = self._verbs.answer(resource, _request(request, route, query, user, body))
             return await connection.send(answer)
 
-    def _page(self, exchange: _Exchange, user: User, route: Route, query: Query) -> Answer:
+    def _page(self, exchange: _Exchange, user: UserInfo, route: Route, query: Query) -> Answer:
         request = exchange.request
         self._access.authorize(user, route)
         answer = self._pages.answer(
@@ -210,7 +210,7 @@ def _headers_of(error: ApiError) -> Headers:
     return (("X-Content-Type-Options", "nosniff"),) if error.status.code == 403 else ()
 
 
-def _request(request: BaseRequest, route: Route, query: Query, user: User, body: bytes = b"") -> Request:
+def _request(request: BaseRequest, route: Route, query: Query, user: UserInfo, body: bytes = b"") -> Request:
     headers = request.headers
     return Request(
         route=route,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from stowplan.api.user_names import AUTHENTICATED, MASTERS
-from stowplan_cluster.apiserver.authorization import Authorizer, User
+from stowplan.api.users import AUTHENTICATED, MASTERS, UserInfo
+from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.front.access import Access, Tokens
 from stowplan_cluster.front.certificates import certificates_for
 from stowplan_cluster.front.handler import Handler
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.front.certificates import Certificates
     from stowplan_cluster.front.protocol import Sleep
 
-ADMIN = User(name="kubernetes-admin", groups=(MASTERS, AUTHENTICATED))
+ADMIN = UserInfo(name="kubernetes-admin", groups=(MASTERS, AUTHENTICATED))
 
 _NO_CHECKS: Mapping[str, Callable[[], bool]] = {}
 #: Addresses to listen at that nobody can connect to.

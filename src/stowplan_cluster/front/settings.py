@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from stowplan_cluster.apiserver.authorization import User
+    from stowplan.api.users import UserInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class FrontSettings:
     #: The administrator's bearer token; without one it is made up.
     token: str = field(default="", repr=False)
     #: Further bearer tokens and whose they are.
-    users: Mapping[str, User] = field(default_factory=dict, repr=False)
+    users: Mapping[str, UserInfo] = field(default_factory=dict, repr=False)
 
     max_body_bytes: int = 3 * 1024 * 1024
     #: Of the request line, and of each header.

@@ -15,9 +15,9 @@ import msgspec
 
 from stowplan.api.api_errors import ApiError, BadRequest, MethodNotAllowed, NotAcceptable, NotFound
 from stowplan.api.status import StatusDetails
+from stowplan.api.users import UserInfo
 from stowplan.serving.forms import wants_pretty
 from stowplan.serving.http import JSON
-from stowplan_cluster.apiserver.authorization import User
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.discovery import subresource_of
 from stowplan_cluster.apiserver.eviction import evict
@@ -81,7 +81,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     route: Route
     query: Query
-    user: User
+    user: UserInfo
     body: bytes = b""
     content_type: str = ""
     accept: str = ""

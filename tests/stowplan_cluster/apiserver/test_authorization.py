@@ -2,8 +2,9 @@
 
 import pytest
 
+from stowplan.api.users import UserInfo
 from stowplan_cluster.apiserver import rbac
-from stowplan_cluster.apiserver.authorization import Attributes, Authorizer, Rules, User
+from stowplan_cluster.apiserver.authorization import Attributes, Authorizer, Rules
 from stowplan_cluster.apiserver.store import Store
 
 GROUP = "rbac.authorization.k8s.io"
@@ -51,7 +52,7 @@ def an_authorizer(*objects):
 
 
 def ask(authorizer, user, verb, what, *, namespace="", name="", groups=()):
-    user = User(user, groups=groups)
+    user = UserInfo(user, groups=groups)
     if what.startswith("/"):
         return authorizer.authorize(Attributes(user=user, verb=verb, path=what))
     resource, _, subresource = what.partition("/")
@@ -243,12 +244,12 @@ def test_rules_for():
         binding("c", "Role/own", "User:ann", namespace="ns1"),
         binding("d", "Role/gone", "User:ann", namespace="ns2"),
     )
-    ann = User("ann")
+    ann = UserInfo("ann")
     reader = rbac.PolicyRule(verbs=("get", "list"), api_groups=("",), resources=("pods", "pods/log"))
     own = rbac.PolicyRule(verbs=("get",), api_groups=("",), resources=("secrets",), resource_names=("a",))
     assert authorizer.rules_for(ann, "ns1") == Rules((reader, own))
     assert authorizer.rules_for(ann, "ns2") == Rules((reader,), 'role.rbac.authorization.k8s.io "gone" not found')
-    everything = authorizer.rules_for(User("me", groups=("system:masters",)), "ns1").rules
+    everything = authorizer.rules_for(UserInfo("me", groups=("system:masters",)), "ns1").rules
     assert rbac.PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)) in everything
 
 

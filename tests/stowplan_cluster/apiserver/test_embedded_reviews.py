@@ -12,7 +12,7 @@ from stowplan.api.reviews import (
     TokenReview,
     TokenReviewSpec,
 )
-from stowplan_cluster.apiserver.authorization import User
+from stowplan.api.users import UserInfo
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.front.access import Tokens
 from support.api.embedded import Api as Cluster
@@ -29,7 +29,7 @@ def question(user, path="/metrics"):
 
 
 async def test_whose_a_token_is(cluster):
-    tokens = Tokens({"t": User("alice", groups=("g",), uid="7", extra={"k": ("v",)})})
+    tokens = Tokens({"t": UserInfo("alice", groups=("g",), uid="7", extra={"k": ("v",)})})
     api = EmbeddedApi(cluster.server, authenticate=tokens.user_of)
     status = (await api.create(TokenReview(spec=TokenReviewSpec(token="t")))).status
     assert (status.authenticated, status.user.username, status.user.groups) == (True, "alice", ("g",))

@@ -3,14 +3,15 @@
 import pytest
 
 from stowplan.api.api_errors import BadRequest, Invalid
+from stowplan.api.users import UserInfo
 from stowplan_cluster.apiserver import rbac
-from stowplan_cluster.apiserver.authorization import Authorizer, User
+from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.apiserver.resources import BUILT_IN
 from stowplan_cluster.apiserver.reviews import API_AUDIENCE, answer_review
 from stowplan_cluster.apiserver.store import Store
 
 RESOURCES = {resource.kind: resource for resource in BUILT_IN}
-ANN = User("ann", groups=("devs", "system:authenticated"), uid="7", extra={"scope": ["a"]})
+ANN = UserInfo("ann", groups=("devs", "system:authenticated"), uid="7", extra={"scope": ["a"]})
 POD = {"verb": "get", "resource": "pods", "namespace": "ns1"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan_cluster.apiserver.authorization import User
+from stowplan.api.users import UserInfo
 from stowplan_cluster.front.access import Tokens
 
 READER = "the-readers-token"
@@ -26,7 +26,7 @@ BINDING = {
 @pytest.fixture
 async def client(serving):
     """Beside the administrator there is jane, who may read pods in `default`."""
-    async with serving(users={READER: User(name="jane", groups=("system:authenticated",))}) as made:
+    async with serving(users={READER: UserInfo(name="jane", groups=("system:authenticated",))}) as made:
         roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
         await made.create(f"{roles}/roles", POD_READER)
         await made.create(f"{roles}/rolebindings", BINDING)
@@ -209,11 +209,11 @@ async def test_a_token_can_be_reviewed(client):
 
 
 def test_tokens_are_not_shown():
-    tokens = Tokens({"secret-token": User(name="jane")})
+    tokens = Tokens({"secret-token": UserInfo(name="jane")})
     assert "secret" not in repr(tokens)
 
 
 def test_names_cannot_carry_html():
-    tokens = Tokens({"t": User(name="a")})
+    tokens = Tokens({"t": UserInfo(name="a")})
     assert tokens.user_of("t").name == "a"
     assert tokens.user_of("") is None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from stowplan_cluster.apiserver.authorization import User
+from stowplan.api.users import UserInfo
 from stowplan_cluster.apiserver.server import ApiServer
 from stowplan_cluster.front.server import Front
 from stowplan_cluster.front.settings import FrontSettings
@@ -161,7 +161,7 @@ def embedded_guarded(folder):
         ended = asyncio.Event()
         server = ApiServer()
         server.create_all([*RULES, *_as_user(), _volumes(), *SCRAPING])
-        users = {token: User(user, ("system:authenticated",)) for user, token in tokens.items()}
+        users = {token: UserInfo(user, ("system:authenticated",)) for user, token in tokens.items()}
         front = Front(server, settings=FrontSettings(users=users))
         await front.start()
         made.update(document=front.kubeconfig(), loop=asyncio.get_running_loop())
