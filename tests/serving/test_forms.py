@@ -48,11 +48,11 @@ def test_what_it_is_to_be_turned_into(header, target):
 
 
 def test_what_is_not_allowed_is_passed_over():
-    headers = {"Accept": "application/json;as=Table,application/yaml;q=0.5;pretty=1"}
-    form = negotiate(headers, PLAIN, allows=lambda media_type, target: target is None)
+    accept = "application/json;as=Table,application/yaml;q=0.5;pretty=1"
+    form = negotiate(accept, PLAIN, allows=lambda media_type, clause: clause.target is None)
     assert (form.media_type, form.pretty) == ("application/yaml", True)
     with pytest.raises(NotAcceptable, match="only the following media types are accepted: application/json, applicat"):
-        negotiate(headers, PLAIN, allows=lambda media_type, target: False)
+        negotiate(accept, PLAIN, allows=lambda media_type, clause: False)
 
 
 @pytest.mark.parametrize(

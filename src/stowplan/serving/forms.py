@@ -16,7 +16,7 @@ import yaml
 
 from stowplan.api.api_errors import NotAcceptable
 from stowplan.api.decode import to_dict
-from stowplan.serving.http import JSON, Response
+from stowplan.serving.http import JSON, NO_SNIFF, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -50,6 +50,16 @@ class Form:
     media_type: str = JSON
     target: Target | None = None
     pretty: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The kind to turn the answer into; "" for the object as it is."""
+        return "" if self.target is None else self.target.kind
+
+    @property
+    def version(self) -> str:
+        """Of that kind."""
+        return "" if self.target is None else self.target.version
 
     @property
     def content_type(self) -> str:
@@ -96,11 +106,11 @@ class Clause:
         return (self.type, self.subtype) in ((main, sub), (main, "*"), ("*", "*"))
 
 
-def negotiate(headers: Headers, media_types: Collection[str], *, allows: Callable[[str, Target | None], bool]) -> Form:
-    """NotAcceptable unless `allows` a media type, with the target asked for."""
-    for clause in clauses(headers.get("Accept", "")):
+def negotiate(accept: str, media_types: Collection[str], *, allows: Callable[[str, Clause], bool]) -> Form:
+    """NotAcceptable unless `allows` one of the media types, with the parameters of the clause that asks for it."""
+    for clause in clauses(accept):
         for media_type in media_types:
-            if clause.covers(media_type) and allows(media_type, clause.target):
+            if clause.covers(media_type) and allows(media_type, clause):
                 pretty = clause.parameters.get("pretty") == "1"
                 return Form(media_type, clause.target, pretty=pretty)
     raise NotAcceptable(f"only the following media types are accepted: {', '.join(media_types)}")
@@ -146,21 +156,23 @@ def error_response(error: ApiError, headers: Headers, query: Mapping[str, list[s
     """Tell why as a Status object, even to those who want something else."""
     pretty = wants_pretty(query.get("pretty", [""])[0], headers.get("User-Agent", ""))
     form = Form(pretty=pretty)
-    if headers.get("Accept"):
+    if accept := headers.get("Accept"):
         try:
-            form = negotiate(headers, (JSON, YAML), allows=lambda media_type, target: target is None)
+            form = negotiate(accept, (JSON, YAML), allows=lambda media_type, clause: clause.target is None)
         except NotAcceptable:
             form = Form(pretty=True)
     if pretty and not form.pretty:
         form = Form(form.media_type, pretty=True)
     status = error.status
-    more: tuple[tuple[str, str], ...] = ()
-    if status.code == 403:
-        # Names that somebody made up are in its text.
-        more = (("X-Content-Type-Options", "nosniff"),)
+    return Response(form.encoded(status_object(status)), status.code, form.content_type, error_headers(error))
+
+
+def error_headers(error: ApiError) -> tuple[tuple[str, str], ...]:
+    # Names that somebody made up are in the text of a 403.
+    headers = NO_SNIFF if error.status.code == 403 else ()
     if error.retry_after_seconds > 0:
-        more = (*more, ("Retry-After", str(error.retry_after_seconds)))
-    return Response(form.encoded(status_object(status)), status.code, form.content_type, more)
+        headers = (*headers, ("Retry-After", str(error.retry_after_seconds)))
+    return headers
 
 
 def as_yaml(obj: Any) -> bytes:

@@ -10,23 +10,22 @@ server/mux/pathrecorder.go, endpoints/filters.
 from __future__ import annotations
 
 import inspect
-import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestPayloadError
 
-from stowplan.api.api_errors import ApiError, BadRequest, RequestEntityTooLarge
+from stowplan.api.api_errors import ApiError, BadRequest
 from stowplan.klog.logger import get_logger
 from stowplan.klog.quoting import go_quote
 from stowplan.klog.values import stack_trace
+from stowplan.serving.bodies import read_body
 from stowplan.serving.forms import error_response
-from stowplan.serving.http import Request, Response, refusal
+from stowplan.serving.http import ALWAYS, Request, Response, refusal
+from stowplan.serving.targets import bad_escape, parse_query
 from stowplan.serving.tls import PEER_CERTIFICATES, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed, Peer
-from stowplan.timing.times import within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from stowplan.serving.http import Page
+    from stowplan.serving.targets import Query
     from stowplan.serving.user import Authenticator, Authorizer
     from stowplan.timing.times import Times
 
@@ -41,13 +41,11 @@ log = get_logger(__name__)
 
 #: What the pages are called in the log.
 _NAME = "kube-scheduler"
-_ALWAYS = {"Cache-Control": "no-cache, private", "Server": "stowplan"}
 _PANICKED = "This request caused apiserver to panic. Look in the logs for details."
 #: No page takes more than a number.
 _MAX_BODY = 64 * 1024
 _BODY_TIMEOUT = 32.0
 _MOST_PARAMETERS = 1000
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 class _BadTarget(Exception):
@@ -121,17 +119,10 @@ class Handler:
         return None
 
     async def _body(self, request: BaseRequest) -> bytes:
-        content = request.content
-        if content.at_eof():
-            return b""
-        if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
-            return await within(_BODY_TIMEOUT, _read_all(request), sleep=self._times.sleep)
+            return await read_body(request, limit=_MAX_BODY, seconds=_BODY_TIMEOUT, sleep=self._times.sleep)
         except TimeoutError:
             raise BadRequest("the body of the request did not arrive") from None
-        except RequestPayloadError:
-            raise BadRequest("the body of the request is malformed") from None
 
     def _log(self, request: BaseRequest, response: Response, seconds: float, error: Exception | None) -> None:
         verbose = log.v(3)
@@ -159,7 +150,7 @@ def _log_page(path: str, found: str) -> None:
         verbose.plain(f"{_NAME}: {go_quote(path)} satisfied by {found}")
 
 
-def _split_target(target: str) -> tuple[str, dict[str, list[str]]]:
+def _split_target(target: str) -> tuple[str, Query]:
     """Path and query of a request's target, decoded once."""
     if not target.startswith("/"):
         # Whole URLs, as for a proxy; ValueError for brackets that do not match.
@@ -170,27 +161,15 @@ def _split_target(target: str) -> tuple[str, dict[str, list[str]]]:
         # Not `geturl`, which from 3.13 on puts two slashes more before a path that begins with two.
         target = f"{parts.path}?{parts.query}"
     raw_path = target.partition("?")[0]
-    if not raw_path.startswith("/") or _BAD_ESCAPE.search(raw_path):
+    if not raw_path.startswith("/") or bad_escape(raw_path):
         raise _BadTarget
     return unquote(raw_path, errors="replace"), _query_of(target)
 
 
-def _query_of(target: str) -> dict[str, list[str]]:
+def _query_of(target: str) -> Query:
     """Those parameters that are too many are left out."""
-    query: dict[str, list[str]] = {}
     text = "&".join(target.partition("?")[2].split("&", _MOST_PARAMETERS)[:_MOST_PARAMETERS])
-    for name, value in parse_qsl(text, keep_blank_values=True, errors="replace"):
-        query.setdefault(name, []).append(value)
-    return query
-
-
-async def _read_all(request: BaseRequest) -> bytes:
-    body = bytearray()
-    while chunk := await request.content.readany():
-        body += chunk
-        if len(body) > _MAX_BODY:
-            raise RequestEntityTooLarge(f"Request entity too large: limit is {_MAX_BODY}")
-    return bytes(body)
+    return parse_query(text, limit=_MOST_PARAMETERS, errors="replace")
 
 
 def _refused(request: BaseRequest, error: ApiError) -> Response:
@@ -201,7 +180,7 @@ def _refused(request: BaseRequest, error: ApiError) -> Response:
 
 def _as_aiohttp_has_it(response: Response) -> web.Response:
     answer = web.Response(
-        status=response.status, body=response.body, headers={**_ALWAYS, "Content-Type": response.content_type}
+        status=response.status, body=response.body, headers={**ALWAYS, "Content-Type": response.content_type}
     )
     for name, value in response.headers:
         answer.headers[name] = value

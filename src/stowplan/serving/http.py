@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
+#: Headers of every response.
+ALWAYS = {"Cache-Control": "no-cache, private", "Server": "stowplan"}
 #: Of texts that repeat what somebody sent: no browser shall take them for a page.
 NO_SNIFF = (("X-Content-Type-Options", "nosniff"),)
 

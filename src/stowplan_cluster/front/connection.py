@@ -1,9 +1,9 @@
 """Reading from and writing to one client, never without bounds.
 
-A body that is too large, or too long under way, is not read to its end. How long a client may leave an
-answer unread is the protocol's business (`protocol.py`).
+Bodies are read by `stowplan.serving.bodies`; how long a client may leave an answer unread is the protocol's business
+(`protocol.py`).
 
-Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go (limitedReadBody), server/filters/timeout.go.
+Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import zlib
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestPayloadError
 
-from stowplan.api.api_errors import BadRequest, RequestEntityTooLarge, Timeout, UnsupportedMediaType
-from stowplan.timing.times import within
+from stowplan.api.api_errors import ApiError, Timeout, UnsupportedMediaType
+from stowplan.serving.bodies import read_body
+from stowplan.serving.http import ALWAYS
 from stowplan_cluster.front.protocol import FrontConnection
-from stowplan_cluster.front.responses import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,55 +72,22 @@ class Connection:
         return isinstance(protocol, FrontConnection) and protocol.cut_off
 
     async def read_body(self) -> bytes:
-        request, limit = self._request, self._settings.max_body_bytes
-        content = request.content
-        if content.exception() is not None:
-            raise self._malformed()
-        if content.at_eof():
-            return b""
+        request, settings = self._request, self._settings
         encoding = request.headers.get("Content-Encoding", "identity")
-        if encoding.lower() != "identity":
+        if encoding.lower() != "identity" and not request.content.at_eof():
             raise UnsupportedMediaType(f"the body of the request has Content-Encoding {encoding[:64]}: send it plain")
-        if (request.content_length or 0) > limit:
-            raise self._too_large()
-        if content.is_eof():
-            body = content.read_nowait(-1)
-            if len(body) > limit:
-                raise self._too_large()
-            return body
-        await self._invite_body()
         try:
-            return await within(self._settings.read_timeout, self._read_slowly(limit), sleep=self._sleep)
+            return await read_body(
+                request, limit=settings.max_body_bytes, seconds=settings.read_timeout, sleep=self._sleep
+            )
+        except ApiError:
+            self.must_close = True
+            raise
         except TimeoutError:
             self.must_close = True
             raise Timeout(
-                f"Timeout: the body of the request did not arrive within {self._settings.read_timeout:g} s"
+                f"Timeout: the body of the request did not arrive within {settings.read_timeout:g} s"
             ) from None
-        except RequestPayloadError:
-            raise self._malformed() from None
-
-    async def _read_slowly(self, limit: int) -> bytes:
-        chunks, size = [], 0
-        while chunk := await self._request.content.readany():
-            size += len(chunk)
-            if size > limit:
-                raise self._too_large()
-            chunks.append(chunk)
-        return b"".join(chunks)
-
-    def _malformed(self) -> BadRequest:
-        self.must_close = True
-        return BadRequest("the body of the request is malformed: no valid transfer coding")
-
-    def _too_large(self) -> RequestEntityTooLarge:
-        self.must_close = True
-        return RequestEntityTooLarge(f"Request entity too large: limit is {self._settings.max_body_bytes}")
-
-    async def _invite_body(self) -> None:
-        """Answer a client that waits to hear whether its body is wanted."""
-        transport = self._request.transport
-        if transport is not None and self._request.headers.get("Expect", "").lower() == "100-continue":
-            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def send(self, answer: Answer) -> web.StreamResponse:
         """The response, sent already if it is large."""

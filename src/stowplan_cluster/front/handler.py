@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from stowplan.api.users import UserInfo
+    from stowplan.serving.targets import Query
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.front.access import Access
     from stowplan_cluster.front.pages import Pages
     from stowplan_cluster.front.protocol import Sleep
     from stowplan_cluster.front.responses import Headers
-    from stowplan_cluster.front.routes import Query
     from stowplan_cluster.front.settings import FrontSettings
 
 _READING = ("get", "list", "watch")
@@ -206,8 +206,7 @@ def _headers_of(error: ApiError) -> Headers:
         return (("Retry-After", "1"),)
     if error.status.code == 401:
         return (("WWW-Authenticate", "Bearer"),)
-    # Of a 403: names that somebody made up are in its text.
-    return (("X-Content-Type-Options", "nosniff"),) if error.status.code == 403 else ()
+    return ()
 
 
 def _request(request: BaseRequest, route: Route, query: Query, user: UserInfo, body: bytes = b"") -> Request:

@@ -9,14 +9,14 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from stowplan.api.api_errors import BadRequest, NotAcceptable, UnsupportedMediaType
-from stowplan.serving.forms import YAML, clauses
+from stowplan.api.api_errors import BadRequest, UnsupportedMediaType
+from stowplan.serving import forms
+from stowplan.serving.forms import YAML, Form, Target
 from stowplan.serving.http import JSON
 from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSIONS
 from stowplan_cluster.apiserver.schema.parse import built_in
@@ -26,6 +26,7 @@ from stowplan_cluster.front.yaml_body import UnreadableError, read_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from stowplan.serving.forms import Clause
     from stowplan_cluster.apiserver.objects import JsonObject
 
 #: Read only, never written, and not for custom resources.
@@ -50,46 +51,26 @@ _TABLE_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 _TABLE_VERSIONS = ("v1", "v1beta1")
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """The form that was agreed on."""
-
-    media_type: str = JSON
-    #: Kind and version to turn the answer into: `("Table", "v1")`.
-    kind: str = ""
-    version: str = ""
-    pretty: bool = False
-
-
 @lru_cache(maxsize=1024)
-def negotiate(accept: str, endpoint: Endpoint = "objects") -> Accepted:
+def negotiate(accept: str, endpoint: Endpoint = "objects") -> Form:
     """NotAcceptable if the endpoint can answer in none of the forms asked for."""
     if not accept:
-        return Accepted()
-    for clause in clauses(accept):
-        for media_type in MEDIA_TYPES:
-            if clause.covers(media_type):
-                accepted = _accepted(media_type, clause.parameters, endpoint)
-                if accepted is not None:
-                    return accepted
-    raise NotAcceptable(f"only the following media types are accepted: {', '.join(MEDIA_TYPES)}")
+        return Form()
+    return forms.negotiate(accept, MEDIA_TYPES, allows=lambda media_type, clause: _allows(endpoint, clause))
 
 
-def _accepted(media_type: str, parameters: dict[str, str], endpoint: Endpoint) -> Accepted | None:
-    if parameters.get("stream", "") not in ("", "watch"):
-        return None
-    kind, group, version = (parameters.get(name, "") for name in ("as", "g", "v"))
-    if not _allows(endpoint, kind, group, version):
-        return None
-    return Accepted(media_type, kind, version, pretty=parameters.get("pretty") == "1")
-
-
-def _allows(endpoint: Endpoint, kind: str, group: str, version: str) -> bool:
+def _allows(endpoint: Endpoint, clause: Clause) -> bool:
+    if clause.parameters.get("stream", "") not in ("", "watch"):
+        return False
+    target = clause.target or Target()
     if endpoint == "discovery":
-        return kind == AGGREGATED_KIND and group == AGGREGATED_GROUP and version in AGGREGATED_VERSIONS
-    if not (kind or group or version):
+        return (target.group, target.kind) == (AGGREGATED_GROUP, AGGREGATED_KIND) and (
+            target.version in AGGREGATED_VERSIONS
+        )
+    if target == Target():
         return True
-    return endpoint == "objects" and kind in _TABLE_KINDS and group == "meta.k8s.io" and version in _TABLE_VERSIONS
+    known = target.kind in _TABLE_KINDS and target.group == "meta.k8s.io" and target.version in _TABLE_VERSIONS
+    return endpoint == "objects" and known
 
 
 def _media_type_of(content_type: str) -> str:

@@ -29,9 +29,10 @@ from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.front.routes import boolean
 
 if TYPE_CHECKING:
+    from stowplan.serving.targets import Query
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.front.negotiation import PatchKind
-    from stowplan_cluster.front.routes import Query, Route
+    from stowplan_cluster.front.routes import Route
 
 _META_GROUP = "meta.k8s.io"
 _MAX_MANAGER = 128

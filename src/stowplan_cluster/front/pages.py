@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.api.api_errors import NotAcceptable
+from stowplan.serving.forms import Form
 from stowplan.serving.health import HealthChecks, check_answer
 from stowplan.serving.http import JSON
 from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, Discovery, etag_of, groups_of
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
     from stowplan.serving.health import Check
     from stowplan.serving.http import Response
+    from stowplan.serving.targets import Query
     from stowplan_cluster.apiserver.discovery import Document
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.front.metrics import Metrics
-    from stowplan_cluster.front.routes import Query
 
 VERSION = "v1.36.0+stowplan"
 #: Protobuf, as clients ask for it and as it is answered: by two names.
@@ -223,7 +224,7 @@ def _hashed(answer: Answer, path: str, query: Query) -> Answer:
     return Answer((), 301, answer.content_type, (("Location", f"/openapi/v3/{path}?hash={digest}"),))
 
 
-_PRETTY = form_of(negotiation.Accepted(), "", pretty=True)
+_PRETTY = form_of(Form(), "", pretty=True)
 
 
 def _shown(response: Response) -> Answer:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from stowplan.api.api_errors import BadRequest, InternalError
+from stowplan.serving.http import ALWAYS
 from stowplan.serving.protocol import HttpConnection, HttpServer, Sleep
-from stowplan_cluster.front.responses import ALWAYS, status_body
+from stowplan_cluster.front.responses import status_body
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

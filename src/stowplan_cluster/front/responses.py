@@ -16,10 +16,9 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotAcceptable
 from stowplan.api.field_errors import go_quote
-from stowplan.serving.forms import YAML, as_yaml, status_object
+from stowplan.serving.forms import YAML, Form, as_yaml, error_headers, status_object
 from stowplan.serving.http import JSON
 from stowplan_cluster.apiserver.tables import table_of
-from stowplan_cluster.front.negotiation import Accepted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.store import Stored
 
 Headers = tuple[tuple[str, str], ...]
-
-#: Headers of every response.
-ALWAYS = {"Cache-Control": "no-cache, private", "Server": "stowplan"}
 
 #: Warning headers: characters in all, and of each once there are more than that.
 _MAX_WARNINGS = 4096
@@ -59,10 +55,11 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ObjectForm:
     """How one request wants its objects."""
 
-    accepted: Accepted
+    #: What was agreed on by the Accept header.
+    accepted: Form
     include_object: str
     pretty: bool
 
@@ -72,10 +69,10 @@ class Form:
         return not self.accepted.kind and self.accepted.media_type == JSON and not self.pretty
 
 
-PLAIN = Form(Accepted(), "", False)
+PLAIN = ObjectForm(Form(), "", False)
 
 
-def form_of(accepted: Accepted, include_object: str, *, pretty: bool) -> Form:
+def form_of(accepted: Form, include_object: str, *, pretty: bool) -> ObjectForm:
     if accepted.kind == "Table" and include_object not in _INCLUDE:
         listed = ", ".join(go_quote(value) for value in _INCLUDE)
         raise BadRequest(
@@ -84,7 +81,7 @@ def form_of(accepted: Accepted, include_object: str, *, pretty: bool) -> Form:
         )
     if not (accepted.kind or include_object or pretty or accepted.pretty) and accepted.media_type == JSON:
         return PLAIN
-    return Form(accepted, include_object or "Metadata", pretty or accepted.pretty)
+    return ObjectForm(accepted, include_object or "Metadata", pretty or accepted.pretty)
 
 
 class Renderer:
@@ -116,14 +113,14 @@ class Renderer:
         return kept
 
     def one(
-        self, resource: Resource, stored: Stored, form: Form, *, status: int = 200, headers: Headers = ()
+        self, resource: Resource, stored: Stored, form: ObjectForm, *, status: int = 200, headers: Headers = ()
     ) -> Answer:
         if form.plain:
             return Answer((self.data(resource, stored),), status, JSON, headers)
         obj = self._registry.to_dict(resource, stored)
         return document(self.in_form(resource, obj, form), form, status=status, headers=headers)
 
-    def in_form(self, resource: Resource, obj: JsonObject, form: Form) -> JsonObject:
+    def in_form(self, resource: Resource, obj: JsonObject, form: ObjectForm) -> JsonObject:
         """One object as asked for; its Table names the columns."""
         kind, version = form.accepted.kind, form.accepted.version
         if kind == "Table":
@@ -135,7 +132,7 @@ class Renderer:
             raise NotAcceptable(f"you requested {kind}, but the requested object is not a list ({resource.kind})")
         return obj
 
-    def page(self, resource: Resource, page: Page, form: Form) -> Answer:
+    def page(self, resource: Resource, page: Page, form: ObjectForm) -> Answer:
         if form.plain:
             return Answer(self._page_pieces(resource, page))
         objects = [self._registry.to_dict(resource, stored) for stored in page.items]
@@ -175,7 +172,7 @@ class Renderer:
         self,
         resource: Resource,
         objects: list[JsonObject],
-        form: Form,
+        form: ObjectForm,
         *,
         version: str,
         continue_: str = "",
@@ -211,7 +208,7 @@ def _partial(obj: JsonObject, version: str) -> JsonObject:
     }
 
 
-def document(obj: Any, form: Form, *, status: int = 200, headers: Headers = ()) -> Answer:
+def document(obj: Any, form: ObjectForm, *, status: int = 200, headers: Headers = ()) -> Answer:
     """Any JSON, as JSON or YAML."""
     if form.accepted.media_type == YAML:
         return Answer((as_yaml(obj),), status, YAML, headers)
@@ -230,10 +227,10 @@ def success(status: int, details: JsonObject | None = None) -> JsonObject:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **told}
 
 
-def error_answer(error: ApiError, form: Form = PLAIN, *, headers: Headers = ()) -> Answer:
-    if error.retry_after_seconds > 0:
-        headers = (*headers, ("Retry-After", str(error.retry_after_seconds)))
-    return document(status_object(error.status), form, status=error.status.code, headers=headers)
+def error_answer(error: ApiError, form: ObjectForm = PLAIN, *, headers: Headers = ()) -> Answer:
+    return document(
+        status_object(error.status), form, status=error.status.code, headers=(*headers, *error_headers(error))
+    )
 
 
 def warning_headers(warnings: Sequence[str]) -> Headers:

@@ -10,17 +10,16 @@ Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/request/requestinfo.go.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 import msgspec
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
+from stowplan.serving.targets import Query, bad_escape, parse_query
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource
-
-Query = dict[str, list[str]]
 
 #: More parameters than any client sends.
 MAX_PARAMETERS = 200
@@ -71,15 +70,12 @@ def split_target(target: str) -> tuple[str, Query]:
 
 
 def _query(text: str) -> Query:
-    query: Query = {}
     try:
-        for name, value in parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS):
-            query.setdefault(name, []).append(value)
+        return parse_query(text, limit=MAX_PARAMETERS, errors="strict")
     except UnicodeDecodeError:
         raise BadRequest("the query is not UTF-8") from None
     except ValueError:
         raise BadRequest(f"the query has more than {MAX_PARAMETERS} parameters") from None
-    return query
 
 
 def route_of(method: str, path: str, query: Query) -> Route:
@@ -102,9 +98,8 @@ def _segments(path: str) -> list[str]:
 
 
 def _unescaped(segment: str) -> str:
-    for escape in segment.split("%")[1:]:
-        if len(escape) < 2 or not all(char in "0123456789abcdefABCDEF" for char in escape[:2]):
-            raise BadRequest(f"invalid URL escape {go_quote('%' + escape[:2])}")
+    if wrong := bad_escape(segment):
+        raise BadRequest(f"invalid URL escape {go_quote(wrong)}")
     try:
         text = unquote(segment, errors="strict")
     except UnicodeDecodeError:

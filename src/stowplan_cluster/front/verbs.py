@@ -18,6 +18,7 @@ from stowplan.api.status import StatusDetails
 from stowplan.api.users import UserInfo
 from stowplan.serving.forms import wants_pretty
 from stowplan.serving.http import JSON
+from stowplan.serving.targets import Query
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.discovery import subresource_of
 from stowplan_cluster.apiserver.eviction import evict
@@ -29,13 +30,13 @@ from stowplan_cluster.apiserver.selection import selection_of
 from stowplan_cluster.front import negotiation, options
 from stowplan_cluster.front.responses import (
     Answer,
-    Form,
+    ObjectForm,
     document,
     form_of,
     success,
     warning_headers,
 )
-from stowplan_cluster.front.routes import Query, Route
+from stowplan_cluster.front.routes import Route
 from stowplan_cluster.front.watching import WatchSource
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         """Where the object is: the path of a namespace names it twice."""
         return "" if self.route.plural == "namespaces" and not self.route.group else self.route.namespace
 
-    def form(self) -> Form:
+    def form(self) -> ObjectForm:
         accepted = negotiation.negotiate(self.accept)
         pretty = wants_pretty(options.first(self.query, "pretty"), self.user_agent)
         return form_of(accepted, options.first(self.query, "includeObject"), pretty=pretty)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.selection import Selection
     from stowplan_cluster.apiserver.store import Cursor, Stored
     from stowplan_cluster.front.options import WatchOptions
-    from stowplan_cluster.front.responses import Form, Renderer
+    from stowplan_cluster.front.responses import ObjectForm, Renderer
 
 #: Bytes that are written before others get their turn, give or take a few of the largest objects.
 _CHUNK = 64 * 1024
@@ -48,7 +48,7 @@ class WatchSource:
         renderer: Renderer,
         resource: Resource,
         selection: Selection,
-        form: Form,
+        form: ObjectForm,
         options: WatchOptions,
         since: int,
     ) -> None:

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.api_errors import BadRequest, NotAcceptable, UnsupportedMediaType
-from stowplan.serving.forms import YAML, wants_pretty
+from stowplan.serving.forms import YAML, Form, Target, wants_pretty
 from stowplan.serving.http import JSON
 from stowplan_cluster.front.negotiation import (
-    Accepted,
     negotiate,
     patch_kind_of,
     read_body,
@@ -33,26 +32,26 @@ KUBECTL_DISCOVERY = (
 @pytest.mark.parametrize(
     ("accept", "endpoint", "expected"),
     [
-        ("", "objects", Accepted()),
-        ("*/*", "objects", Accepted()),
-        ("application/*", "objects", Accepted()),
-        (JSON, "objects", Accepted()),
-        (YAML, "objects", Accepted(YAML)),
-        ("application/vnd.kubernetes.protobuf,application/json", "objects", Accepted()),
-        ("application/json;q=0.5,application/yaml;q=0.9", "objects", Accepted(YAML)),
-        ("text/html,application/xhtml+xml,*/*;q=0.8", "objects", Accepted()),
-        ("application/json;pretty=1", "objects", Accepted(pretty=True)),
-        ("application/json;stream=watch", "objects", Accepted()),
-        (KUBECTL_GET, "objects", Accepted(kind="Table", version="v1")),
-        (KUBECTL_GET, "plain", Accepted()),
+        ("", "objects", Form()),
+        ("*/*", "objects", Form()),
+        ("application/*", "objects", Form()),
+        (JSON, "objects", Form()),
+        (YAML, "objects", Form(YAML)),
+        ("application/vnd.kubernetes.protobuf,application/json", "objects", Form()),
+        ("application/json;q=0.5,application/yaml;q=0.9", "objects", Form(YAML)),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "objects", Form()),
+        ("application/json;pretty=1", "objects", Form(pretty=True)),
+        ("application/json;stream=watch", "objects", Form()),
+        (KUBECTL_GET, "objects", Form(target=Target("meta.k8s.io", "v1", "Table"))),
+        (KUBECTL_GET, "plain", Form()),
         (
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
             "objects",
-            Accepted(kind="PartialObjectMetadataList", version="v1"),
+            Form(target=Target("meta.k8s.io", "v1", "PartialObjectMetadataList")),
         ),
-        (KUBECTL_DISCOVERY, "discovery", Accepted(kind="APIGroupDiscoveryList", version="v2")),
-        (KUBECTL_DISCOVERY, "plain", Accepted()),
-        ("*/*;q=0.1,application/yaml", "objects", Accepted(YAML)),
+        (KUBECTL_DISCOVERY, "discovery", Form(target=Target("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"))),
+        (KUBECTL_DISCOVERY, "plain", Form()),
+        ("*/*;q=0.1,application/yaml", "objects", Form(YAML)),
     ],
 )
 def test_the_best_form_that_is_served_is_taken(accept, endpoint, expected):

@@ -112,9 +112,10 @@ def _folders(paths: Iterable[str]) -> list[str]:
 
 def _form(request: Request, kind: str) -> Form:
     """NotAcceptable, unless it is text, or this kind in one of its versions."""
-    if not request.headers.get("Accept", "").strip():
+    accept = request.headers.get("Accept", "")
+    if not accept.strip():
         return Form(PLAIN_TEXT)
-    return negotiate(request.headers, _MEDIA_TYPES, allows=lambda media_type, target: _allows(media_type, target, kind))
+    return negotiate(accept, _MEDIA_TYPES, allows=lambda media_type, clause: _allows(media_type, clause.target, kind))
 
 
 def _allows(media_type: str, target: Target | None, kind: str) -> bool:
