@@ -165,7 +165,6 @@ class Cluster:
         with cluster.what_if() as world:
             world.evict(cluster.pod("shop/web-0"))
             verdict = cluster.explain("shop/api-0")
-            verdict.settle()
         """
         return self.state.what_if()
 

@@ -10,7 +10,6 @@ import click
 
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
-from stowplan.explain.inspection import inspecting
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.tables import Line, write
@@ -184,10 +183,10 @@ def _answer_pods(about: Question, pods: Sequence[PodInfo], output: str, *, singl
 
 
 def _as_data(about: Question, info: PodInfo) -> dict[str, Any]:
-    framework, verdict, heard = about.cluster.framework_of(info), about.verdict(info), about.heard(info)
-    with inspecting(framework, verdict):
-        _ = verdict.advice
-        data = verdict.to_dict()
+    verdict, heard = about.verdict(info), about.heard(info)
+    # The document has advice that was asked for.
+    _ = verdict.advice
+    data = verdict.to_dict()
     said = heard.to_dict() if heard is not None else {}
     return data | ({"scheduler": said} if said else {})
 

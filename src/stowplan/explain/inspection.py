@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.explain.verdict import undone
 from stowplan.framework.explanations.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.runtime import Framework
-
-
-class StaleVerdictError(RuntimeError):
-    """The cluster has moved on since the verdict; says whose verdict, and what to do."""
 
 
 class VerdictInspection(Inspection):
@@ -51,10 +48,11 @@ class VerdictInspection(Inspection):
 def inspecting(framework: Framework, verdict: Verdict) -> Iterator[VerdictInspection]:
     """The cluster as the verdict saw it; raise StaleVerdictError when it is no longer so."""
     state = framework.handle.cluster
+    verdict.check_current(state)
     placed = state.placed(verdict.pod.uid) if verdict.current_node else None
     if placed is None:
         yield VerdictInspection(framework, verdict)
         return
-    with state.what_if() as world:
+    with undone(state), state.what_if() as world:
         world.evict(placed)
         yield VerdictInspection(framework, verdict)

@@ -14,30 +14,37 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.algorithm import NO_NODES, nominated_row, post_filtered
 from stowplan.engine.evaluation.evaluation import Evaluation
-from stowplan.explain.verdict import Verdict
+from stowplan.explain.preemption import preemption_of
+from stowplan.explain.verdict import Verdict, undone, version_of
 from stowplan.framework.status import Code, Status
 from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.runtime import Framework
 
 
 def judged(framework: Framework, info: PodInfo) -> Verdict:
     """Judge a pod on every node; nothing changes."""
     state = framework.handle.cluster
-    if not info.node_name:
-        return _judged(framework, _unplaced(state, info))
-    current = info.node_name
-    with state.what_if() as world:
+    version = version_of(state)
+    verdict = _of_unplaced(framework, info) if info.node_name else _judged(framework, _unplaced(state, info))
+    verdict.version = version
+    return verdict
+
+
+def _of_unplaced(framework: Framework, info: PodInfo) -> Verdict:
+    """The verdict on a placed pod, made while it is off its node."""
+    state, current = framework.handle.cluster, info.node_name
+    with undone(state), state.what_if() as world:
         world.evict(info)
         verdict = _judged(framework, _unplaced(state, info))
-        verdict.settle()
     verdict.current_node = current
     return verdict
 
@@ -59,10 +66,10 @@ def only_asking(framework: Framework) -> Iterator[None]:
 
 
 def _unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
-    """The pod without its node: spec.nodeName would otherwise bind it there."""
+    """The pod without its node: spec.nodeName would otherwise bind it there. Always a pod of the verdict's own."""
     pod = info.pod
     if not pod.spec.node_name:
-        return info
+        return PodInfo(pod, info.shape)
     return state.pod_info(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="")))
 
 
@@ -80,12 +87,13 @@ def _judged(framework: Framework, info: PodInfo) -> Verdict:
     if outcome.error is not None:
         verdict.error = outcome.error
         return verdict
-    verdict.feasible = outcome.feasible
-    verdict.diagnosis = outcome.diagnosis or evaluation.diagnosis(outcome.refused)
+    diagnosis = outcome.diagnosis or evaluation.diagnosis(outcome.refused)
+    # The evaluation goes on with its arrays; the verdict keeps what they say now.
+    verdict.feasible, verdict.diagnosis = outcome.feasible.copy(), diagnosis.snapshot()
     if outcome.feasible.any():
         _score(verdict, evaluation, framework)
     else:
-        _fail(verdict, framework, outcome.state)
+        _fail(verdict, framework, diagnosis, outcome.state)
     return verdict
 
 
@@ -94,15 +102,15 @@ def _score(verdict: Verdict, evaluation: Evaluation, framework: Framework) -> No
     if scored.error is not None:
         verdict.error = scored.error
         return
-    verdict.scores, verdict.totals = scored.by_plugin(), scored.totals
+    verdict.scores = {plugin: points.copy() for plugin, points in scored.by_plugin().items()}
+    verdict.totals = scored.totals.copy()
     nominated = nominated_row(framework.handle.cluster, verdict.pod, verdict.feasible)
     verdict.node_name = verdict.names[int(scored.ranked.argmax()) if nominated is None else nominated]
 
 
-def _fail(verdict: Verdict, framework: Framework, state: Any) -> None:
-    assert verdict.diagnosis is not None
-    verdict.message = verdict.diagnosis.message()
-    decision = post_filtered(framework, state, verdict.pod, verdict.diagnosis)
+def _fail(verdict: Verdict, framework: Framework, diagnosis: Diagnosis, state: Any) -> None:
+    verdict.message = diagnosis.message()
+    decision = post_filtered(framework, state, verdict.pod, diagnosis)
     verdict.full_message = decision.message
     details = [result.detail for _, result in decision.post_filter]
-    verdict.preemption = next((d for d in details if isinstance(d, PreemptionOutcome)), None)
+    verdict.preemption = next((preemption_of(d) for d in details if isinstance(d, PreemptionOutcome)), None)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from stowplan.api.types import Node
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.explain.preemption import Eviction
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.runtime import Framework
-    from stowplan.preemption.dry_run import Candidate
 
 PODS = "pods"
 #: Kinds of refused pods that changes are tried for; each takes many evaluations.
@@ -81,7 +81,7 @@ class Answer:
     code: str = ""
     detail: str = ""
     #: What preemption would evict here.
-    eviction: Candidate | None = None
+    eviction: Eviction | None = None
 
     def help(self, row: int) -> tuple[Suggestion, ...]:
         return suggest_on(self.framework, self.verdict, row)
@@ -197,8 +197,7 @@ def _judge(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple[s
 def _refusal(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple[str, ...]) -> Answer:
     diagnosis = verdict.diagnosis
     assert diagnosis is not None, "a pod that was filtered has a diagnosis"
-    run = verdict.preemption.run if verdict.preemption is not None else None
-    eviction = run.candidates.get(view.name) if run is not None else None
+    eviction = verdict.preemption.candidates.get(view.name) if verdict.preemption is not None else None
     found = next((group for group in refusals(diagnosis) if view.row in group.rows), None)
     if found is None:
         # A plugin refused the pod as a whole and gave no reason for single nodes.

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from stowplan.explain.heard import Heard
     from stowplan.explain.inspection import VerdictInspection
+    from stowplan.explain.preemption import Eviction, Preemption
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.tables import Block, Span
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.framework.runtime import Framework
-    from stowplan.preemption.dry_run import Candidate, DryRun
 
 #: What the short form shows of each part.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8
@@ -42,6 +42,8 @@ def explanation(
     heard: Heard | None = None,
 ) -> list[Block]:
     """The page; `alike` are other pods of which all of it is true as well, `heard` is what a live scheduler said."""
+    # Before the inspection: advice takes a placed pod off its node itself.
+    _ = verdict.advice
     with inspecting(framework, verdict) as at:
         page = _Page(at, wide, alike, heard)
         return page.blocks()
@@ -224,31 +226,29 @@ class _Page:
         head = Line((("Preemption", "head"),))
         if outcome.ineligible_reason:
             return [Line(), head, Line(outcome.ineligible_reason, 2)]
-        if outcome.run is None:
-            return []
-        if outcome.run.error is not None and outcome.selected is None:
-            return [Line(), head, Line(f"failed: {outcome.run.error.message}", 2)]
+        if outcome.error and outcome.selected is None:
+            return [Line(), head, Line(f"failed: {outcome.error}", 2)]
         if outcome.selected is None:
-            return [Line(), head, Line(f"would not help: {_unhelpful(outcome.run)}", 2)]
-        return [Line(), head, *self._victims(outcome.run, outcome.selected)]
+            return [Line(), head, Line(f"would not help: {_unhelpful(outcome)}", 2)]
+        return [Line(), head, *self._victims(outcome, outcome.selected)]
 
-    def _victims(self, run: DryRun, selected: Candidate) -> list[Block]:
+    def _victims(self, outcome: Preemption, selected: Eviction) -> list[Block]:
         victims = selected.victims
         what = f"would evict {count(len(victims), 'pod')} from "
         budgets = "no disruption budget is violated"
         if selected.pdb_violations:
             budgets = f"{count(selected.pdb_violations, 'eviction')} against a disruption budget"
-        others = len(run) - 1
+        others = len(outcome.candidates) - 1
         choice = f"; {count(others, 'other node')} would do as well, at a higher price" if others else ""
-        if len(run.best) > 1:
-            equal = [name for name in run.best if name != selected.node_name]
+        if len(outcome.best) > 1:
+            equal = [name for name in outcome.best if name != selected.node_name]
             choice = f"; {count(others, 'other node')} would do as well, {listed(equal)} at the same price"
         style = "bad" if selected.pdb_violations else ""
         blocks: list[Block] = [
             Line(((what, ""), (selected.node_name, "best"), (": ", ""), (budgets, style), (choice, "dim")), 2)
         ]
         shown = victims if self._wide else victims[:_VICTIMS]
-        blocks.append(Grid([[info.key, f"priority {info.priority:,}"] for info in shown], indent=4))
+        blocks.append(Grid([[victim.key, f"priority {victim.priority:,}"] for victim in shown], indent=4))
         if len(victims) > len(shown):
             blocks.append(Line(((f"… and {count(len(victims) - len(shown), 'more pod')}", "dim"),), 4))
         return blocks
@@ -266,15 +266,15 @@ def _sample(at: VerdictInspection, group: Refusal) -> str:
     return f"{at.names[int(group.rows[0])]} … and {len(group.rows) - 1:,} more"
 
 
-def _unhelpful(run: DryRun) -> str:
+def _unhelpful(outcome: Preemption) -> str:
     parts = []
-    for reason, number in sorted(run.failures.items(), key=lambda item: (-item[1], item[0])):
+    for reason, number in sorted(outcome.failures.items(), key=lambda item: (-item[1], item[0])):
         nodes = count(number, "node")
         if reason == NO_VICTIMS:
             parts.append(f"no pod of lower priority on {nodes}")
         else:
             parts.append(f'still "{reason}" on {nodes} without all pods of lower priority')
-    untried = run.nodes_total - run.tried + run.failures.get(NOT_HELPFUL, 0)
+    untried = outcome.nodes - outcome.tried + outcome.failures.get(NOT_HELPFUL, 0)
     if untried:
         parts.append(f"nothing that eviction could change on {count(untried, 'node')}")
     return joined(parts) if parts else "there is nobody to evict"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.explain.verdict import undone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +56,7 @@ class Trials:
         self.tries += 1
         cluster = self.inspection.cluster
         with ExitStack() as stack:
+            stack.enter_context(undone(cluster))
             stack.enter_context(_nodes_replaced(self.inspection, self._changed_nodes(changes)))
             world = stack.enter_context(cluster.what_if())
             for info in {info.uid: info for change in changes for info in change.leaving}.values():

@@ -1,27 +1,54 @@
 """What the scheduler thinks of a pod, whole: every node, every plugin.
 
-A `Verdict` is made from one full evaluation in which nothing is placed. `to_dict` is its stable form; the text and
-the suggestions are made from the same records.
+A `Verdict` is made from one full evaluation in which nothing is placed. It is a snapshot: pods and nodes may move, it
+stays what it was. What is worked out on the cluster beyond it (suggestions, the details on a page) needs the cluster
+as the verdict saw it, and raises `StaleVerdictError` once that has moved on.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.explain.preemption import Preemption
     from stowplan.explain.suggestions import Advice, Suggestion
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.status import Status
-    from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
+
+#: A cluster's version after everything was undone -> the version that it stands for again.
+_RESTORED: WeakKeyDictionary[ClusterState, tuple[tuple[int, ...], tuple[int, ...]]] = WeakKeyDictionary()
+
+
+class StaleVerdictError(RuntimeError):
+    """The cluster has moved on since the verdict; says whose verdict it is, and what to do."""
+
+
+def version_of(state: ClusterState) -> tuple[int, ...]:
+    """Equal for two moments between which nothing changed, or all that changed was undone by explain."""
+    now, stands_for = _RESTORED.get(state, ((), ()))
+    return stands_for if state.version == now else state.version
+
+
+@contextmanager
+def undone(state: ClusterState) -> Iterator[None]:
+    """Whatever changes within is undone within, so the cluster's version is what it was before."""
+    before = version_of(state)
+    try:
+        yield
+    finally:
+        _RESTORED[state] = (state.version, before)
 
 
 @dataclass
@@ -47,9 +74,11 @@ class Verdict:
     message: str = ""
     #: The same with what PostFilter added: the condition's message on a live cluster.
     full_message: str = ""
-    preemption: PreemptionOutcome | None = None
+    preemption: Preemption | None = None
     #: The node that holds the pod now, when it was placed already and judged as if it were not.
     current_node: str = ""
+    #: The version of the cluster that was judged.
+    version: tuple[int, ...] = ()
     #: Works out what would help; advice takes many evaluations, so only when somebody asks (see `suggestions.advise`).
     adviser: Callable[[Verdict], Advice] | None = None
 
@@ -65,9 +94,18 @@ class Verdict:
     def suggestions(self) -> tuple[Suggestion, ...]:
         """Changes that would get the pod placed, each tried out on all nodes; the smallest first.
 
-        Worked out when first asked for, on the cluster as it is then; from then on `to_dict` holds them too.
+        Worked out when first asked for; from then on `to_dict` holds them too. Raise StaleVerdictError when the cluster
+        has moved on before.
         """
         return self.advice.suggestions if self.advice is not None else ()
+
+    def check_current(self, state: ClusterState) -> None:
+        """Raise StaleVerdictError unless the cluster is as the verdict saw it."""
+        if version_of(state) != self.version:
+            raise StaleVerdictError(
+                f'the verdict on pod "{self.key}" is of an earlier state of the cluster, which has changed since: '
+                "explain the pod again and ask the new verdict"
+            )
 
     def ranked(self) -> list[int]:
         """Feasible rows, best first; among equals the first row."""
@@ -75,13 +113,6 @@ class Verdict:
         order = np.argsort(-self.totals[rows], kind="stable") if len(self.totals) else np.arange(len(rows))
         ranked: list[int] = rows[order].tolist()
         return ranked
-
-    def settle(self) -> None:
-        """Work out what is worked out on demand: the cluster is about to change under it."""
-        if self.diagnosis is not None:
-            self.diagnosis.settle()
-        if self.preemption is not None and self.preemption.run is not None:
-            self.preemption.run.settle()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; keys are absent when they have nothing to say. Suggestions are in it once they were asked for."""
@@ -135,12 +166,12 @@ class Verdict:
         found: dict[str, Any] = {"eligible": not outcome.ineligible_reason}
         if outcome.ineligible_reason:
             found["reason"] = outcome.ineligible_reason
-        if outcome.run is not None and len(outcome.run):
+        if outcome.candidates:
             found["candidates"] = {
                 name: {"victims": [v.key for v in c.victims], "pdbViolations": c.pdb_violations}
-                for name, c in outcome.run.candidates.items()
+                for name, c in outcome.candidates.items()
             }
-            found["selected"] = outcome.run.best
+            found["selected"] = list(outcome.best)
         return found
 
 

@@ -105,11 +105,17 @@ class Diagnosis:
             codes[row] = int(status.code)
         return codes
 
-    def settle(self) -> None:
-        """Make all entries: they are read off the nodes as they are when first asked for."""
-        for _, rejections in self.filtered:
-            _ = rejections.entries
-        _ = self._firsts
+    def snapshot(self) -> Diagnosis:
+        """A copy of plain data: reasons are read off the nodes when first asked for, here that is now."""
+        return Diagnosis(
+            self.valid.copy(),
+            self.examined.copy(),
+            [(plugin, rejections.snapshot()) for plugin, rejections in self.filtered],
+            dict(self.nominated),
+            self.absent,
+            self.pre_filter_message,
+            self.pre_filter_plugins,
+        )
 
     def histogram(self) -> Counter[str]:
         """Reason -> nodes that have it."""

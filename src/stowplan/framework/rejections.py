@@ -46,6 +46,11 @@ class Rejections:
             self._entries = tuple(self._entries())
         return self._entries
 
+    def snapshot(self) -> Rejections:
+        """A copy with all reasons made."""
+        entries = tuple(Entry(entry.mask.copy(), entry.code, entry.reason) for entry in self.entries)
+        return Rejections(self.mask.copy(), entries)
+
     def status(self, i: int) -> Status:
         """The status of the i-th node; the hardest code among its reasons decides."""
         hits = [e for e in self.entries if e.mask[i]]

@@ -96,10 +96,6 @@ class DryRun:
         victims = tuple(info for slot in self._slots[self._starts[i] : ends[i]].tolist() if (info := infos[slot]))
         return Candidate(self._cluster.table.names[self._rows[i]], victims, int(self._violations[i]))
 
-    def settle(self) -> None:
-        """Spell everything out before the pods move."""
-        _ = self.candidates, self.best
-
     def message(self) -> str:
         """Why there is no candidate."""
         return self._message

@@ -1,0 +1,137 @@
+"""A verdict stays what it was whatever moves; what needs the cluster as it was is refused once that has moved on."""
+
+import gzip
+import itertools
+import json
+import pathlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stowplan
+from stowplan.explain.tables import plain
+from stowplan.explain.text import explanation
+from stowplan.explain.verdict import StaleVerdictError
+from stowplan.testing import a_node, a_pod
+
+DATA = sorted((pathlib.Path(__file__).parents[1] / "golden" / "data").rglob("*.jsonl.gz"))
+CATEGORIES = ("mixed", "preemption", "podaffinity", "spread", "ports", "nodeaffinity")
+
+
+def small(name="n1", cpu="2"):
+    return a_node(name).allocatable(cpu=cpu, memory="8Gi", pods="10").obj()
+
+
+def big(cpu="4"):
+    return a_pod("big").requests(cpu=cpu).obj()
+
+
+@pytest.fixture
+def cluster():
+    return stowplan.Cluster([small(), small("n2"), a_pod("db").requests(cpu="1").on("n1").obj(), big()])
+
+
+def page(cluster, verdict):
+    return plain(explanation(cluster.framework_of(verdict.pod), verdict))
+
+
+def full(verdict):
+    return json.dumps(verdict.to_dict(), sort_keys=True), verdict.message, verdict.full_message, verdict.ranked()
+
+
+MOVES = {
+    "a pod comes": lambda c: c.add(a_pod("new").requests(cpu="1").on("n2").obj()),
+    "a pod goes": lambda c: c.remove(a_pod("db").obj()),
+    "a node comes": lambda c: c.add(small("n3")),
+    "a node changes": lambda c: c.add(small("n1", cpu="16")),
+    "a node goes": lambda c: c.remove(small("n2")),
+    "the pod is placed": lambda c: (c.add(small("n4", cpu="8")), c.schedule()),
+    "a class changes": lambda c: c.add(
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": {}}
+    ),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES.keys())
+def test_a_verdict_stays_and_advice_is_refused_when_the_cluster_moves(cluster, move):
+    verdict = cluster.explain("big")
+    before = full(verdict)
+    move(cluster)
+    assert full(verdict) == before
+    with pytest.raises(
+        StaleVerdictError, match=r'the verdict on pod "default/big" is of an earlier state.*explain the pod'
+    ):
+        verdict.suggestions()
+    with pytest.raises(StaleVerdictError):
+        page(cluster, verdict)
+    assert full(verdict) == before
+
+
+def test_advice_that_was_asked_for_in_time_is_part_of_the_snapshot(cluster):
+    verdict = cluster.explain("big")
+    assert [s.text for s in verdict.suggestions()]
+    before = full(verdict)
+    cluster.add(a_pod("new").requests(cpu="2").on("n2").obj())
+    assert verdict.suggestions()
+    assert full(verdict) == before
+
+
+def test_looking_closer_does_not_make_other_verdicts_stale(cluster):
+    cluster.add({**small("n3", cpu="8"), "spec": {"unschedulable": True}})
+    verdicts = [cluster.explain("big"), cluster.explain("db"), cluster.explain("big")]
+    for verdict in verdicts:
+        page(cluster, verdict)
+        verdict.suggestions()
+    assert any("uncordon n3" in suggestion.text for suggestion in verdicts[-1].suggestions())
+
+
+def test_a_placed_pod_can_be_looked_at_closer(cluster):
+    verdict = cluster.explain("db")
+    assert verdict.current_node == "n1"
+    before = full(verdict)
+    assert "runs on n1" in page(cluster, verdict)
+    cluster.remove(a_pod("db").obj())
+    assert full(verdict) == before
+    with pytest.raises(StaleVerdictError):
+        page(cluster, verdict)
+
+
+def test_inside_a_question_of_what_would_be(cluster):
+    outside = cluster.explain("big")
+    with cluster.what_if() as world:
+        world.evict(cluster.pod("db"))
+        with pytest.raises(StaleVerdictError):
+            outside.suggestions()
+        inside = cluster.explain(big(cpu="3"))
+        page(cluster, inside)
+        known = full(inside)
+        left_alone = cluster.explain(big(cpu="3"))
+    assert full(inside) == known
+    with pytest.raises(StaleVerdictError):
+        left_alone.suggestions()
+
+
+def scenarios(category, number):
+    path = next(path for path in DATA if path.name == f"{category}.jsonl.gz")
+    with gzip.open(path, "rt") as lines:
+        return [json.loads(line) for line in itertools.islice(lines, number)]
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_no_verdict_is_changed_by_what_happens_later(category, data):
+    scenario = data.draw(st.sampled_from(scenarios(category, 6)))
+    cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
+    placed = [obj for obj in scenario["objects"] if obj["kind"] == "Pod"]
+    nodes = [obj for obj in scenario["objects"] if obj["kind"] == "Node"]
+    verdicts = [cluster.explain(pod) for pod in scenario["pods"] + placed[:2]]
+    untouched = [cluster.explain(pod) for pod in scenario["pods"] + placed[:2]]
+    before = [full(verdict) for verdict in verdicts]
+    for obj in data.draw(st.lists(st.sampled_from(placed + nodes), min_size=1, max_size=6)):
+        cluster.remove(obj)
+    cluster.schedule()
+    assert [full(verdict) for verdict in verdicts] == before
+    # Also when nobody looked at them before the cluster moved.
+    assert [full(verdict) for verdict in untouched] == before
