@@ -149,7 +149,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _locked(path: Path) -> int:
     if not path.parent.is_dir():
-        raise JournalError(f"{path}: {path.parent} is no folder")
+        raise JournalError(f"{path}: {path.parent} is not a directory")
     try:
         descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:

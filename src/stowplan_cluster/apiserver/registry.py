@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Catalogue, Resource
     from stowplan_cluster.apiserver.schema.types import Struct
+    from stowplan_cluster.apiserver.stages import Stages
     from stowplan_cluster.apiserver.store import Store, Stored
 
     #: Writes down in `new` who manages its fields: (old, new, subresource).
@@ -87,6 +88,7 @@ class Registry:
         custom_resources: CustomResources,
         names: Names,
         clock: Callable[[], float],
+        stages: Stages,
     ) -> None:
         self.store = store
         self.catalogue = catalogue
@@ -95,6 +97,7 @@ class Registry:
         self.admission = admission
         self._custom = custom_resources
         self._names = names
+        self._stages = stages
 
     # Reading
 
@@ -135,8 +138,8 @@ class Registry:
         record(None, obj, "")
         self.admission.create(resource, obj)
         strategies.prepare_for_create(resource, obj, now=now)
-        self._refuse(resource, obj, self._validate_create(resource, obj, options))
-        options.warnings += warnings_of_create(resource, obj)
+        if self._is_validated(resource):
+            self._check_new(resource, obj, options)
         metadata = metadata_of(obj)
         there = self.store.get(resource.storage, metadata.get("namespace", ""), metadata["name"])
         if there is not None:
@@ -185,8 +188,8 @@ class Registry:
         strategies.prepare_for_update(resource, obj, old, subresource)
         self.admission.update(resource, obj, old, subresource)
         strategies.count_generation(resource, obj, old, subresource)
-        self._refuse(resource, obj, self._validate_update(resource, obj, old, subresource, options))
-        options.warnings += warnings_of_update(resource, obj, old, subresource)
+        if self._is_validated(resource):
+            self._check_changed(resource, obj, old, subresource, options)
         managed_fields.keep_times(old=old, new=obj)
         if obj == old and same(obj, old):
             return live
@@ -336,15 +339,22 @@ class Registry:
         else:
             apply_defaults(resource, obj)
 
-    def _validate_create(self, resource: Resource, obj: JsonObject, options: Options) -> Sequence[FieldError]:
-        errors = validation.validate_create(resource, obj)
-        return [*errors, *self._custom_errors(resource, obj, None, options)]
+    def _is_validated(self, resource: Resource) -> bool:
+        # The server itself relies on definitions of custom resources.
+        return self._stages.validation or resource.storage == DEFINITIONS
 
-    def _validate_update(
+    def _check_new(self, resource: Resource, obj: JsonObject, options: Options) -> None:
+        """Refuse what is invalid; warn of what is valid and yet questionable."""
+        errors = validation.validate_create(resource, obj)
+        self._refuse(resource, obj, [*errors, *self._custom_errors(resource, obj, None, options)])
+        options.warnings += warnings_of_create(resource, obj)
+
+    def _check_changed(
         self, resource: Resource, obj: JsonObject, old: JsonObject, subresource: str, options: Options
-    ) -> Sequence[FieldError]:
+    ) -> None:
         errors = validation.validate_update(resource, obj, old, subresource=subresource)
-        return [*errors, *self._custom_errors(resource, obj, old, options)]
+        self._refuse(resource, obj, [*errors, *self._custom_errors(resource, obj, old, options)])
+        options.warnings += warnings_of_update(resource, obj, old, subresource)
 
     def _custom_errors(
         self, resource: Resource, obj: JsonObject, old: JsonObject | None, options: Options
@@ -386,6 +396,10 @@ class Registry:
 
     def _record_update(self, resource: Resource, options: Options) -> _Record:
         def record(old: JsonObject | None, new: JsonObject, subresource: str) -> None:
+            if not self._stages.managed_fields and (old is None or "managedFields" not in metadata_of(old)):
+                # Not tracked until somebody applies, as upstream treats objects whose managers were cleared.
+                metadata_of(new).pop("managedFields", None)
+                return
             managed_fields.record_update(
                 old=old,
                 new=new,

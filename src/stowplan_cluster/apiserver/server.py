@@ -15,13 +15,14 @@ import msgspec
 
 from stowplan.api.api_errors import AlreadyExists
 from stowplan.api.policy import SYSTEM_PRIORITIES
-from stowplan_cluster.apiserver.admission import Admission
+from stowplan_cluster.apiserver.admission import PLUGINS, Admission
 from stowplan_cluster.apiserver.custom_resources import DEFINITIONS, CustomResources
 from stowplan_cluster.apiserver.journal import Journal
 from stowplan_cluster.apiserver.metadata import RandomNames
 from stowplan_cluster.apiserver.registry import Options, Registry
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.selection import kept_fields
+from stowplan_cluster.apiserver.stages import ALL_STAGES
 from stowplan_cluster.apiserver.store import Store
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.stages import Stages
     from stowplan_cluster.apiserver.store import Event
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -47,8 +49,10 @@ class ApiServer:
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
         state: Path | None = None,
+        stages: Stages = ALL_STAGES,
     ) -> None:
         self.clock = clock
+        self._stages = stages
         self.catalogue = Catalogue(BUILT_IN)
         self.store = Store()
         self.custom_resources = CustomResources(self.catalogue, clock=clock)
@@ -58,10 +62,11 @@ class ApiServer:
         self.registry = Registry(
             store=self.store,
             catalogue=self.catalogue,
-            admission=Admission(self.store.get, self.store.list),
+            admission=self._admission(),
             custom_resources=self.custom_resources,
             names=RandomNames(random or SystemRandom()),
             clock=clock,
+            stages=stages,
         )
         self.store.on_change(self._follow_definitions)
         self._journal = Journal(state, self.store) if state is not None else None
@@ -75,7 +80,11 @@ class ApiServer:
 
     def set_admission(self, *, enabled: frozenset[str] = frozenset(), disabled: frozenset[str] = frozenset()) -> None:
         """Say which admission plugins, by their upstream names, are on or off against the rule."""
-        self.registry.admission = Admission(self.store.get, self.store.list, enabled=enabled, disabled=disabled)
+        self.registry.admission = self._admission(enabled=enabled, disabled=disabled)
+
+    def _admission(self, *, enabled: frozenset[str] = frozenset(), disabled: frozenset[str] = frozenset()) -> Admission:
+        left_out = frozenset() if self._stages.admission else frozenset(PLUGINS)
+        return Admission(self.store.get, self.store.list, enabled=enabled - left_out, disabled=disabled | left_out)
 
     def create_all(self, objects: Iterable[JsonObject]) -> None:
         """Create what is not there yet, as manifests name it; for filling a new cluster. Unknown fields are refused."""

@@ -11,18 +11,13 @@ from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import first_of, run
 from stowplan.command_line.stop_signals import stop_signals
-from stowplan_cluster.commands.embedded_cluster import (
-    ClusterOptions,
-    announced,
-    cluster_options,
-    embedded_cluster,
-    served,
-)
+from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options
+from stowplan_cluster.commands.cluster_server import kubeconfig_written, open_cluster, served
 from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
 
 if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
-    from stowplan_cluster.commands.embedded_cluster import EmbeddedCluster
+    from stowplan_cluster.commands.cluster_server import EmbeddedCluster
 
 
 @click.command(
@@ -41,13 +36,13 @@ def apiserver(**options: Any) -> None:
       kubectl --kubeconfig stowplan.kubeconfig get nodes
     """
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    with reported(), embedded_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
+    with reported(), open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
         run(_serve(cluster, stop))
 
 
 async def _serve(cluster: EmbeddedCluster, stop: StopSignals) -> None:
     stopped = stop.event()
-    async with served(cluster) as living:
-        with announced(cluster):
+    async with served(cluster) as controllers:
+        with kubeconfig_written(cluster):
             click.echo(f"Serving on {cluster.front.url}\n  export KUBECONFIG={cluster.kubeconfig.absolute()}")
-            await first_of(stopped.wait(), living)
+            await first_of(stopped.wait(), controllers)

@@ -100,7 +100,7 @@ async def _show(api: Api, kubeconfig: str) -> None:
     from stowplan.client.watching.list_watch import ListWatch
     from stowplan.timing.times import REAL_TIMES
 
-    watcher = PodWatcher(clock=REAL_TIMES.clock, tell=lambda line: _tell([line]))
+    watcher = PodWatcher(clock=REAL_TIMES.clock, write=lambda line: _tell([line]))
     pods = ListWatch(api, Pod, times=REAL_TIMES, report=lambda problem: click.echo(problem, err=True))
     workload, latecomers = demo_cluster.workload(), demo_cluster.latecomers()
     total = demo_cluster.pod_count(workload)

@@ -1,4 +1,4 @@
-"""Pods watched over HTTP until they are where they shall be."""
+"""Watch pods over HTTP until each has a node, or the scheduler has refused it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.explain.tables import Line
 from stowplan.framework.explanations.formatting import count
-from stowplan_cluster.commands.pod_news import news_of, refusal, told_of
+from stowplan_cluster.commands.pod_changes import change_of, change_spans, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -19,11 +19,11 @@ _INDENT = 2
 
 
 class PodWatcher:
-    """The pods as they are now, and a line for each piece of news."""
+    """The pods as they are now; writes one line per change."""
 
-    def __init__(self, *, clock: Callable[[], float], tell: Callable[[Line], None]) -> None:
+    def __init__(self, *, clock: Callable[[], float], write: Callable[[Line], None]) -> None:
         self._clock = clock
-        self._tell = tell
+        self._write = write
         self._began = clock()
         self._changed = asyncio.Event()
         self._pods: dict[str, Pod] = {}
@@ -41,25 +41,25 @@ class PodWatcher:
         for old, new in ((change.old, change.new) for change in changes):
             if new is not None:
                 self._pods[new.metadata.uid] = new
-                self._tell_of(old, new)
+                self._report(old, new)
             elif old is not None:
                 self._pods.pop(old.metadata.uid, None)
         self._changed.set()
 
-    def _tell_of(self, old: Pod | None, new: Pod) -> None:
-        news = news_of(old, new)
-        if news is not None:
-            line = told_of([_key(new)], news)
-            self._tell(Line(((f"{self.seconds:6.2f} s  ", "dim"), *line), _INDENT, marked=True))
+    def _report(self, old: Pod | None, new: Pod) -> None:
+        change = change_of(old, new)
+        if change is not None:
+            line = change_spans([_key(new)], change)
+            self._write(Line(((f"{self.seconds:6.2f} s  ", "dim"), *line), _INDENT, marked=True))
 
     async def settled(self, total: int, *, may_wait: Collection[str] = ()) -> None:
-        """Until there are so many pods, each on a node; of the apps that may wait, on a node or refused one."""
+        """Wait until there are `total` pods, each with a node; pods of apps in `may_wait` may be refused instead."""
         while self.open(total, may_wait=may_wait):
             self._changed.clear()
             await self._changed.wait()
 
     def open(self, total: int, *, may_wait: Collection[str] = ()) -> list[str]:
-        """What there is still to wait for, a line each."""
+        """What `settled` still waits for, one line each."""
         staying = [pod for pod in self._pods.values() if pod.metadata.deletion_timestamp is None]
         lines = [] if len(staying) == total else [f"there are {count(len(staying), 'pod')}, expected {total:,}"]
         leaving = len(self._pods) - len(staying)
@@ -69,7 +69,7 @@ class PodWatcher:
             why = refusal(pod)
             if pod.spec.node_name or (why and pod.metadata.labels.get("app") in may_wait):
                 continue
-            lines.append(f"{_key(pod)} has no node: {why or 'it was not tried yet'}")
+            lines.append(f"{_key(pod)} has no node: {why or 'not tried yet'}")
         return lines
 
 

@@ -26,16 +26,10 @@ from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.tables import write
 from stowplan.framework.explanations.formatting import count, joined
-from stowplan_cluster.commands.embedded_cluster import (
-    DEFAULT_NODES,
-    ClusterOptions,
-    announced,
-    cluster_options,
-    embedded_cluster,
-    served,
-)
+from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options
+from stowplan_cluster.commands.cluster_server import DEFAULT_NODES, kubeconfig_written, open_cluster, served
 from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
-from stowplan_cluster.commands.pod_news import told
+from stowplan_cluster.commands.pod_changes import reported_changes
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.explain.tables import Line
     from stowplan.framework.registry import Registry
     from stowplan_cluster.apiserver.store import Store
-    from stowplan_cluster.commands.embedded_cluster import EmbeddedCluster
+    from stowplan_cluster.commands.cluster_server import EmbeddedCluster
 
 #: The verbosity of a plain -v.
 _VERBOSE = 2
@@ -111,7 +105,7 @@ def up(
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
         configuration = load_config(config, known_plugins=registry.points())
-        with embedded_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
+        with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
             serving = _guarded(guard, _serve(cluster, stop, lambda api: _scheduler(api, configuration, registry)))
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
         click.echo(_farewell(options["state"]))
@@ -164,15 +158,15 @@ async def _serve(cluster: EmbeddedCluster, stop: StopSignals, scheduler_for: Cal
 
     stopped = stop.event()
     scheduler = scheduler_for(EmbeddedApi(cluster.server))
-    async with served(cluster) as living, running(scheduler.run()) as scheduling:
-        await first_of(stopped.wait(), scheduler.ready.wait(), living, scheduling)
+    async with served(cluster) as controllers, running(scheduler.run()) as scheduling:
+        await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
         if stopped.is_set():
             return
         # What there is now will stay: the collector need not look at it again.
         gc.freeze()
-        with announced(cluster), _told(cluster.server.store):
+        with kubeconfig_written(cluster), _reported(cluster.server.store):
             click.echo("\n".join(_announcement(cluster, scheduler.frameworks)))
-            await first_of(stopped.wait(), living, scheduling)
+            await first_of(stopped.wait(), controllers, scheduling)
 
 
 def _announcement(cluster: EmbeddedCluster, profiles: Collection[str]) -> list[str]:
@@ -199,12 +193,12 @@ def _farewell(state: Path | None) -> str:
     return f"stopped: {state} keeps the cluster, the same command goes on with it"
 
 
-def _told(store: Store) -> AbstractContextManager[None]:
-    """News of pods for people; what reads our output has the API."""
-    return told(store, _tell) if sys.stdout.isatty() else nullcontext()
+def _reported(store: Store) -> AbstractContextManager[None]:
+    """Changes of pods, on a terminal; programs that read our output have the API."""
+    return reported_changes(store, _write) if sys.stdout.isatty() else nullcontext()
 
 
-def _tell(lines: Sequence[Line]) -> None:
+def _write(lines: Sequence[Line]) -> None:
     if _in_background():
         # Somebody else has the terminal.
         return

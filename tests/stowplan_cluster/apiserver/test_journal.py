@@ -153,7 +153,7 @@ def test_a_crash_while_the_file_is_written_anew_leaves_the_old_one(tmp_path, mon
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(JournalError, match="no is no folder"):
+    with pytest.raises(JournalError, match="no is not a directory"):
         opened(tmp_path / "no" / "state")
 
 

@@ -130,7 +130,11 @@ class TestRefusals:
             (["--controllers=-kubelet"], "-kubelet leaves nothing on; say *,-kubelet"),
             (["--controllers=*,-kubelets"], "unknown controller '-kubelets'"),
             (["--disable-admission-plugins=Magic"], "Magic"),
-            (["--node-template=node.yaml"], "--node-template: how many nodes? Say so with --nodes"),
+            (
+                ["--without=admission,tables"],
+                "--without: no stage is called tables; there are admission",
+            ),
+            (["--node-template=node.yaml"], "--node-template requires --nodes N"),
             (["--nodes=2", "--node-template=pod.yaml"], "expected a Node of apiVersion v1, got 'Pod'"),
             (["--nodes=2", "--node-template=bad.yaml"], "error: bad.yaml: line 2"),
             (["-f", "bad.yaml"], "bad.yaml"),

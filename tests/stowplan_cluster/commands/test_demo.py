@@ -147,7 +147,7 @@ class Silent:
 
 async def test_pods_that_are_not_placed_in_time_end_it(monkeypatch):
     monkeypatch.setattr(demonstration, "PATIENCE", 0.0)
-    api, watcher = Silent(), PodWatcher(clock=lambda: 0.0, tell=lambda line: None)
+    api, watcher = Silent(), PodWatcher(clock=lambda: 0.0, write=lambda line: None)
     watching = asyncio.create_task(asyncio.Event().wait())
     with pytest.raises(DemoError, match=r"after 0 s the pods are not placed:\n  there are 0 pods, expected 28"):
         await demonstration._create(api, demo_cluster.workload(), watcher, watching, 28)

@@ -32,7 +32,7 @@ class Clock:
 @pytest.fixture
 def watched():
     lines = []
-    watcher = PodWatcher(clock=Clock(), tell=lambda line: lines.append(plain([line])))
+    watcher = PodWatcher(clock=Clock(), write=lambda line: lines.append(plain([line])))
     watcher.lines = lines
     return watcher
 
@@ -47,10 +47,10 @@ def new(*pods):
         pytest.param([], 0, [], id="nothing to wait for"),
         pytest.param([], 1, ["there are 0 pods, expected 1"], id="not made yet"),
         pytest.param([a_pod("a", node="n1")], 1, [], id="placed"),
-        pytest.param([a_pod("a")], 1, ["default/a has no node: it was not tried yet"], id="untried"),
+        pytest.param([a_pod("a")], 1, ["default/a has no node: not tried yet"], id="untried"),
         pytest.param([a_pod("a", why="no room")], 1, ["default/a has no node: no room"], id="refused"),
         pytest.param([a_pod("a", why="no room", app="spare")], 1, [], id="refused, as it may be"),
-        pytest.param([a_pod("a", app="spare")], 1, ["default/a has no node: it was not tried yet"], id="may, untried"),
+        pytest.param([a_pod("a", app="spare")], 1, ["default/a has no node: not tried yet"], id="may, untried"),
         pytest.param(
             [a_pod("a", node="n1", leaving=True)],
             0,

@@ -184,7 +184,7 @@ class TestRefusals:
             (["--plugin=no_such_module:Thing"], "cannot import no_such_module"),
             (["--config=no-such-file"], "no-such-file"),
             (["--config=broken.json"], "error: broken.json: couldn't get version/kind; json parse error"),
-            (["--nodes=0", "--node-template=node.yaml"], "--node-template: how many nodes? Say so with --nodes"),
+            (["--nodes=0", "--node-template=node.yaml"], "--node-template requires --nodes N"),
             (["--nodes=many"], "many"),
             (["-f", "missing.yaml"], "missing.yaml"),
             (["--controllers=kubelets"], "unknown controller 'kubelets'"),

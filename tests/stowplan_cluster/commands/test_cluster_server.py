@@ -11,7 +11,8 @@ from stowplan.api.types import Pod
 from stowplan.command_line.event_loop import running
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.commands import up
-from stowplan_cluster.commands.embedded_cluster import ClusterOptions, embedded_cluster, served
+from stowplan_cluster.commands.cluster_options import ClusterOptions
+from stowplan_cluster.commands.cluster_server import open_cluster, served
 from support.api import manifests
 
 
@@ -28,7 +29,7 @@ def cluster(tmp_path):
         controllers="*",
         disable_admission_plugins="",
     )
-    with embedded_cluster(options) as cluster:
+    with open_cluster(options) as cluster:
         yield cluster
 
 
@@ -114,9 +115,9 @@ class TestUp:
 
 
 async def test_controllers_live_while_it_is_served(cluster):
-    async with served(cluster) as living:
+    async with served(cluster) as controllers:
         await asyncio.sleep(0)
-        assert not living.done()
+        assert not controllers.done()
         assert answers(cluster)
-    assert living.cancelled()
+    assert controllers.cancelled()
     assert not answers(cluster)

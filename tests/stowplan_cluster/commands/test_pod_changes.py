@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from stowplan.api.decode import decode_object
 from stowplan.explain.tables import plain
 from stowplan_cluster.apiserver.server import ApiServer
-from stowplan_cluster.commands.pod_news import SHOWN, GivesWay, Placed, PodNews, Waits, news_of, told_of
+from stowplan_cluster.commands.pod_changes import (
+    SHOWN,
+    ChangeReporter,
+    Placed,
+    Preempted,
+    Unschedulable,
+    change_of,
+    change_spans,
+)
 from support.api import manifests
 from support.examples import examples
 
@@ -41,30 +49,30 @@ EVICTED = a_pod("n1", DisruptionTarget=("True", "EvictionByEvictionAPI", "draine
         pytest.param(FRESH, BOUND, Placed("n1"), id="bound"),
         pytest.param(WAITING, BOUND, Placed("n1"), id="bound after waiting"),
         pytest.param(BOUND, BOUND, None, id="on its node as before"),
-        pytest.param(FRESH, WAITING, Waits("no room"), id="refused"),
+        pytest.param(FRESH, WAITING, Unschedulable("no room"), id="refused"),
         pytest.param(WAITING, WAITING, None, id="refused again"),
-        pytest.param(WAITING, ELSEWISE, Waits("no light"), id="refused for another reason"),
+        pytest.param(WAITING, ELSEWISE, Unschedulable("no light"), id="refused for another reason"),
         pytest.param(FRESH, GATED, None, id="gated"),
-        pytest.param(BOUND, PREEMPTED, GivesWay("n1"), id="preempted"),
+        pytest.param(BOUND, PREEMPTED, Preempted("n1"), id="preempted"),
         pytest.param(PREEMPTED, PREEMPTED, None, id="still preempted"),
         pytest.param(BOUND, EVICTED, None, id="evicted by somebody else"),
     ],
 )
 def test_what_is_news(before, pod, news):
-    assert news_of(before, pod) == news
+    assert change_of(before, pod) == news
 
 
 @pytest.mark.parametrize(
     ("pods", "news", "line"),
     [
         (["a/b"], Placed("n1"), "a/b → n1"),
-        (["a/b"], GivesWay("n1"), "a/b gives way on n1"),
-        (["a/b"], Waits("no room"), "a/b waits: no room"),
-        (["a/b", "a/c", "a/d"], Waits("no room"), "a/b and 2 more wait: no room"),
+        (["a/b"], Preempted("n1"), "a/b gives way on n1"),
+        (["a/b"], Unschedulable("no room"), "a/b waits: no room"),
+        (["a/b", "a/c", "a/d"], Unschedulable("no room"), "a/b and 2 more wait: no room"),
     ],
 )
 def test_words(pods, news, line):
-    assert "".join(text for text, _ in told_of(pods, news)) == line
+    assert "".join(text for text, _ in change_spans(pods, news)) == line
 
 
 class Terminal:
@@ -74,7 +82,7 @@ class Terminal:
         self.server = ApiServer(clock=lambda: 0.0)
         self.told = []
         self.alarms = []
-        news = PodNews(self._tell, lambda seconds, alarm: self.alarms.append(alarm))
+        news = ChangeReporter(self._tell, lambda seconds, alarm: self.alarms.append(alarm))
         self.server.store.on_change(news.observe)
 
     def _tell(self, lines):

@@ -1,11 +1,11 @@
-"""What becomes of pods, a line each, for whoever sits before a terminal while they are being scheduled.
+"""Changes of pods that a terminal shows while pods are being scheduled, one line per change.
 
     shop/db-0 → node-a1
     ml/notebook waits: 0/9 nodes are available: ...
     batch/crunch-x7k2p gives way on node-a1
 
-The news of a pod is what its object says now and did not say before; where the objects come from, an HTTP watch or
-the store of this process, makes no difference.
+A change is what the object of a pod says now and did not say before. The objects come from an HTTP watch or from the
+store of this process.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from stowplan.explain.tables import Span
     from stowplan_cluster.apiserver.store import Event, Store
 
-#: Seconds for which news are collected, and how many lines of them are then told.
+#: Seconds for which changes are collected, and the most lines that are then written.
 BATCH_SECONDS, SHOWN = 0.1, 10
 
 _PODS = "pods"
-#: Of pods without one of these in their JSON there is nothing to tell but their node.
-_TELLING = (b'"Unschedulable"', b'"PreemptionByScheduler"')
+#: A pod without one of these in its JSON can have no change but its node.
+_MARKERS = (b'"Unschedulable"', b'"PreemptionByScheduler"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class GivesWay:
+class Preempted:
     node: str
 
     def spans(self, *, plural: bool) -> tuple[Span, ...]:
@@ -52,31 +52,31 @@ class GivesWay:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class Unschedulable:
     why: str
 
     def spans(self, *, plural: bool) -> tuple[Span, ...]:
         return (" wait" if plural else " waits", "pending"), (f": {self.why}", "")
 
 
-News = Placed | GivesWay | Waits
+PodChange = Placed | Preempted | Unschedulable
 
 
-def news_of(before: Pod | None, pod: Pod) -> News | None:
-    """What is new about a pod, if it is worth a line."""
+def change_of(before: Pod | None, pod: Pod) -> PodChange | None:
+    """The change of a pod, if it is worth a line."""
     node = pod.spec.node_name
     if node and not (before and before.spec.node_name):
         return Placed(node)
     if preempted(pod) and not (before and preempted(before)):
-        return GivesWay(node)
+        return Preempted(node)
     why = refusal(pod)
-    return Waits(why) if why and why != (before and refusal(before)) else None
+    return Unschedulable(why) if why and why != (before and refusal(before)) else None
 
 
-def told_of(pods: Sequence[str], news: News) -> tuple[Span, ...]:
-    """A line of news that several pods may share."""
+def change_spans(pods: Sequence[str], change: PodChange) -> tuple[Span, ...]:
+    """The line of a change that several pods may share."""
     more = f" and {len(pods) - 1:,} more" if len(pods) > 1 else ""
-    return (pods[0], "name"), (more, ""), *news.spans(plural=len(pods) > 1)
+    return (pods[0], "name"), (more, ""), *change.spans(plural=len(pods) > 1)
 
 
 def refusal(pod: Pod) -> str:
@@ -95,51 +95,51 @@ def _condition(pod: Pod, type_: str) -> PodCondition | None:
     return next((one for one in pod.status.conditions if one.type == type_), None)
 
 
-class PodNews:
-    """The news of a store, told a few at a time: thousands of pods are a number, not thousands of lines."""
+class ChangeReporter:
+    """Writes the changes of a store's pods in batches: of thousands of changes, a few lines and a number."""
 
     def __init__(
-        self, tell: Callable[[Sequence[Line]], None], later: Callable[[float, Callable[[], None]], object]
+        self, write: Callable[[Sequence[Line]], None], later: Callable[[float, Callable[[], None]], object]
     ) -> None:
-        self._tell = tell
+        self._write = write
         self._later = later
-        #: What there is to tell -> the pods it is true of. Pods wait in company, but go each to their node.
-        self._news: dict[tuple[News, str], list[str]] = {}
+        #: (change, "" or the one pod it is of) -> pods. Pods with one refusal share a line, placed pods do not.
+        self._changes: dict[tuple[PodChange, str], list[str]] = {}
 
     def observe(self, event: Event) -> None:
-        if event.stored.resource != _PODS or event.type == "DELETED" or not _may_tell(event):
+        if event.stored.resource != _PODS or event.type == "DELETED" or not _may_matter(event):
             return
         before = None if event.previous is None else decode_json(event.previous.data, Pod)
-        news = news_of(before, decode_json(event.stored.data, Pod))
-        if news is None:
+        change = change_of(before, decode_json(event.stored.data, Pod))
+        if change is None:
             return
-        if not self._news:
+        if not self._changes:
             self._later(BATCH_SECONDS, self._flush)
         key = event.stored.key
-        self._news.setdefault((news, "" if isinstance(news, Waits) else key), []).append(key)
+        self._changes.setdefault((change, "" if isinstance(change, Unschedulable) else key), []).append(key)
 
     def _flush(self) -> None:
-        collected, self._news = list(self._news.items()), {}
-        lines = [Line(told_of(pods, news)) for (news, _), pods in collected[:SHOWN]]
-        untold = sum(len(pods) for _, pods in collected[SHOWN:])
-        if untold:
-            lines.append(Line(((f"… and the like of {count(untold, 'pod')} more", "dim"),)))
-        self._tell(lines)
+        collected, self._changes = list(self._changes.items()), {}
+        lines = [Line(change_spans(pods, change)) for (change, _), pods in collected[:SHOWN]]
+        more = sum(len(pods) for _, pods in collected[SHOWN:])
+        if more:
+            lines.append(Line(((f"… and the like of {count(more, 'pod')} more", "dim"),)))
+        self._write(lines)
 
 
-def _may_tell(event: Event) -> bool:
-    """Whether to look closer, which costs a hundred times as much."""
-    if any(word in event.stored.data for word in _TELLING):
+def _may_matter(event: Event) -> bool:
+    """Whether to decode the pods, which costs a hundred times as much."""
+    if any(marker in event.stored.data for marker in _MARKERS):
         return True
     node = event.stored.field("spec.nodeName")
     return bool(node) and (event.previous is None or event.previous.field("spec.nodeName") != node)
 
 
 @contextmanager
-def told(store: Store, tell: Callable[[Sequence[Line]], None]) -> Iterator[None]:
-    """Tell of the pods of a store while this lasts."""
-    news = PodNews(tell, asyncio.get_running_loop().call_later)
-    unsubscribe = store.on_change(news.observe)
+def reported_changes(store: Store, write: Callable[[Sequence[Line]], None]) -> Iterator[None]:
+    """Write the changes of a store's pods while this lasts."""
+    reporter = ChangeReporter(write, asyncio.get_running_loop().call_later)
+    unsubscribe = store.on_change(reporter.observe)
     try:
         yield
     finally:

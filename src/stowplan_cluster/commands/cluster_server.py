@@ -1,8 +1,8 @@
-"""An embedded cluster as commands run it: what it is filled with, its life from the first request to the last signal.
+"""Start, fill, serve and stop an embedded cluster, for the commands that run one.
 
-`stowplan apiserver` serves it alone, `stowplan up` with a scheduler in it. One event loop owns everything: the HTTP
-front, the controllers, and whoever lives there besides. The kubeconfig appears when the cluster can be used and goes
-as soon as it is told to end, before anything else of it ends.
+`stowplan apiserver` serves it alone, `stowplan up` with a scheduler in the same process. One event loop runs all of
+it: the HTTP front, the controllers, the scheduler. The kubeconfig is written when the cluster can be used, and is the
+first thing that is removed when it is to stop.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ import socket
 import sys
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import ApiError
 from stowplan.api.load import load_manifests
@@ -25,79 +22,19 @@ from stowplan.command_line.event_loop import running
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
+    from pathlib import Path
 
     from stowplan_cluster.apiserver.server import ApiServer
+    from stowplan_cluster.apiserver.stages import Stages
+    from stowplan_cluster.commands.cluster_options import ClusterOptions
     from stowplan_cluster.controllers.loop import Loop
     from stowplan_cluster.front.server import Front
 
-CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
-
-#: How many nodes a cluster gets that would have none, where it is to be used at once.
+#: The nodes of a cluster that would have none, unless --nodes says how many.
 DEFAULT_NODES = 3
 
 _STDIN = "-"
-_FILE = click.Path(dir_okay=False, path_type=Path)
-
-_OPTIONS = (
-    click.option(
-        "--node-template",
-        type=click.Path(exists=True, dir_okay=False),
-        help="File with a Node; {n} in it is the node's number, {zone} one of a, b, c.",
-    ),
-    click.option(
-        "-f",
-        "--filename",
-        "filenames",
-        multiple=True,
-        type=click.Path(exists=True, allow_dash=True),
-        help="Manifests to create at the start, as far as they are not there yet. Repeatable; - is stdin.",
-    ),
-    click.option("--state", type=_FILE, help="File that keeps the cluster; without it, all is gone at the end."),
-    click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 takes a free one."),
-    click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
-    click.option(
-        "--kubeconfig-out",
-        type=_FILE,
-        default=Path("stowplan.kubeconfig"),
-        show_default=True,
-        help="Where the kubeconfig goes. It appears when the server answers and goes when it ends.",
-    ),
-    click.option(
-        "--controllers",
-        default="*",
-        show_default=True,
-        metavar="LIST",
-        help="What makes the cluster live: '*' all, 'NAME' one, '*,-NAME' all but one, '' none.",
-    ),
-    click.option(
-        "--disable-admission-plugins",
-        default="",
-        metavar="LIST",
-        help="Admission plugins to leave out, by their upstream names.",
-    ),
-)
-
-
-def cluster_options(command: CommandT) -> CommandT:
-    """Give a command the options that `ClusterOptions` is made of, but for --nodes, whose default is the command's."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterOptions:
-    port: int
-    bind_address: str
-    kubeconfig_out: Path
-    state: Path | None
-    #: None: some, if the cluster has none otherwise.
-    nodes: int | None
-    node_template: str | None
-    filenames: Sequence[str]
-    controllers: str
-    disable_admission_plugins: str
 
 
 @dataclass(frozen=True)
@@ -109,40 +46,50 @@ class EmbeddedCluster:
 
 
 @contextmanager
-def embedded_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
-    """The cluster, filled and not yet served; InputError for options that make no sense."""
+def open_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
+    """The cluster, filled and not yet served; InputError for options that are wrong."""
     _check_replaceable(options.kubeconfig_out)
     with ExitStack() as stack:
-        server = stack.enter_context(_server(options.state))
-        controllers = stack.enter_context(closing(_living(server, options)))
+        server = stack.enter_context(_server(options))
+        controllers = stack.enter_context(closing(_controllers(server, options)))
         _fill(server, options)
         yield EmbeddedCluster(server, controllers, _front(server, options), options.kubeconfig_out)
 
 
 def _check_replaceable(kubeconfig: Path) -> None:
-    """A kubeconfig of somebody else's clusters is not ours to overwrite."""
+    """Never overwrite a kubeconfig that this program has not written."""
     # What talks HTTP takes a while to import; other commands do without.
     from stowplan_cluster.front.kubeconfig_file import is_ours
 
     if not kubeconfig.parent.is_dir():
-        raise InputError(f"{kubeconfig}: {kubeconfig.parent} is no folder")
+        raise InputError(f"{kubeconfig}: {kubeconfig.parent} is not a directory")
     if kubeconfig.exists() and not is_ours(kubeconfig):
-        raise InputError(f"{kubeconfig}: is there already and was not written by stowplan; name another file")
+        raise InputError(f"{kubeconfig}: already exists and was not written by stowplan; name another file")
 
 
 @contextmanager
-def _server(state: Path | None) -> Iterator[ApiServer]:
+def _server(options: ClusterOptions) -> Iterator[ApiServer]:
     from stowplan_cluster.apiserver.journal import JournalError
     from stowplan_cluster.apiserver.server import ApiServer
 
+    stages = _stages(options)
     try:
-        with closing(ApiServer(state=state)) as server:
+        with closing(ApiServer(state=options.state, stages=stages)) as server:
             yield server
     except JournalError as error:
         raise InputError(str(error)) from error
 
 
-def _living(server: ApiServer, options: ClusterOptions) -> Loop:
+def _stages(options: ClusterOptions) -> Stages:
+    from stowplan_cluster.apiserver.stages import Stages
+
+    try:
+        return Stages.without(_listed(options.without))
+    except ValueError as error:
+        raise InputError(f"--without: {error}") from error
+
+
+def _controllers(server: ApiServer, options: ClusterOptions) -> Loop:
     from stowplan_cluster.controllers.controller_manager import set_up_controllers
 
     controllers, disabled = _listed(options.controllers), _listed(options.disable_admission_plugins)
@@ -156,7 +103,7 @@ def _listed(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
 
 
-# -- what is in it ----------------------------------------------------------------------------------------------------
+# -- its objects -------------------------------------------------------------------------------------------------------
 
 
 def _fill(server: ApiServer, options: ClusterOptions) -> None:
@@ -178,7 +125,7 @@ def _node_count(server: ApiServer, options: ClusterOptions) -> int:
     if options.nodes is None:
         return DEFAULT_NODES if options.node_template or not server.store.list("nodes") else 0
     if options.node_template and not options.nodes:
-        raise InputError("--node-template: how many nodes? Say so with --nodes")
+        raise InputError("--node-template requires --nodes N")
     return options.nodes
 
 
@@ -231,12 +178,12 @@ def _kept_token(folder: Path) -> str:
         raise InputError(f"{file}: {error.strerror}") from error
 
 
-# -- its life ---------------------------------------------------------------------------------------------------------
+# -- start and stop ----------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
 async def served(cluster: EmbeddedCluster) -> AsyncIterator[asyncio.Task[None]]:
-    """The cluster answers and lives; what comes is the controllers' task, which ends only if they fail."""
+    """Serve requests and run the controllers; yield the controllers' task, which ends only if they fail."""
     from stowplan_cluster.controllers.pump import run
 
     try:
@@ -244,8 +191,8 @@ async def served(cluster: EmbeddedCluster) -> AsyncIterator[asyncio.Task[None]]:
     except OSError as error:
         raise InputError(_no_listening(error)) from error
     try:
-        async with running(run(cluster.controllers)) as living:
-            yield living
+        async with running(run(cluster.controllers)) as task:
+            yield task
     finally:
         await cluster.front.stop()
 
@@ -257,8 +204,8 @@ def _no_listening(error: OSError) -> str:
 
 
 @contextmanager
-def announced(cluster: EmbeddedCluster) -> Iterator[None]:
-    """The kubeconfig is where it was asked for."""
+def kubeconfig_written(cluster: EmbeddedCluster) -> Iterator[None]:
+    """Write the kubeconfig, and remove it at the end."""
     kubeconfig = cluster.kubeconfig
     try:
         cluster.front.write_kubeconfig(kubeconfig)
@@ -268,7 +215,7 @@ def announced(cluster: EmbeddedCluster) -> Iterator[None]:
     try:
         yield
     finally:
-        # A server that was started later with the same name has its own there now.
+        # A server that was started later with the same --kubeconfig-out has its own there now.
         with suppress(FileNotFoundError):
             if kubeconfig.read_bytes() == written:
                 kubeconfig.unlink()

@@ -1,0 +1,85 @@
+"""The command-line options of an embedded cluster, which `stowplan up` and `stowplan apiserver` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+_OPTIONS = (
+    click.option(
+        "--node-template",
+        type=click.Path(exists=True, dir_okay=False),
+        help="File with a Node; {n} in it is the node's number, {zone} one of a, b, c.",
+    ),
+    click.option(
+        "-f",
+        "--filename",
+        "filenames",
+        multiple=True,
+        type=click.Path(exists=True, allow_dash=True),
+        help="Manifests to create at the start, as far as they are not there yet. Repeatable; - is stdin.",
+    ),
+    click.option("--state", type=_FILE, help="File that keeps the cluster; without it, all is gone at the end."),
+    click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 takes a free one."),
+    click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
+    click.option(
+        "--kubeconfig-out",
+        type=_FILE,
+        default=Path("stowplan.kubeconfig"),
+        show_default=True,
+        help="Where the kubeconfig goes. It appears when the server answers and goes when it ends.",
+    ),
+    click.option(
+        "--controllers",
+        default="*",
+        show_default=True,
+        metavar="LIST",
+        help="What makes the cluster live: '*' all, 'NAME' one, '*,-NAME' all but one, '' none.",
+    ),
+    click.option(
+        "--disable-admission-plugins",
+        default="",
+        metavar="LIST",
+        help="Admission plugins to leave out, by their upstream names.",
+    ),
+    click.option(
+        "--without",
+        default="",
+        metavar="LIST",
+        help="Stages of a write to leave out, for speed: 'admission' (pods get no priority of their class and no "
+        "default tolerations, claims no default class), 'managed-fields' (not recorded until somebody applies), "
+        "'validation' (what is wrong is stored).",
+    ),
+)
+
+
+def cluster_options(command: CommandT) -> CommandT:
+    """Give a command the options that `ClusterOptions` is made of, but for --nodes, whose default is the command's."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    port: int
+    bind_address: str
+    kubeconfig_out: Path
+    state: Path | None
+    #: None: some, if the cluster has none otherwise.
+    nodes: int | None
+    node_template: str | None
+    filenames: Sequence[str]
+    controllers: str
+    disable_admission_plugins: str
+    without: str = ""
