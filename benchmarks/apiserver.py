@@ -1,13 +1,15 @@
-"""What the embedded API server stands: creates, binds, a watch with ten readers, a long list, memory a pod.
+"""The throughput of the embedded API server: creates, binds, a watch with ten readers, a long list, memory per pod.
 
 The server is a process of its own, the client is this one; both share the machine, so each figure comes
 with the CPU time that either spent on it. Run it as
 
-    python benchmarks/apiserver.py [--pods 50000] [--binds 10000] [--watchers 10] [--clients 48] [--kubeconfig K]
+    python benchmarks/apiserver.py [--pods 50000] [--binds 10000] [--watchers 10] [--clients 48]
+                                   [--without STAGES] [--in-process] [--kubeconfig K]
 
-With --kubeconfig it measures the server that file names, and says nothing of its memory and CPU time.
-One line a figure. What is counted is checked: a bind that did not happen or a watch line that did not come
-ends the run with an error.
+--without leaves out stages of a write, as the option of `stowplan apiserver` does. With --in-process there is neither
+server nor client: creates and binds are calls of the registry. With --kubeconfig it measures the server that the file
+names, and says nothing of its memory and CPU time. One line per figure.
+What is counted is checked: a bind that did not happen or a watch line that did not come ends the run with an error.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import yaml
+
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.apiserver.stages import Stages
 
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -219,11 +224,34 @@ async def lists(client, args):
     report("list, s", f"{took:10.2f}   {len(items)} pods, {len(listed) / 1e6:.0f} MB")
 
 
+def in_process(args, stages):
+    """The same creates and binds, as calls."""
+    server = ApiServer(stages=stages)
+    server.create_all([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+    server.create_all(node(i) for i in range(args.nodes))
+    pods = server.registry.of_storage("pods")
+    with in_turn("creates", [pod(i) for i in range(args.pods)]) as jobs:
+        for job in jobs:
+            server.registry.create(pods, NAMESPACE, job)
+    with in_turn("binds", [binding(i, args.nodes) for i in range(args.binds)]) as jobs:
+        for job in jobs:
+            server.registry.bind(NAMESPACE, job["metadata"]["name"], job)
+
+
 @contextmanager
-def started():
+def in_turn(title, jobs):
+    begin = time.process_time()
+    yield jobs
+    took = time.process_time() - begin
+    report(f"{title}, in process", f"{took / len(jobs) * 1e6:10.0f} us of CPU each")
+
+
+@contextmanager
+def started(without):
     with tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
-        command = [sys.executable, "-m", "stowplan", "apiserver", f"--kubeconfig-out={kubeconfig}", "--controllers="]
+        options = [f"--kubeconfig-out={kubeconfig}", "--controllers=", f"--without={without}"]
+        command = [sys.executable, "-m", "stowplan", "apiserver", *options]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
                 while not kubeconfig.exists():
@@ -243,6 +271,8 @@ def main():
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--watchers", type=int, default=10)
     parser.add_argument("--clients", type=int, default=48)
+    parser.add_argument("--without", default="")
+    parser.add_argument("--in-process", action="store_true")
     parser.add_argument("--kubeconfig")
     args = parser.parse_args()
     if max(args.binds, args.changes) > args.pods:
@@ -250,7 +280,10 @@ def main():
     if args.kubeconfig:
         asyncio.run(bench(args, args.kubeconfig, None))
         return
-    with started() as (kubeconfig, pid):
+    if args.in_process:
+        in_process(args, Stages.without([name for name in args.without.split(",") if name]))
+        return
+    with started(args.without) as (kubeconfig, pid):
         asyncio.run(bench(args, kubeconfig, pid))
 
 
