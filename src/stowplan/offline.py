@@ -13,7 +13,8 @@ import msgspec
 from stowplan.api import types as t
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
 from stowplan.api.pod import FINISHED
-from stowplan.cluster.objects import STORED, key_of
+from stowplan.cluster.object_dependencies import key_of
+from stowplan.cluster.objects import STORED
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.engine.algorithm import Decision, SchedulingAlgorithm

@@ -1,6 +1,9 @@
 """Objects that plugins look up by name: services, claims, disruption budgets, namespaces, …
 
-Plain dictionaries with a version a kind, so that whatever was derived from a kind can be kept until it changes.
+Plain dictionaries. What was derived from objects is kept until one of them changes, so each change gets a number of its
+own, the new version of everything that the object belongs to: its kind, and of the finer sets (an object by its key, a
+kind in a namespace, what an index finds) those that some `ObjectWatch` looks at. In a transaction a kind is copied
+before its first change, and versions are wound back at its end; no number is ever given twice.
 
 Upstream: the shared informers' listers.
 """
@@ -8,13 +11,16 @@ Upstream: the shared informers' listers.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakValueDictionary
 
 from stowplan.api import types as t
 from stowplan.api.custom_objects import CustomObject
+from stowplan.cluster.object_dependencies import BY_NAMESPACE, ObjectDependency, ObjectIndex, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -41,10 +47,31 @@ STORED: tuple[type[Any], ...] = (
     CustomObject,
 )
 _NO_LABELS: dict[str, str] = {}
+_NOTHING: dict[str, Any] = {}
 
 
-def key_of(metadata: t.ObjectMeta) -> str:
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+class _Version:
+    """Version of a set of objects, while somebody watches it."""
+
+    __slots__ = ("__weakref__", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@dataclass
+class _Mark:
+    """The store when a transaction began."""
+
+    outer: _Mark | None
+    total_version: int
+    versions: dict[type[Any], int]
+    #: Kinds that changed since -> their objects before.
+    before: dict[type[Any], dict[str, Any]] = field(default_factory=dict)
+    #: Watched versions that moved since -> their numbers before.
+    watched: dict[_Version, int] = field(default_factory=dict)
+    #: Versions that nobody watched before.
+    begun: list[_Version] = field(default_factory=list)
 
 
 class ObjectStore:
@@ -55,24 +82,90 @@ class ObjectStore:
         self._versions: dict[type[Any], int] = defaultdict(int)
         #: Moves with every change of any object.
         self.total_version = 0
+        #: The last number given to a version.
+        self._clock = 0
+        #: What is watched, gone with the last who does.
+        self._watched: WeakValueDictionary[ObjectDependency, _Version] = WeakValueDictionary()
+        #: Indexes by which a kind is, or was, watched or looked up.
+        self._indexes: dict[type[Any], set[ObjectIndex]] = defaultdict(set)
+        #: What indexes find, for those by which somebody looked something up.
+        self._found: dict[tuple[type[Any], ObjectIndex], dict[str, dict[str, Any]]] = {}
+        #: The innermost open transaction.
+        self._mark: _Mark | None = None
+
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def put(self, obj: Any) -> None:
-        self._objects[type(obj)][key_of(obj.metadata)] = obj
-        self._moved(type(obj))
-
-    def _moved(self, kind: type[Any]) -> None:
-        self._versions[kind] += 1
-        self.total_version += 1
+        kind, key = type(obj), key_of(obj.metadata)
+        self._changing(kind, key, obj)
+        self._objects[kind][key] = obj
 
     def remove(self, obj: Any) -> None:
-        if self._objects[type(obj)].pop(key_of(obj.metadata), None) is not None:
-            self._moved(type(obj))
+        kind, key = type(obj), key_of(obj.metadata)
+        if key in self._objects[kind]:
+            self._changing(kind, key, None)
+            del self._objects[kind][key]
+
+    def _changing(self, kind: type[Any], key: str, new: Any) -> None:
+        """An object is about to be replaced; None: to go."""
+        if self._mark is not None and kind not in self._mark.before:
+            self._mark.before[kind] = dict(self._objects[kind])
+        self._clock += 1
+        self._versions[kind] = self.total_version = self._clock
+        self._moved(ObjectDependency(kind))
+        old = self._objects[kind].get(key)
+        for index in self._indexes.get(kind, ()):
+            self._reindex(kind, index, key, old, new)
+
+    def _reindex(self, kind: type[Any], index: ObjectIndex, key: str, old: Any, new: Any) -> None:
+        try:
+            before = () if old is None else tuple(index.values(old))
+            after = () if new is None else tuple(index.values(new))
+        except Exception:
+            # A user's index that fails on an object tells nothing: whoever looks something up sees the error.
+            self._found.pop((kind, index), None)
+            for dependency in [d for d in self._watched if d.kind is kind and d.by is index]:
+                self._moved(dependency)
+            return
+        for value in {*before, *after}:
+            self._moved(ObjectDependency(kind, index, value))
+        found = self._found.get((kind, index))
+        if found is not None:
+            for value in {*before}.difference(after):
+                found.get(value, {}).pop(key, None)
+            for value in after:
+                found.setdefault(value, {})[key] = new
+
+    def _moved(self, dependency: ObjectDependency) -> None:
+        version = self._watched.get(dependency)
+        if version is None:
+            return
+        if self._mark is not None:
+            self._mark.watched.setdefault(version, version.number)
+        version.number = self._clock
+
+    # -- what is there ------------------------------------------------------------------------------------------------
 
     def get(self, kind: type[T], key: str) -> T | None:
         return self._objects[kind].get(key)
 
     def all(self, kind: type[T]) -> Iterator[T]:
         return iter(self._objects[kind].values())
+
+    def in_namespace(self, kind: type[T], namespace: str) -> Collection[T]:
+        return self.indexed(kind, BY_NAMESPACE, namespace)
+
+    def indexed(self, kind: type[T], index: ObjectIndex, value: str) -> Collection[T]:
+        """Objects of a kind that have the value."""
+        found = self._found.get((kind, index))
+        if found is None:
+            found = {}
+            for key, obj in self._objects[kind].items():
+                for of_object in index.values(obj):
+                    found.setdefault(of_object, {})[key] = obj
+            self._found[kind, index] = found
+            self._indexes[kind].add(index)
+        return found.get(value, _NOTHING).values()
 
     def count(self, kind: type[Any]) -> int:
         return len(self._objects[kind])
@@ -85,3 +178,90 @@ class ObjectStore:
         """Labels of a namespace; none when it is unknown."""
         namespace = self.get(t.Namespace, name)
         return _NO_LABELS if namespace is None else namespace.metadata.labels
+
+    def watched(self, dependency: ObjectDependency) -> _Version:
+        """The version of some objects of one kind; it moves as long as somebody holds it."""
+        version = self._watched.get(dependency)
+        if version is None:
+            assert dependency.kind is not None, "of objects of any kind it is `total_version`"
+            if dependency.by is not None:
+                self._indexes[dependency.kind].add(dependency.by)
+            version = self._watched[dependency] = _Version(self._clock)
+            if self._mark is not None:
+                self._mark.begun.append(version)
+        return version
+
+    # -- as a participant of transactions -----------------------------------------------------------------------------
+
+    def begin(self) -> _Mark:
+        self._mark = _Mark(self._mark, self.total_version, dict(self._versions))
+        return self._mark
+
+    def undo(self, mark: _Mark) -> None:
+        self._objects.update(mark.before)
+        for kind in mark.before:
+            self._versions[kind] = mark.versions.get(kind, 0)
+            for index in self._indexes[kind]:
+                self._found.pop((kind, index), None)
+        self.total_version = mark.total_version
+        for version, number in mark.watched.items():
+            version.number = number
+        # What they were before the transaction is not known.
+        self._clock += 1
+        for version in mark.begun:
+            version.number = self._clock
+        if mark.outer is not None:
+            mark.outer.begun += mark.begun
+        self._mark = mark.outer
+
+    def keep(self, mark: _Mark) -> None:
+        if mark.outer is not None:
+            for kind, objects in mark.before.items():
+                mark.outer.before.setdefault(kind, objects)
+            for version, number in mark.watched.items():
+                mark.outer.watched.setdefault(version, number)
+            mark.outer.begun += mark.begun
+        self._mark = mark.outer
+
+    def changed_nodes(self, mark: _Mark) -> tuple[str, ...] | None:
+        # What an object says may concern any node.
+        return None if mark.before else ()
+
+    def dump(self) -> list[Any]:
+        """The objects, kind by kind, each kind in its order."""
+        return [obj for objects in self._objects.values() for obj in objects.values()]
+
+    def load(self, dumped: list[Any]) -> None:
+        for obj in self.dump():
+            self.remove(obj)
+        self._objects.clear()
+        for obj in dumped:
+            self.put(obj)
+
+
+class ObjectWatch:
+    """Some objects of a store, and whether any of them changed since they were read."""
+
+    __slots__ = ("_any", "_numbers", "_store", "_total", "_versions")
+
+    def __init__(self, store: ObjectStore, dependencies: Iterable[ObjectDependency]) -> None:
+        distinct = dict.fromkeys(dependencies)
+        self._store = store
+        self._any = any(dependency.kind is None for dependency in distinct)
+        self._versions = [store.watched(d) for d in distinct if d.kind is not None]
+        self.read()
+
+    def read(self) -> None:
+        """They are known as they are now."""
+        self._total = self._store.total_version
+        self._numbers = [version.number for version in self._versions]
+
+    def changed(self) -> bool:
+        total = self._store.total_version
+        if total == self._total:
+            return False
+        if self._any or self._numbers != [version.number for version in self._versions]:
+            return True
+        # Others changed: next time it is told at once.
+        self._total = total
+        return False

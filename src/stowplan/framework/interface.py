@@ -22,15 +22,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from stowplan.cluster.object_dependencies import ANY_OBJECT
 from stowplan.framework.rejections import Rejections, from_statuses
 from stowplan.framework.status import Code, Status, error, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from stowplan.cluster.node_info import NodeInfo
+    from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
@@ -85,8 +87,24 @@ class Plugin(ABC):
         """
         return None
 
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        """The lookup objects that PreFilter, Filter, PreScore and Score depend on for this pod.
+
+        Asked once for all pods of a signature, and for `Reads.NODE_SUMS` once for all with the same question, so they
+        must agree in it. What `sign_pod` looks up and puts into its fragment need not be named again. Plugins that
+        read `Reads.ANYTHING` are asked anew in each cycle, and not about this.
+        """
+        return (ANY_OBJECT,)
+
     def close(self) -> None:  # noqa: B027 - most plugins have nothing to close
         """Called once at shutdown."""
+
+
+class ReadsNoObjects(Plugin):
+    """A plugin that looks up no objects beside nodes and pods, or none beyond what it signs."""
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        return ()
 
 
 class EnqueueExtensions(ABC):

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
+from stowplan.cluster.objects import ObjectWatch
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.framework.interface import (
     EXTENSION_POINTS,
@@ -39,6 +41,7 @@ from stowplan.framework.interface import (
     PreScorePlugin,
     QueueSortPlugin,
     Reads,
+    ReadsNoObjects,
     ReservePlugin,
     ScorePlugin,
     ShapeSigned,
@@ -51,7 +54,7 @@ from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -131,7 +134,12 @@ class Framework:
         self.placement_score = self._at("placementScore", PlacementScorePlugin)
         self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
         self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
-        self._signers = self._find_signers()
+        deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
+        self._signers = self._find_signers(deciding)
+        #: Plugins whose answers are kept, and may depend on lookup objects.
+        self._object_readers = tuple(
+            p for p in deciding if p.reads is not Reads.ANYTHING and not isinstance(p, ReadsNoObjects)
+        )
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
         self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
         self.moving_filters = _moving(self.filter)
@@ -185,9 +193,8 @@ class Framework:
 
     # -- signatures ---------------------------------------------------------------------------------------------------
 
-    def _find_signers(self) -> tuple[SignPlugin, ...] | None:
+    def _find_signers(self, deciding: Collection[Plugin]) -> tuple[SignPlugin, ...] | None:
         """Plugins that must agree on two pods for the pods to share results; None when some plugin cannot say."""
-        deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
         if not all(isinstance(plugin, SignPlugin) for plugin in deciding):
             return None
         self._by_shape = any(isinstance(p, ShapeSigned) and not isinstance(p, TemplateSigned) for p in deciding)
@@ -217,6 +224,13 @@ class Framework:
                 return None
             fragments.append(fragment)
         return tuple(fragments)
+
+    # -- lookup objects -----------------------------------------------------------------------------------------------
+
+    def watch_objects(self, pod: PodInfo, plugins: Iterable[Plugin] | None = None) -> ObjectWatch:
+        """The lookup objects that plugins' answers for a pod depend on; None: of all whose answers are kept."""
+        readers = self._object_readers if plugins is None else plugins
+        return ObjectWatch(self.handle.cluster.objects, [d for p in readers for d in _objects_read(p, pod)])
 
     # -- before and during filtering ----------------------------------------------------------------------------------
 
@@ -481,6 +495,17 @@ class Framework:
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:
     """Plugins whose answer may change with pods of other nodes."""
     return tuple(p for p in plugins if p.reads in (Reads.CLUSTER_PODS, Reads.ANYTHING))
+
+
+def _objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
+    try:
+        found = tuple(plugin.reads_objects(pod))
+    except PROPAGATED:
+        raise
+    except BaseException:
+        # A plugin that cannot say costs the shortcut, not the pod.
+        return (ANY_OBJECT,)
+    return found if all(isinstance(dependency, ObjectDependency) for dependency in found) else (ANY_OBJECT,)
 
 
 def _skips(answer: object) -> bool:

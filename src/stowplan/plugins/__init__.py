@@ -2,6 +2,7 @@
 
 from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.cluster.node_info import NodeInfo
+from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency, ObjectIndex
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.view import Nodes
 from stowplan.framework.cycle_state import CycleState, NotFoundError, PodsToActivate
@@ -51,6 +52,7 @@ from stowplan.framework.interface import (
     PreScorePlugin,
     QueueSortPlugin,
     Reads,
+    ReadsNoObjects,
     ReservePlugin,
     ScorePlugin,
     ShapeSigned,
@@ -65,6 +67,7 @@ from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresol
 from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
 
 __all__ = [
+    "ANY_OBJECT",
     "ASSIGNED_POD",
     "HOPELESS",
     "MAX_SCORE",
@@ -98,6 +101,8 @@ __all__ = [
     "NodeScorePlugin",
     "Nodes",
     "NotFoundError",
+    "ObjectDependency",
+    "ObjectIndex",
     "PermitPlugin",
     "Placement",
     "PlacementGeneratePlugin",
@@ -123,6 +128,7 @@ __all__ = [
     "ProposedAssignment",
     "QueueSortPlugin",
     "Reads",
+    "ReadsNoObjects",
     "Reason",
     "Refusal",
     "Rejections",

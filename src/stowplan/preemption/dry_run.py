@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.cluster.pod_info import NOT_STARTED
 from stowplan.framework import nominated_pods as nominated
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.pod_table import PodTable
+    from stowplan.cluster.state import ClusterState
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.runtime import Framework
@@ -152,12 +154,23 @@ def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Di
     nominator = cluster.nominator
     # With promised pods it may matter which pod asks: it does not stand in its own way, and its labels may hinder it.
     who = (pod.shape, pod.uid if nominator.node_of(pod.uid) else "") if nominator else None
-    version = (cluster.version, pod.priority, who)
+    version = (_stand(cluster), pod.priority, who)
     known: DryRun | None = diagnosis.memos.memo(_OUTCOME, version)
     if known is None:
         known = _dry_run(framework, state, pod, diagnosis)
         diagnosis.memos.remember(_OUTCOME, version, known)
     return known
+
+
+def _stand(cluster: ClusterState) -> tuple[int, ...]:
+    """What a dry run depends on besides its diagnosis, which goes with the lookup objects that plugins depend on."""
+    return (
+        cluster.table.generation,
+        cluster.objects.version(PodDisruptionBudget),
+        cluster.changes.position,
+        cluster.pods.version,
+        cluster.nominator.version,
+    )
 
 
 def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> DryRun:

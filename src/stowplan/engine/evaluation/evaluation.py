@@ -4,8 +4,9 @@ An `Evaluation` runs the profile's filters and scores over all nodes and keeps e
 `Scoring`). Equal pods then share it: when the next one comes, only what its predecessors changed is worked out again:
 the rows whose pods changed for plugins that read a node's pods (`Reads.NODE_PODS`), the whole of a plugin that counts
 pods everywhere if one of its counters moved (`Reads.CLUSTER_PODS`), nothing for plugins that read node objects,
-everything for plugins that do not say. When a node object or a lookup object changed, all is done anew. The result is
-the same as without reuse, bit for bit; a property test holds it to that.
+everything for plugins that do not say. When a node object changed, or a lookup object that some plugin's answer
+depends on (`Plugin.reads_objects`), all is done anew. The result is the same as without reuse, bit for bit; a property
+test holds it to that.
 
 An evaluation may be restricted to some rows, as for a placement of a pod group: Filter and the diagnosis then know of
 these alone, while PreFilter and scoring plugins see all nodes.
@@ -30,6 +31,7 @@ from stowplan.framework.status import Status
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from stowplan.cluster.objects import ObjectWatch
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
@@ -79,7 +81,8 @@ class Evaluation:
         self._scoring = Scoring(framework, sums)
         self._nominated = NominatedNodes(framework)
         self._generation = -1
-        self._objects = -1
+        #: Lookup objects that the answers depend on; None before there are any.
+        self._objects: ObjectWatch | None = None
         self._position = -1
         #: The last findings, if the pod fitted nowhere, and what they hang on.
         self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
@@ -96,13 +99,16 @@ class Evaluation:
         one_by_one = one_by_one or not filtering.looks_one_by_one
         filtering.preparing = 0.0
         filtering.sample()
-        rows = self._changed_rows() if one_by_one == filtering.whole else None
+        objects_hold = self._objects is not None and not self._objects.changed()
+        if not objects_hold:
+            self._nominated.forget()
+        rows = self._changed_rows() if objects_hold and one_by_one == filtering.whole else None
         if rows is None or not filtering.update(pod, rows, within=within):
             filtering.run(pod, within=within, one_by_one=one_by_one)
             rows = None
         self._scoring.outdate(rows)
-        self._stand_now()
         reused = rows is not None
+        self._stand_now(pod, reused)
         outcome = self._known(pod, within) if rows is not None and not len(rows) else None
         if outcome is None:
             outcome = self._judgement(pod, within)
@@ -113,7 +119,7 @@ class Evaluation:
     def _changed_rows(self) -> Rows | None:
         """Rows whose pods changed since; None when everything must be done anew."""
         table, filtering = self._cluster.table, self._filtering
-        if self._generation != table.generation or self._objects != self._cluster.objects.total_version:
+        if self._generation != table.generation:
             return None
         pre = filtering.pre_filtered
         if filtering.error is not None or pre is None or pre.status is not None:
@@ -123,9 +129,12 @@ class Evaluation:
             return None
         return np.array(rows, np.intp) if rows else _NO_ROWS
 
-    def _stand_now(self) -> None:
+    def _stand_now(self, pod: PodInfo, reused: bool) -> None:
+        if self._objects is None:
+            self._objects = self._framework.watch_objects(pod)
+        elif not reused:
+            self._objects.read()
         self._generation = self._cluster.table.generation
-        self._objects = self._cluster.objects.total_version
         self._position = self._cluster.changes.position
 
     def _known(self, pod: PodInfo, within: Rows | None) -> Outcome | None:

@@ -19,6 +19,7 @@ from stowplan.framework.status import Status
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from stowplan.cluster.objects import ObjectWatch
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import FilterPlugin, Plugin, ScorePlugin
@@ -53,7 +54,7 @@ class NodeSums:
             return column.values
         if answer is None:
             return column.take_over(rows, np.zeros(self._cluster.table.n if rows is None else len(rows), np.bool_))
-        return answer if isinstance(answer, Status) else column.take_over(rows, answer.mask)
+        return column.failed(answer) if isinstance(answer, Status) else column.take_over(rows, answer.mask)
 
     def scored(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo) -> npt.NDArray[np.int64] | Status:
         """Every row's raw score."""
@@ -65,16 +66,17 @@ class NodeSums:
             answer = self._framework.run_score(plugin, state, pod, Nodes(self._cluster))
         else:
             return column.values
-        return answer if isinstance(answer, Status) else column.take_over(rows, answer)
+        return column.failed(answer) if isinstance(answer, Status) else column.take_over(rows, answer)
 
     def _outdated(self, column: _Column) -> list[int] | None:
         """Rows that a column must be told of; None: all. A single row in a state that is known is told at once."""
         cluster = self._cluster
-        stand = (cluster.table.generation, cluster.objects.total_version)
-        rows = cluster.changes.since(column.position) if column.stand == stand else None
+        holds = column.generation == cluster.table.generation and not column.objects.changed()
+        rows = cluster.changes.since(column.position) if holds else None
         column.position = cluster.changes.position
         if rows is None or len(rows) > cluster.table.n // 8 + 1:
-            column.stand, column.state = stand, None
+            column.generation, column.state = cluster.table.generation, None
+            column.objects.read()
             return None
         if len(rows) == 1:
             column.state = self._state_of(rows[0])
@@ -97,7 +99,7 @@ class NodeSums:
         key = (point, plugin.name, plugin.sums_question(pod))
         found = self._columns.get(key)
         if found is None:
-            found = self._columns[key] = _Column()
+            found = self._columns[key] = _Column(self._framework.watch_objects(pod, (plugin,)))
             if len(self._columns) > _MAX_COLUMNS:
                 self._columns.popitem(last=False)
         else:
@@ -108,18 +110,24 @@ class NodeSums:
 class _Column:
     """One question's answers, by row."""
 
-    __slots__ = ("known", "position", "stand", "state", "values")
+    __slots__ = ("generation", "known", "objects", "position", "state", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, objects: ObjectWatch) -> None:
         #: Not to be written to by readers, and only good until pods move.
         self.values: npt.NDArray[Any] = np.zeros(0, np.int64)
-        #: Generation of the nodes and version of the lookup objects that the values hold for.
-        self.stand = (-1, -1)
+        #: Generation of the nodes, and the lookup objects, that the values hold for.
+        self.generation = -1
+        self.objects = objects
         self.position = -1
         #: State of the single row that is being asked about.
         self.state: tuple[Any, ...] | None = None
         #: State of a row -> its answer.
         self.known: dict[tuple[Any, ...] | None, Any] = {}
+
+    def failed(self, answer: Status) -> Status:
+        """The values stay behind: the next question is about all rows."""
+        self.generation = -1
+        return answer
 
     def take_over(self, rows: list[int] | None, answer: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Write the answers for some rows (None: all) down; the whole column."""

@@ -36,8 +36,8 @@ class NominatedNodes:
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
         self._cluster = framework.handle.cluster
-        #: What the verdicts hang on besides pods and nominations; None: there are none that may be kept.
-        self._stamp: tuple[int, int, int, frozenset[str]] | None = None
+        #: What the verdicts hang on besides pods, nominations and lookup objects; None: none may be kept.
+        self._stamp: tuple[int, int, frozenset[str]] | None = None
         self._examined: Mask = np.zeros(0, np.bool_)
         self._position = -1
         self._version = -1
@@ -46,10 +46,14 @@ class NominatedNodes:
         #: The row that was judged for a pod that is nominated to it: its equals are judged differently there.
         self._own: set[int] = set()
 
+    def forget(self) -> None:
+        """Judge every node anew next time, as when lookup objects changed that the verdicts depend on."""
+        self._stamp = None
+
     def refused(self, state: CycleState, pod: PodInfo, examined: Mask) -> dict[int, Status] | Status:
         """Row -> why the pod does not fit there once the nominated pods have come; a Status is an error."""
         cluster = self._cluster
-        stamp = (cluster.table.generation, cluster.objects.total_version, pod.priority, frozenset(state.skip_filter))
+        stamp = (cluster.table.generation, pod.priority, frozenset(state.skip_filter))
         kept = stamp == self._stamp and np.array_equal(examined, self._examined) and self._row_by_row(state)
         rows = self._stale() if kept else None
         # On the way it is not known what holds.

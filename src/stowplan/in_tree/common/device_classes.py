@@ -1,8 +1,7 @@
 """Which DeviceClass stands behind an extended resource.
 
 A class serves `deviceclass.resource.kubernetes.io/<its name>`, and the extended resource that it names, if it names
-one. Where several classes name the same, the newest wins, then the lower name. The mapping is kept until a class
-changes.
+one. Where several classes name the same, the newest wins, then the lower name. Classes are indexed by what they serve.
 
 Upstream: k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache. There the mapping depends on the order
 in which classes were seen, and a class that loses a name may lose its own, too; here it depends on the classes alone.
@@ -11,20 +10,27 @@ in which classes were seen, and a class that loses a name may lose its own, too;
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from stowplan.api.resource_names import DEVICE_CLASS_PREFIX, is_dra_extended
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.api.types import DeviceClass
+from stowplan.cluster.object_dependencies import ObjectDependency, ObjectIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from stowplan.cluster.objects import ObjectStore
+    from stowplan.cluster.pod_info import PodShape
     from stowplan.cluster.state import ClusterState
 
-#: Store -> (version of its classes, resource name -> class).
-_MAPPINGS: WeakKeyDictionary[ObjectStore, tuple[int, dict[str, DeviceClass]]] = WeakKeyDictionary()
+
+def _resources(device_class: DeviceClass) -> Iterable[str]:
+    """The resources that a class serves."""
+    own = DEVICE_CLASS_PREFIX + device_class.metadata.name
+    named = device_class.spec.get("extendedResourceName")
+    return (own, named) if named else (own,)
+
+
+BY_RESOURCE = ObjectIndex("extended resource", _resources)
 
 
 def device_class_of(resource: str, state: ClusterState) -> DeviceClass | None:
@@ -32,23 +38,14 @@ def device_class_of(resource: str, state: ClusterState) -> DeviceClass | None:
     objects = state.objects
     if not objects.count(DeviceClass) or not is_dra_extended(resource):
         return None
-    version = objects.version(DeviceClass)
-    known = _MAPPINGS.get(objects)
-    if known is None or known[0] != version:
-        known = _MAPPINGS[objects] = (version, _mapping(objects.all(DeviceClass)))
-    return known[1].get(resource)
+    serving = objects.indexed(DeviceClass, BY_RESOURCE, resource)
+    return min(serving, key=lambda found: (-_created(found), found.metadata.name), default=None)
 
 
-def _mapping(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
-    found: dict[str, DeviceClass] = {}
-    # Of classes with the same resource the last one stays: oldest first, then names backwards.
-    by_name = sorted(classes, key=lambda c: c.metadata.name, reverse=True)
-    for device_class in sorted(by_name, key=_created):
-        found[DEVICE_CLASS_PREFIX + device_class.metadata.name] = device_class
-        resource = device_class.spec.get("extendedResourceName")
-        if resource:
-            found[resource] = device_class
-    return found
+def device_classes_read(shape: PodShape) -> Collection[ObjectDependency]:
+    """The classes that `device_class_of` looks at for what a pod requests."""
+    wanted = (name for name, amount in shape.requests.items() if amount and is_dra_extended(name))
+    return [ObjectDependency.indexed(DeviceClass, BY_RESOURCE, name) for name in wanted]
 
 
 def _created(device_class: DeviceClass) -> float:

@@ -19,14 +19,15 @@ from stowplan.framework.interface import (
     SignPlugin,
 )
 from stowplan.framework.status import SKIP, Reason, Status, error, unresolvable, unschedulable
-from stowplan.in_tree.common.device_classes import device_class_of
+from stowplan.in_tree.common.device_classes import device_class_of, device_classes_read
 from stowplan.in_tree.common.not_built import NotBuiltBinding
 from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
 from stowplan.in_tree.dynamic_resources.hints import events
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
@@ -82,6 +83,10 @@ class DynamicResources(NotBuiltBinding, PreEnqueuePlugin, PostFilterPlugin, Sign
             # Parity: an earlier PreFilter ended the attempt, and the reference misses its own state.
             return PostFilterResult(error("not found"))
         return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        # Pods with claims share nothing.
+        return device_classes_read(pod.shape) if self.handle.features.enabled("DRAExtendedResource") else ()
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         if pod.pod.spec.resource_claims:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.framework.interface import MAX_SCORE, Reads, ScorePlugin, TemplateSigned
+from stowplan.framework.interface import MAX_SCORE, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,7 +29,7 @@ _MB = 1024 * 1024
 MIN_BYTES, MAX_BYTES_PER_CONTAINER = 23 * _MB, 1000 * _MB
 
 
-class ImageLocality(ScorePlugin, TemplateSigned):
+class ImageLocality(ScorePlugin, TemplateSigned, ReadsNoObjects):
     name = "ImageLocality"
     short_name = "images"
     reads = Reads.NODES

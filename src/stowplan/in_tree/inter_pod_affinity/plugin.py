@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stowplan.api import types as t
+from stowplan.cluster.object_dependencies import ObjectDependency
 from stowplan.cluster.terms import PodTerm, Role
 from stowplan.framework.interface import (
     CountsPods,
@@ -38,7 +39,7 @@ from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.inter_pod_affinity import hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -188,8 +189,8 @@ class InterPodAffinity(
         return self._namespaces(term), term.selector
 
     def _pod_terms(self, shape: PodShape) -> _PodTerms:
-        """The counters that an incoming pod's terms need; kept on the shape while no namespace changes."""
-        version = self.handle.cluster.objects.version(t.Namespace)
+        """The counters that an incoming pod's terms need; kept on the shape while no namespace that matters changes."""
+        version = self.handle.cluster.objects.version(t.Namespace) if _selects_namespaces(shape) else 0
         found: _PodTerms | None = shape.memo("affinity terms", version)
         if found is None:
             affinity = PodTerm(tuple(self._clause(term) for term in shape.required_affinity))
@@ -211,10 +212,12 @@ class InterPodAffinity(
     def _held(self, pod: PodInfo) -> list[tuple[int, HeldTerm]]:
         """Terms of existing pods that the incoming pod matches."""
         cluster = self.handle.cluster
-        version = (cluster.held.epoch, cluster.objects.version(t.Namespace))
+        labels = cluster.objects.namespace_labels(pod.namespace)
+        # Mostly the same dict as before, which compares at once.
+        version = (cluster.held.epoch, labels)
         found: list[tuple[int, HeldTerm]] | None = pod.shape.memo("held terms", version)
         if found is None:
-            found = cluster.held.matching(pod.shape, cluster.objects.namespace_labels(pod.namespace))
+            found = cluster.held.matching(pod.shape, labels)
             pod.shape.remember("held terms", version, found)
         return found
 
@@ -235,6 +238,12 @@ class InterPodAffinity(
         cluster = self.handle.cluster
         counts = cluster.held if held else cluster.matches
         return counts.sum_by_domain(slot, cluster.table.label(key), cluster.table.n)
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        """Namespaces, for their labels: the pod's own, and all where its terms select by labels."""
+        if _selects_namespaces(pod.shape):
+            return (ObjectDependency.of_kind(t.Namespace),)
+        return (ObjectDependency.named(t.Namespace, pod.namespace),)
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Labels matter through what they match: terms that existing pods hold, and the pod's own affinity."""
@@ -493,6 +502,22 @@ class _PodTerms:
     anti_affinity: list[tuple[str, PodTerm]]
     #: (topology key, signed weight, term) of each preference.
     preferred: list[tuple[str, int, PodTerm]]
+
+
+def _selects_namespaces(shape: PodShape) -> bool:
+    """Whether a term of an incoming pod reaches namespaces by their labels."""
+    found: bool | None = shape.memo("selects namespaces", 0)
+    if found is None:
+        terms = (
+            *shape.required_affinity,
+            *shape.required_anti_affinity,
+            *shape.preferred_affinity,
+            *shape.preferred_anti_affinity,
+        )
+        selectors = [term.namespace_selector for term in terms]
+        found = any(not (selector.nothing or selector.matches(_NO_LABELS)) for selector in selectors)
+        shape.remember("selects namespaces", 0, found)
+    return found
 
 
 def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:

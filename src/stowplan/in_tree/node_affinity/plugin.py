@@ -29,6 +29,7 @@ from stowplan.framework.interface import (
     PreFilterResult,
     PreScorePlugin,
     Reads,
+    ReadsNoObjects,
     ScorePlugin,
     TemplateSigned,
 )
@@ -64,7 +65,9 @@ PRE_FILTER_STATE = "PreFilterNodeAffinity"
 PRE_SCORE_STATE = "PreScoreNodeAffinity"
 
 
-class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
+class NodeAffinity(
+    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions
+):
     name = "NodeAffinity"
     short_name = "node affinity"
     reads = Reads.NODES

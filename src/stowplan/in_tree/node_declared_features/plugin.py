@@ -20,6 +20,7 @@ from stowplan.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     Reads,
+    ReadsNoObjects,
     TemplateSigned,
 )
 from stowplan.framework.rejections import Rejections
@@ -53,7 +54,7 @@ KNOWN_FEATURES = (
 )
 
 
-class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, EnqueueExtensions):
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "NodeDeclaredFeatures"
     reads = Reads.NODES
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.framework.events import NODE, Action, on
-from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, SignPlugin
+from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, ReadsNoObjects, SignPlugin
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Reason, Status
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OTHER_NODE = Reason("NodeNameMismatch", "node(s) didn't match the requested node name")
 
 
-class NodeName(FilterPlugin, SignPlugin, EnqueueExtensions):
+class NodeName(FilterPlugin, SignPlugin, ReadsNoObjects, EnqueueExtensions):
     name = "NodeName"
     reads = Reads.NODES
 

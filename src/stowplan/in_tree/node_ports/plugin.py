@@ -16,6 +16,7 @@ from stowplan.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     Reads,
+    ReadsNoObjects,
     TemplateSigned,
 )
 from stowplan.framework.rejections import Rejections
@@ -37,7 +38,7 @@ PORTS_TAKEN = Reason("NodePortsTaken", "node(s) didn't have free ports for the r
 PRE_FILTER_STATE = "PreFilterNodePorts"
 
 
-class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, EnqueueExtensions):
+class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "NodePorts"
     reads = Reads.NODE_PODS
 

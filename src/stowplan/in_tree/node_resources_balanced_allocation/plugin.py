@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.framework.interface import PreScorePlugin, Reads, ScorePlugin, TemplateSigned
+from stowplan.framework.interface import PreScorePlugin, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
 from stowplan.framework.status import SKIP, Status
 from stowplan.in_tree.common.resource_scoring import Capacity, Demands, capacity
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
 
-class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned):
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects):
     name = "NodeResourcesBalancedAllocation"
     short_name = "balance"
     reads = Reads.NODE_SUMS

@@ -25,17 +25,18 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import Code, Reason, Status, error
-from stowplan.in_tree.common.device_classes import device_class_of
+from stowplan.in_tree.common.device_classes import device_class_of, device_classes_read
 from stowplan.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
 from stowplan.in_tree.common.resource_scoring import Capacity, Demands, capacity
 from stowplan.in_tree.common.shape_score import ShapePoints
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     import numpy.typing as npt
 
     from stowplan.api.types import DeviceClass, Node, Pod
+    from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
     from stowplan.config import NodeResourcesFitArgs
@@ -86,6 +87,11 @@ class NodeResourcesFit(
             asked = (tuple(shape.requests.items()), tuple(shape.scoring_requests.items()))
             found = shape.remember("fit question", 0, asked)
         return found
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        if not self.handle.features.enabled("DRAExtendedResource"):
+            return ()
+        return device_classes_read(pod.shape)
 
     # -- filter -------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from stowplan.api.taints import NO_SCHEDULE, tolerates
 from stowplan.api.taints import UNSCHEDULABLE as CORDON_KEY
 from stowplan.api.types import Taint
 from stowplan.framework.events import NODE, POD, Action, Hint, on, queue_if
-from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, TemplateSigned
+from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, ReadsNoObjects, TemplateSigned
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Reason, Status
 from stowplan.in_tree.common.pod_hints import same_pod
@@ -37,7 +37,7 @@ UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
 CORDON = Taint(key=CORDON_KEY, effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable(FilterPlugin, TemplateSigned, EnqueueExtensions):
+class NodeUnschedulable(FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "NodeUnschedulable"
     reads = Reads.NODES
 

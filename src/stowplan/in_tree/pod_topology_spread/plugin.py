@@ -28,6 +28,7 @@ from stowplan.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     Reads,
+    ReadsNoObjects,
     ScorePlugin,
     SignPlugin,
 )
@@ -162,8 +163,18 @@ class _ScoreState:
 
 
 class PodTopologySpread(
-    PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
+    PreFilterPlugin,
+    FilterPlugin,
+    PodExtensions,
+    PreScorePlugin,
+    ScorePlugin,
+    CountsPods,
+    EnqueueExtensions,
+    SignPlugin,
+    ReadsNoObjects,
 ):
+    """What default constraints look up is in the signature: the selector that services and the controller make."""
+
     name = "PodTopologySpread"
     short_name = "spread"
     reads = Reads.CLUSTER_PODS

@@ -20,6 +20,7 @@ from stowplan.framework.interface import (
     FilterPlugin,
     PreScorePlugin,
     Reads,
+    ReadsNoObjects,
     ScorePlugin,
     TemplateSigned,
 )
@@ -47,7 +48,7 @@ UNTOLERATED = Reason("UntoleratedTaint", "node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 
-class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, EnqueueExtensions):
+class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "TaintToleration"
     short_name = "taints"
     reads = Reads.NODES

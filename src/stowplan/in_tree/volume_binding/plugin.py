@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.interface import EnqueueExtensions, PreScorePlugin, TemplateSigned
+from stowplan.framework.interface import EnqueueExtensions, PreScorePlugin, ReadsNoObjects, TemplateSigned
 from stowplan.framework.status import SKIP, Status
 from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltBinding
 from stowplan.in_tree.common.volume_claims import has_claims
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stowplan.framework.events import ClusterEventWithHint
 
 
-class VolumeBinding(NotBuiltBinding, PreScorePlugin, TemplateSigned, EnqueueExtensions):
+class VolumeBinding(NotBuiltBinding, PreScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "VolumeBinding"
     short_name = "volumes"
 

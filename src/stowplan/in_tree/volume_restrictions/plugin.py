@@ -69,7 +69,8 @@ class _ClaimUse:
 
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, TemplateSigned, EnqueueExtensions):
     name = "VolumeRestrictions"
-    # Disks are a matter of the node's own pods, but claims of pods anywhere and of claim objects.
+    # Disks are a matter of the node's own pods, but claims of pods anywhere and of claim objects. So it is asked in
+    # each cycle, and need not say which objects those are.
     reads = Reads.ANYTHING
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:

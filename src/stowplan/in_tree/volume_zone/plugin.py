@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.interface import EnqueueExtensions, TemplateSigned
+from stowplan.framework.interface import EnqueueExtensions, ReadsNoObjects, TemplateSigned
 from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltFilter
 from stowplan.in_tree.volume_zone.hints import events
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stowplan.framework.events import ClusterEventWithHint
 
 
-class VolumeZone(NotBuiltFilter, TemplateSigned, EnqueueExtensions):
+class VolumeZone(NotBuiltFilter, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "VolumeZone"
 
     def _unsupported(self, pod: PodInfo) -> str | None:

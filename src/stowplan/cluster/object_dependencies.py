@@ -1,0 +1,65 @@
+"""On which lookup objects an answer depends: one by its key, those of a kind or a namespace, those that an index finds.
+
+A plugin names what it looks up for a pod; what it answered is kept until one of those objects comes, changes or goes.
+Changes of other objects, of the same kind too, leave it alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from stowplan.api.meta import ObjectMeta
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectIndex:
+    """A way to find objects: by values that each of them has. Make one per purpose, not one per question."""
+
+    name: str
+    #: The values of an object; must hang on the object alone.
+    values: Callable[[Any], Iterable[str]]
+
+
+def key_of(metadata: ObjectMeta) -> str:
+    """`name`, or `namespace/name`."""
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+BY_KEY = ObjectIndex("key", lambda obj: (key_of(obj.metadata),))
+#: Objects from files may lack a namespace.
+BY_NAMESPACE = ObjectIndex("namespace", lambda obj: (obj.metadata.namespace or "default",))
+
+
+class ObjectDependency(NamedTuple):
+    """Some lookup objects, those included that do not exist yet."""
+
+    #: Their type; None: objects of any kind.
+    kind: type[Any] | None = None
+    #: None: all objects of the kind.
+    by: ObjectIndex | None = None
+    value: str = ""
+
+    @classmethod
+    def of_kind(cls, kind: type[Any]) -> ObjectDependency:
+        return cls(kind)
+
+    @classmethod
+    def named(cls, kind: type[Any], key: str) -> ObjectDependency:
+        """The object with this key: `name`, or `namespace/name`."""
+        return cls(kind, BY_KEY, key)
+
+    @classmethod
+    def in_namespace(cls, kind: type[Any], namespace: str) -> ObjectDependency:
+        return cls(kind, BY_NAMESPACE, namespace)
+
+    @classmethod
+    def indexed(cls, kind: type[Any], index: ObjectIndex, value: str) -> ObjectDependency:
+        """What `ObjectStore.indexed` finds."""
+        return cls(kind, index, value)
+
+
+ANY_OBJECT = ObjectDependency()

@@ -1,0 +1,432 @@
+"""Reuse is exact when lookup objects change, and unrelated changes leave it alone.
+
+Each scenario changes an object that one plugin's answer depends on. The evaluation that equal pods share must then say
+what one made from nothing says, and with the plugin's declaration taken away it must not: so no declaration is idle,
+and none can be lost unnoticed. Random worlds in which objects of all kinds change hold the whole to the plain rule.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.evaluation.test_reuse import findings
+from stowplan.api import types as t
+from stowplan.api.custom_objects import custom_resource
+from stowplan.cluster.state import ClusterState
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.evaluation import evaluation as evaluation_module
+from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.engine.evaluation.node_sums import NodeSums
+from stowplan.framework.handle import Handle
+from stowplan.framework.runtime import Framework
+from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
+from stowplan.in_tree.inter_pod_affinity.plugin import InterPodAffinity
+from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit
+from stowplan.in_tree.node_volume_limits.plugin import NodeVolumeLimits
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.plugins import (
+    FilterPlugin,
+    ObjectDependency,
+    ObjectIndex,
+    Reads,
+    Rejections,
+    ScorePlugin,
+    TemplateSigned,
+    unschedulable,
+)
+from stowplan.testing import a_node, a_pod
+from support.examples import examples
+from support.scheduling.worlds import HOST, ZONE, service, struct
+
+GPU = "example.com/gpu"
+QUOTA = custom_resource("quotas.v1.example.com")
+
+
+# -- users' plugins ---------------------------------------------------------------------------------------------------
+
+
+class Quota(FilterPlugin, TemplateSigned):
+    """Refuses the nodes that the quota of the pod's namespace names."""
+
+    name = "Quota"
+    reads = Reads.NODES
+
+    def reads_objects(self, pod):
+        return [ObjectDependency.named(QUOTA, f"{pod.namespace}/quota")]
+
+    def filter(self, state, pod, nodes):
+        quota = self.handle.cluster.objects.get(QUOTA, f"{pod.namespace}/quota")
+        closed = set(quota.content["closed"]) if quota else set()
+        mask = [name in closed for name in nodes.names()]
+        return Rejections.where(_mask(mask), unschedulable("closed").reasons[0])
+
+
+class Favourite(ScorePlugin, TemplateSigned):
+    """Likes the nodes that some quota, found by its team, names."""
+
+    name = "Favourite"
+    reads = Reads.NODES
+    in_range = True
+    BY_TEAM = ObjectIndex("team", lambda quota: [quota.metadata.labels.get("team", "")])
+
+    def reads_objects(self, pod):
+        return [ObjectDependency.indexed(QUOTA, self.BY_TEAM, pod.namespace)]
+
+    def score(self, state, pod, nodes):
+        found = self.handle.cluster.objects.indexed(QUOTA, self.BY_TEAM, pod.namespace)
+        liked = {name for quota in found for name in quota.content["closed"]}
+        return 50 * _mask([name in liked for name in nodes.names()]).astype("int64")
+
+
+class Undeclared(FilterPlugin, TemplateSigned):
+    """Reads quotas and does not say so."""
+
+    name = "Undeclared"
+    reads = Reads.NODES
+    filter = Quota.filter
+
+
+class CannotSay(Undeclared):
+    name = "CannotSay"
+
+    def reads_objects(self, pod):
+        raise RuntimeError("cannot say")
+
+
+class SaysNonsense(Undeclared):
+    name = "SaysNonsense"
+
+    def reads_objects(self, pod):
+        return ["quotas"]
+
+
+USERS = (Quota, Favourite, Undeclared)
+
+
+def _mask(values):
+    return np.array(values, np.bool_)
+
+
+# -- the bench --------------------------------------------------------------------------------------------------------
+
+
+def framework_on(state, *plugins, without=(), **gates):
+    registry = in_tree_registry()
+    for plugin in plugins:
+        registry.register(plugin)
+    multi = {"enabled": [{"name": p.name} for p in plugins], "disabled": [{"name": name} for name in without]}
+    profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi}}
+    raw = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+    features = DEFAULT_FEATURES.with_gates(gates)
+    config = load_config(raw, known_plugins=registry.points(), features=features)
+    return Framework(
+        config.profiles[0], registry, Handle(cluster=state, profile_name="default-scheduler", features=features)
+    )
+
+
+def namespace(name, **labels):
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def device_class(name, resource=None):
+    spec = {"extendedResourceName": resource} if resource else {}
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
+
+
+def csi_node(name, limit=None):
+    driver = {"name": "ebs.csi.aws.com", "nodeID": name, **({} if limit is None else {"allocatable": {"count": limit}})}
+    metadata = {"name": name}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": metadata, "spec": {"drivers": [driver]}}
+
+
+def quota(name, *closed, namespace="default", team=""):
+    metadata = t.ObjectMeta(name=name, namespace=namespace, labels={"team": team})
+    return QUOTA(metadata=metadata, content={"closed": list(closed)})
+
+
+def claim(name, namespace="default", mode="ReadWriteOnce"):
+    metadata = {"name": name, "namespace": namespace}
+    spec = {"accessModes": [mode]}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def storage_class(name):
+    metadata = {"name": name}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, "provisioner": "x"}
+
+
+NODES = [a_node(f"n{i}").zone("ab"[i % 2]) for i in range(4)]
+ON_BLUE = {"matchLabels": {"team": "blue"}}
+WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
+DB_IN_BLUE = a_pod("db").uid("db").namespace("blue").labels(app="db").on("n0")
+EBS = {"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}
+
+
+def with_volume(pod, volume):
+    found = pod.obj()
+    found["spec"]["volumes"] = [volume]
+    return found
+
+
+class Scenario:
+    """A world, a pod, and a change of an object that one plugin depends on."""
+
+    def __init__(self, plugin, pod, old, new, *, there=(), nominated=None, users=(), without=(), **gates):
+        self.plugin, self.pod, self.old, self.new = plugin, pod, old, new
+        self.there, self.nominated, self.users, self.without, self.gates = there, nominated, users, without, gates
+
+    def play(self):
+        """What the shared evaluation, and one made from nothing, say before and after the change; was it reused?"""
+        state = ClusterState()
+        for node in self.nodes():
+            state.add_node(struct(node))
+        for obj in self.there:
+            obj = struct(obj)
+            (state.add_pod if isinstance(obj, t.Pod) else state.put_object)(obj)
+        if self.old is not None:
+            state.put_object(struct(self.old))
+        profile = framework_on(state, *self.users, without=self.without, **self.gates)
+        if self.nominated is not None:
+            state.nominator.add(state.pod_info(struct(self.nominated)), "n0")
+        shared, sums = {}, NodeSums(profile)
+
+        def says():
+            pod = state.pod_info(struct(self.pod))
+            evaluation = shared.setdefault(profile.signature(pod), Evaluation(profile, sums))
+            return findings(profile, evaluation, pod), findings(profile, Evaluation(profile), pod)
+
+        before = says()
+        if self.new is None:
+            state.remove_object(struct(self.old))
+        else:
+            state.put_object(struct(self.new))
+        return before, says()
+
+    def nodes(self):
+        return NODES if self.nominated is None else NODES[:1]
+
+
+SCENARIOS = {
+    "namespaces that a term selects": Scenario(
+        InterPodAffinity,
+        a_pod().requires_pods(ZONE, DB, namespace_selector=ON_BLUE),
+        namespace("blue", team="red"),
+        namespace("blue", team="blue"),
+        there=[DB_IN_BLUE],
+    ),
+    "namespaces that a preference selects": Scenario(
+        InterPodAffinity,
+        a_pod().prefers_pods(10, ZONE, DB, namespace_selector=ON_BLUE),
+        namespace("blue", team="blue"),
+        None,
+        there=[DB_IN_BLUE],
+    ),
+    "the pod's own namespace, which a nominated pod's term selects": Scenario(
+        InterPodAffinity,
+        a_pod().namespace("blue").labels(app="web").avoids_pods(HOST, DB),
+        namespace("blue", team="blue"),
+        namespace("blue", team="red"),
+        nominated=a_pod("nominated").uid("nominated").priority(5).avoids_pods(HOST, WEB, namespace_selector=ON_BLUE),
+    ),
+    "a device class for an extended resource": Scenario(
+        NodeResourcesFit,
+        a_pod().requests({GPU: 1}),
+        None,
+        device_class("gpu", GPU),
+        without=["DynamicResources"],
+        DRAExtendedResource=True,
+    ),
+    "a device class that devices would come from": Scenario(
+        DynamicResources,
+        a_pod().requests({GPU: 1}),
+        None,
+        device_class("gpu", GPU),
+        without=["NodeResourcesFit"],
+        DRAExtendedResource=True,
+    ),
+    "a node's limit of volumes": Scenario(
+        NodeVolumeLimits, with_volume(a_pod(), EBS), csi_node("n1"), csi_node("n1", 3), there=[csi_node("n0")]
+    ),
+    "a user's object by its key": Scenario(Quota, a_pod(), None, quota("quota", "n0", "n2"), users=[Quota]),
+    "a user's object by an index": Scenario(
+        Favourite, a_pod(), quota("a", "n1"), quota("a", "n1", team="default"), users=[Favourite]
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _many_rows_at_once(monkeypatch):
+    """On a small table one changed row is already too many to be told apart, unless the share is raised."""
+    monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_a_change_that_matters_is_noticed(scenario):
+    before, after = scenario.play()
+    assert before[0] == before[1]
+    assert after[0] == after[1]
+    assert after[0] != before[0], "the change was to matter"
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_each_declaration_is_needed(scenario, monkeypatch):
+    monkeypatch.setattr(scenario.plugin, "reads_objects", lambda self, pod: ())
+    _, after = scenario.play()
+    assert after[0] != after[1]
+
+
+def test_services_are_in_the_signature():
+    """PodTopologySpread declares nothing: another selector makes another evaluation."""
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    profile = framework_on(state)
+    pod = state.pod_info(struct(a_pod().labels(app="web")))
+    before = profile.signature(pod)
+    state.put_object(struct(service("other", app="db")))
+    assert profile.signature(pod) == before
+    state.put_object(struct(service("web", app="web")))
+    assert profile.signature(pod) != before
+    state.remove_object(struct(service("web", app="web")))
+    assert profile.signature(pod) == before
+
+
+UNRELATED = {
+    "claims": claim("other"),
+    "storage classes": storage_class("fast"),
+    "device classes": device_class("other", "example.com/other"),
+    "services elsewhere": service("web", "blue", app="web"),
+    "services of other pods": service("db", app="db"),
+    "namespaces": namespace("red", team="red"),
+    "limits of volumes": csi_node("n1", 3),
+    "a user's objects": quota("other", "n0", team="blue"),
+}
+
+
+@pytest.mark.parametrize("obj", UNRELATED.values(), ids=UNRELATED)
+def test_unrelated_changes_leave_reuse_alone(obj):
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    state.put_object(struct(service("web", app="web")))
+    profile = framework_on(state, Quota, Favourite, DRAExtendedResource=True)
+    shared, pod = Evaluation(profile), state.pod_info(struct(a_pod().labels(app="web").requests({GPU: 0}, cpu="1")))
+    signature = profile.signature(pod)
+    assert not shared.filter(pod).reused
+    for change in (state.put_object, state.put_object, state.remove_object):
+        change(struct(obj))
+        assert profile.signature(pod) == signature
+        assert shared.filter(pod).reused
+
+
+@pytest.mark.parametrize("plugin", [Undeclared, CannotSay, SaysNonsense])
+def test_a_plugin_that_does_not_say_depends_on_all_objects(plugin):
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    profile = framework_on(state, plugin)
+    shared, pod = Evaluation(profile), state.pod_info(struct(a_pod()))
+    shared.filter(pod)
+    assert shared.filter(pod).reused
+    state.put_object(struct(claim("other")))
+    assert not shared.filter(pod).reused
+    state.put_object(quota("quota", "n0"))
+    assert findings(profile, shared, pod) == findings(profile, Evaluation(profile), pod)
+
+
+def test_a_column_of_sums_follows_the_objects_that_its_plugin_reads():
+    """The second template asks a question that the first has answered, when nothing but rows is brought up to date."""
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    profile = framework_on(state, without=["DynamicResources"], DRAExtendedResource=True)
+    sums, shared = NodeSums(profile), {}
+
+    def check(template):
+        pod = state.pod_info(struct(template))
+        evaluation = shared.setdefault(profile.signature(pod), Evaluation(profile, sums))
+        assert findings(profile, evaluation, pod) == findings(profile, Evaluation(profile), pod)
+
+    templates = [a_pod().requests({GPU: 1}), a_pod().requests({GPU: 1}).tolerates("x")]
+    state.put_object(struct(device_class("gpu", GPU)))
+    for step in range(4):
+        for template in templates:
+            check(template)
+        state.add_pod(struct(a_pod(f"p{step}").uid(f"p{step}").requests(cpu="1").on(f"n{step}")))
+        for template in templates:
+            check(template)
+        (state.remove_object if step % 2 == 0 else state.put_object)(struct(device_class("gpu", GPU)))
+
+
+OBJECTS = (
+    *(namespace(name, **labels) for name in ("default", "blue") for labels in ({"team": "blue"}, {"team": "red"}, {})),
+    *(device_class(name, resource) for name in ("a", "b") for resource in (GPU, "example.com/other", None)),
+    *(csi_node(name, limit) for name in ("n0", "n1") for limit in (None, 3)),
+    *(
+        service(name, namespace_name=ns, app=app)
+        for name in "ab"
+        for ns in ("default", "blue")
+        for app in ("web", "db")
+    ),
+    *(claim(name, mode=mode) for name in ("a", "b") for mode in ("ReadWriteOnce", "ReadWriteOncePod")),
+    *(quota(name, *nodes, team=team) for name in ("quota", "x") for team in ("", "default") for nodes in ((), ["n1"])),
+)
+TEMPLATES = (
+    a_pod().labels(app="web").requests(cpu="1"),
+    a_pod().labels(app="db").namespace("blue").requests(cpu="1"),
+    a_pod().requests({GPU: 1}, cpu="1"),
+    a_pod().labels(app="web").requires_pods(ZONE, DB, namespace_selector=ON_BLUE),
+    a_pod().labels(app="web").prefers_pods(10, ZONE, DB, namespace_selector=ON_BLUE),
+    a_pod().labels(app="web").namespace("blue").avoids_pods(HOST, WEB, namespace_selector=ON_BLUE),
+    with_volume(a_pod(), EBS),
+    with_volume(a_pod(), {"name": "data", "persistentVolumeClaim": {"claimName": "a"}}),
+)
+
+changes = st.lists(
+    st.tuples(
+        st.sampled_from(("put", "put", "remove", "place", "try", "try", "delete", "nominate")), st.integers(0, 60)
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("switched", [True, False], ids=["device gate on", "device gate off"])
+@pytest.mark.parametrize("without", [["DynamicResources"], ["NodeResourcesFit"], ["VolumeBinding", "VolumeZone"]])
+def test_reuse_is_exact_while_objects_change(switched, without):
+    @examples(40)
+    @given(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=3), st.sampled_from(USERS), changes)
+    def holds(templates, user, changes):
+        state = ClusterState()
+        for node in NODES:
+            state.add_node(struct(node))
+        profile = framework_on(state, user, without=without, DRAExtendedResource=switched)
+        sums, shared, count = NodeSums(profile), {}, 0
+
+        def a_new_pod(which):
+            found = templates[which % len(templates)]
+            found = dict(found if isinstance(found, dict) else found.obj())
+            return state.pod_info(
+                struct({**found, "metadata": {**found["metadata"], "name": f"p{count}", "uid": f"p{count}"}})
+            )
+
+        for what, which in changes:
+            count += 1
+            pod = a_new_pod(which)
+            obj = OBJECTS[which % len(OBJECTS)]
+            if what in ("put", "remove"):
+                (state.put_object if what == "put" else state.remove_object)(struct(obj))
+            elif what == "place":
+                state.assume(pod, f"n{which % 4}")
+            elif what == "delete" and state.placed_pods():
+                state.remove_pod(state.placed_pods()[which % len(state.placed_pods())].uid)
+            elif what == "nominate":
+                state.nominator.add(pod, f"n{which % 4}")
+            count += 1
+            pod = a_new_pod(which + 1)
+            evaluation = shared.setdefault(profile.signature(pod), Evaluation(profile, sums))
+            if profile.signature(pod) is not None:
+                assert findings(profile, evaluation, pod) == findings(profile, Evaluation(profile), pod)
+
+    holds()
