@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 import shapes
 
+from stowplan.api.changes import Change
 from stowplan.api.decode import decode_object
 from stowplan.api.port import Listing
 from stowplan.api.types import Node, Pod
 from stowplan.client.request_metrics import RequestMetrics
-from stowplan.client.watching.known_objects import Change
 from stowplan.config import load_config
 from stowplan.engine.attempt import on_node
 from stowplan.engine.attempt_metrics import AttemptMetrics
@@ -120,11 +120,11 @@ class Competitor:
         for part in (scheduler.queue, scheduler.queue._places, scheduler.queue._requeueing):
             assert isinstance(part._metrics, QueueMetrics)
             part._metrics = Silent(time.monotonic)
-        scheduler._handlers._handled = lambda label, started: None
+        scheduler.handlers._handled = lambda label, started: None
 
     async def round(self, pods: Sequence[Pod]) -> None:
         """Bind these pods and hear of it; then those of an earlier round leave, which is not measured."""
-        handle = self.scheduler._handlers.handle
+        handle = self.scheduler.handlers.handle
         started = time.process_time()
         self.api.awaited = len(pods)
         self.api.all_bound.clear()

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import Random as Chance
     from stowplan.framework.interface import Plugin
     from stowplan.live.scheduler import SchedulerSettings
-    from stowplan.timing.times import Times
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.stages import Stages
 
@@ -153,13 +152,12 @@ async def live_cluster(
 
     A test that writes many objects, all of them valid, is faster with fewer `stages` of a write.
     """
-    time = ManualTime()
+    time = ManualTime(random=Random(seed).random)
     server = ApiServer(clock=time.wall_clock, random=Random(seed), stages=stages)
     # Without controllers nobody would take away what admission puts on for them.
     set_up_controllers(server, controllers=())
     server.create_all(dict(obj) for obj in objects)
-    times = time.times(Random(seed).random)
-    async with _opened(EmbeddedApi(server), time, times, config=config, plugins=plugins, random=Random(seed)) as opened:
+    async with _opened(EmbeddedApi(server), time, config=config, plugins=plugins, random=Random(seed)) as opened:
         cluster = LiveCluster(server, *opened)
         await cluster.settle()
         yield cluster
@@ -169,7 +167,6 @@ async def live_cluster(
 async def _opened(
     api: Api,
     time: ManualTime,
-    times: Times,
     *,
     config: Mapping[str, Any] | str | os.PathLike[str] | None,
     plugins: Sequence[type[Plugin]],
@@ -177,7 +174,7 @@ async def _opened(
     settings: SchedulerSettings | None = None,
     features: FeatureGates = DEFAULT_FEATURES,
 ) -> AsyncIterator[tuple[Scheduler, ManualTime, asyncio.Task[None]]]:
-    """A scheduler that is ready, and runs until the end of the block; `times` are made of the time."""
+    """A scheduler that is ready, and runs until the end of the block."""
     registry = in_tree_registry()
     for plugin in plugins:
         registry.register(plugin)
@@ -185,7 +182,7 @@ async def _opened(
         api,
         load_config(config, known_plugins=registry.points()),
         registry=registry,
-        times=times,
+        times=time,
         random=random,
         settings=settings,
         features=features,

@@ -202,7 +202,7 @@ async def _dies_after(answered):
             dying.api,
             load_config(None, known_plugins=registry.points()),
             registry=registry,
-            times=cluster.time.times(),
+            times=cluster.time,
         )
         running = asyncio.create_task(successor.run())
         for _ in range(10):

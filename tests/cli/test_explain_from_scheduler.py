@@ -25,7 +25,7 @@ async def _serve(folder, door, extra, started, stop):
     settings = replace(LOCAL, certificate=None, certificate_directory=str(folder))
     async with live(a_node("n1").allocatable(cpu="2", memory="1Gi", pods="9").obj()) as cluster:
         await cluster.create(a_pod("placed").requests(cpu="1").obj(), a_pod("big").requests(cpu="64").obj())
-        pages = SchedulerPages(cluster.scheduler, times=cluster.time.times()).pages() | extra
+        pages = SchedulerPages(cluster.scheduler, times=cluster.time).pages() | extra
         async with secure_server(pages, settings=settings, door=door) as server:
             started(server.port, asyncio.get_running_loop(), cluster)
             await stop.wait()

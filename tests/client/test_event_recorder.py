@@ -29,7 +29,7 @@ class Setup:
         self.api = api
         self.time = time
         self.said = []
-        self.broadcaster = EventBroadcaster(api, hostname="host-1", times=time.times(), report=self.said.append)
+        self.broadcaster = EventBroadcaster(api, hostname="host-1", times=time, report=self.said.append)
         self.recorder = self.broadcaster.recorder("default-scheduler")
 
     def fails(self, pod=None, note="0/1 nodes are available: 1 Insufficient cpu.", **more):

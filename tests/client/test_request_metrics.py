@@ -24,7 +24,7 @@ POD = answers(200, a_pod())
 async def counted(server, *, settings=UNLIMITED):
     """The API of a server, the metrics, and how the server is called in them."""
     time, metrics = VirtualTime(), ClientMetrics(MetricsRegistry())
-    options = {"client_settings": settings, "agent": AGENT, "times": time.times(), "limits": SHORT}
+    options = {"client_settings": settings, "agent": AGENT, "times": time, "limits": SHORT}
     async with HttpApi.open(a_connection(server.url), metrics=metrics, **options) as api:
         yield api, metrics, server.url.removeprefix("http://")
 

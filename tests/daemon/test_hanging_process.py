@@ -33,7 +33,8 @@ def test_every_pod_is_bound_once(tmp_path, way):
         }
         config.write_text(yaml.safe_dump(configured))
         server.kubectl("create", "-f", "-", stdin=[pod(point) for point in POINTS])
-        command = [*COMMAND, f"--config={config}", "--secure-port=0", "--plugin=hanging:OnceAtEachPoint"]
+        command = [*COMMAND, f"--config={config}", "--secure-port=0"]
+        command += ["--plugin=support.plugins.hanging_plugins:OnceAtEachPoint"]
         command += ["--plugin-timeout=150ms", "--logging-format=json", "-v=2"]
         with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path)), "WAY": way}) as process:
             until(lambda: all(found["spec"].get("nodeName") for found in pods(server)), process, log)

@@ -18,7 +18,7 @@ COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
 #: A scheduler that does not let itself be stopped.
 STUBBORN = """
 import asyncio, sys
-from scheduler_doubles import FakeOpener, FakeScheduler
+from support.live.scheduler_doubles import FakeOpener, FakeScheduler
 from stowplan.cli.kube_scheduler import main
 
 class Stubborn(FakeScheduler):
@@ -91,7 +91,7 @@ class AtYaml:
 from stowplan.cli.kube_scheduler import main
 
 def opener(job):
-    from scheduler_doubles import FakeOpener
+    from support.live.scheduler_doubles import FakeOpener
     return FakeOpener()(job)
 
 sys.meta_path.insert(0, AtYaml())

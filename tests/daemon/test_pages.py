@@ -4,7 +4,7 @@ has no consequences."""
 import asyncio
 import inspect
 import json
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +20,7 @@ from support.serving.secure_port import asked
 
 
 async def told(cluster, path, **query):
-    pages = SchedulerPages(cluster.scheduler, times=cluster.time.times())
+    pages = SchedulerPages(cluster.scheduler, times=cluster.time)
     return await told_by(pages, path, **query)
 
 
@@ -47,7 +47,7 @@ def small(name="n1", cpu="2"):
 async def test_a_replica_that_stands_by_says_so(path, leader, who):
     async with live(small()) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
-        pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time.times())
+        pages = SchedulerPages(cluster.scheduler, other_leader=lambda: leader, times=cluster.time)
         found = await told_by(pages, path, page="text")
         assert found["leader"] == leader
         assert text(found).startswith(f"this replica stands by and tries no pod: {who}\n\n")
@@ -260,14 +260,14 @@ async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
     async with live(small()) as cluster:
         await cluster.create(a_pod("p").obj())
         slow = iter(range(0, 10_000, 2))
-        times = cluster.time.times()
         slept = []
 
         async def sleep(seconds):
             slept.append(seconds)
             await asyncio.sleep(0)
 
-        pages = SchedulerPages(cluster.scheduler, times=replace(times, clock=lambda: float(next(slow)), sleep=sleep))
+        times = SimpleNamespace(clock=lambda: float(next(slow)), sleep=sleep)
+        pages = SchedulerPages(cluster.scheduler, times=times)
         await told_by(pages, "explain/default/p")
         await told_by(pages, "explain/default/p")
         assert slept == [16.0]

@@ -5,6 +5,7 @@ played through.
 """
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,10 +20,9 @@ from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.live.evictor import MAX_CONCURRENT_EVICTIONS, Evictor
 from stowplan.live.status_writer import PodStatusWriter
 from stowplan.testing import a_node
-from stowplan.timing.times import Times
+from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
-from support.api.embedded import START
 from support.api.embedded import Api as Cluster
 from support.api.embedded import pod as a_manifest
 from support.observing.log_lines import logged
@@ -127,7 +127,7 @@ class World:
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
             statuses=self.calls if statuses is None else statuses(self),
-            times=Times(clock=lambda: 0.0, wall_clock=lambda: START, sleep=self.sleep, random=lambda: 0.0),
+            times=SimpleNamespace(clock=lambda: 0.0, sleep=self.sleep),
             metrics=self.metrics,
             activate=lambda pods: self.activated.extend(pod.key for pod in pods),
             spawn=lambda work: self.tasks.append(asyncio.ensure_future(work)),
@@ -586,8 +586,7 @@ async def test_a_nomination_that_cannot_be_cleared_does_not_save_the_victims(wor
 
 async def test_with_the_real_writer_what_is_on_its_way_is_overtaken():
     """A lesser pod's failed attempt is still to be written when a more important one takes the node from it."""
-    times = Times(clock=lambda: 0.0, wall_clock=lambda: START, sleep=asyncio.sleep, random=lambda: 0.0)
-    world = World(lambda world: PodStatusWriter(EmbeddedApi(world.cluster.server), times=times, report=print))
+    world = World(lambda world: PodStatusWriter(EmbeddedApi(world.cluster.server), times=ManualTime(), report=print))
     writer = world.evictor._statuses
     lesser = lesser_pod(world, told=False)
     boss, (victim,) = world.pending("boss"), world.placed("v")

@@ -6,6 +6,7 @@ are preemptors that came to a node, and none that nobody replaced.
 
 import asyncio
 from random import Random
+from types import SimpleNamespace
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,7 +16,6 @@ from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.live.evictor import Evictor
 from stowplan.testing import a_node, a_pod
-from stowplan.timing.times import Times
 from support.observing.metrics import scheduler_metrics
 from support.plugins.profiles import framework
 from support.scheduling.worlds import struct
@@ -51,7 +51,7 @@ class Crowd:
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
             statuses=self,
-            times=Times(clock=lambda: 0.0, wall_clock=lambda: 0.0, sleep=self.fail, random=lambda: 0.0),
+            times=SimpleNamespace(clock=lambda: 0.0, sleep=self.fail),
             metrics=scheduler_metrics(),
             activate=lambda pods: None,
             spawn=self.spawn,

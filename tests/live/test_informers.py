@@ -6,6 +6,7 @@ The server serves some kinds, forbids others, and lacks the rest; a test changes
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -87,12 +88,26 @@ class Run:
         self.informers = Informers(
             api,
             kinds=kinds,
-            deliver=lambda kind, changes: self.log.append(("deliver", kind.__name__, len(changes))),
-            switch_off=lambda names: self.log.append(("off", *sorted(names))),
-            switch_on=lambda names: self.log.append(("on", *sorted(names))),
-            times=time.times(),
+            receiver=self,
+            times=time,
             report=self.lines.append,
         )
+
+    # It is the receiver
+
+    def handle(self, kind, changes):
+        self.log.append(("deliver", kind.__name__, len(changes)))
+
+    def switch_off(self, names):
+        self.log.append(("off", *sorted(names)))
+
+    def switch_on(self, names):
+        self.log.append(("on", *sorted(names)))
+
+
+def receiving(handle):
+    """A receiver of a cluster that serves everything."""
+    return SimpleNamespace(handle=handle, switch_off=pytest.fail, switch_on=pytest.fail)
 
 
 @asynccontextmanager
@@ -119,10 +134,8 @@ async def test_everything_is_delivered_from_a_real_store():
     informers = Informers(
         EmbeddedApi(cluster.server),
         kinds=CORE,
-        deliver=lambda kind, changes: delivered.extend((kind, change.new.metadata.name) for change in changes),
-        switch_off=pytest.fail,
-        switch_on=pytest.fail,
-        times=ManualTime(0.0).times(),
+        receiver=receiving(lambda kind, changes: delivered.extend((kind, c.new.metadata.name) for c in changes)),
+        times=ManualTime(0.0),
         report=pytest.fail,
     )
     task = asyncio.create_task(informers.run())
@@ -167,10 +180,8 @@ async def test_an_exception_of_the_receiver_ends_it():
     informers = Informers(
         PatchyApi(),
         kinds=CORE,
-        deliver=deliver,
-        switch_off=pytest.fail,
-        switch_on=pytest.fail,
-        times=ManualTime(0.0).times(),
+        receiver=receiving(deliver),
+        times=ManualTime(0.0),
         report=pytest.fail,
     )
     with pytest.raises(ExceptionGroup) as caught:

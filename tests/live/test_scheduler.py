@@ -97,10 +97,10 @@ async def test_plugins_are_switched_off_and_on():
     async with live(a_node("n").tainted("k").obj()) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.place("p") is Place.UNSCHEDULABLE
-        cluster.scheduler._switch_off(frozenset({"TaintToleration"}))
+        cluster.scheduler.handlers.switch_off(frozenset({"TaintToleration"}))
         await cluster.advance(3.0)
         assert cluster.node_of("p") == "n"
-        cluster.scheduler._switch_on(frozenset({"TaintToleration"}))
+        cluster.scheduler.handlers.switch_on(frozenset({"TaintToleration"}))
         await cluster.create(a_pod("q").obj())
         assert cluster.place("q") is Place.UNSCHEDULABLE
 

@@ -165,7 +165,7 @@ async def test_a_standby_knows_everything_and_does_nothing():
             cluster.scheduler.informers._api,
             load_config(None, known_plugins=registry.points()),
             registry=registry,
-            times=cluster.time.times(),
+            times=cluster.time,
         )
         running = asyncio.create_task(standby.run(lead=lead))
         await asyncio.wait_for(standby.synced.wait(), 10)
@@ -198,7 +198,7 @@ async def test_what_ended_before_its_first_lists_does_not_begin_when_they_come(e
             cluster.scheduler.informers._api,
             load_config(None, known_plugins=registry.points()),
             registry=registry,
-            times=cluster.time.times(),
+            times=cluster.time,
         )
         lead.set()
         running = asyncio.create_task(late.run(lead=lead))

@@ -46,7 +46,7 @@ class Setup:
         self.api = WritingApi()
         self.time = ManualTime()
         self.said = []
-        self.writer = PodStatusWriter(self.api, times=self.time.times(), report=self.said.append)
+        self.writer = PodStatusWriter(self.api, times=self.time, report=self.said.append)
 
     async def write(self, pod, message="no room", **more):
         self.writer.write(pod, condition=failed(message), **more)

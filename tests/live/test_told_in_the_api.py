@@ -33,7 +33,7 @@ class Setup:
         self.api = api(self.cluster.server)
         self.time = ManualTime()
         self.said = []
-        times = self.time.times()
+        times = self.time
         self.broadcaster = EventBroadcaster(self.api, hostname="host-1", times=times, report=self.said.append)
         self.recorder = self.broadcaster.recorder("default-scheduler")
         self.writer = PodStatusWriter(self.api, times=times, report=self.said.append)
@@ -215,7 +215,7 @@ async def _write_at_random(steps):
     for name in "ab":
         cluster.create("pods", pod_dict(name))
     api = SlowApi(cluster.server)
-    writer = PodStatusWriter(api, times=time.times(), report=said.append)
+    writer = PodStatusWriter(api, times=time, report=said.append)
     informed = {name: await api.get(Pod, name, namespace="default") for name in "ab"}
     wanted, seen, tasks = dict.fromkeys("ab", ""), {name: [""] for name in "ab"}, []
 

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from stowplan.api.decode import convert
 from stowplan.api.types import Pod
-from stowplan.daemon.resource_metrics import resource_page
+from stowplan.inspection.resource_metrics import resource_page
 from stowplan.metrics.families import Histogram
 from stowplan.metrics.registry import exponential_buckets
 from stowplan.testing import a_pod

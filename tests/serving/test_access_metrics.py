@@ -102,7 +102,7 @@ async def test_whether_they_may(time, metrics, answer, result):
 async def test_a_review(time, metrics, answer, code):
     total = metrics.apiserver_delegated_authz_request_total
     seconds = metrics.apiserver_delegated_authz_request_duration_seconds
-    reviewer = Reviewer(Slow(time, answer), times=time.times(), metrics=RequestMetrics(total, seconds))
+    reviewer = Reviewer(Slow(time, answer), times=time, metrics=RequestMetrics(total, seconds))
     try:
         await reviewer.review(SubjectAccessReview())
     except (Forbidden, Unreachable):

@@ -48,7 +48,7 @@ class World:
         self.found = self.seeking(BOTH)
 
     def seeking(self, wanted):
-        return ClusterAuthentication(self.api, times=self.time.times(), wanted=wanted)
+        return ClusterAuthentication(self.api, times=self.time, wanted=wanted)
 
     def write(self, content):
         self.cluster.create("configmaps", {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": content})
@@ -168,14 +168,14 @@ class Troubled:
 
 
 async def test_a_look_that_fails():
-    found = ClusterAuthentication(Troubled(Unreachable("https://s: refused")), times=ManualTime().times(), wanted=BOTH)
+    found = ClusterAuthentication(Troubled(Unreachable("https://s: refused")), times=ManualTime(), wanted=BOTH)
     with pytest.raises(LookupFailed, match="https://s: refused"):
         await found.look(seconds=5)
 
 
 async def test_missing_rights_are_explained(caplog):
     error = Forbidden("configmaps is forbidden")
-    found = ClusterAuthentication(Troubled(error), times=ManualTime().times(), wanted=BOTH)
+    found = ClusterAuthentication(Troubled(error), times=ManualTime(), wanted=BOTH)
     with pytest.raises(LookupFailed, match="configmaps is forbidden"):
         await found.look(seconds=5)
     assert caplog.messages == [
@@ -187,7 +187,7 @@ async def test_missing_rights_are_explained(caplog):
 
 async def test_a_look_does_not_take_for_ever():
     time = ManualTime()
-    looking = asyncio.ensure_future(ClusterAuthentication(Troubled(), times=time.times(), wanted=BOTH).look(seconds=5))
+    looking = asyncio.ensure_future(ClusterAuthentication(Troubled(), times=time, wanted=BOTH).look(seconds=5))
     await time.advance(4.9)
     assert not looking.done()
     await time.advance(0.2)

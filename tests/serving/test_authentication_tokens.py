@@ -125,7 +125,7 @@ class World:
     def __init__(self, *, kept_for=10.0, metrics=None):
         self.time = ManualTime()
         self.api = ReviewingApi()
-        times = self.time.times()
+        times = self.time
         requests = None if metrics is None else AuthenticationMetrics(metrics).requests
         self.tokens = ReviewedTokens(
             Reviewer(self.api, times=times, metrics=requests),

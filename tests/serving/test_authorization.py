@@ -29,7 +29,7 @@ class World:
     def __init__(self, *, paths=DEFAULT_PATHS, yes_kept_for=10.0, no_kept_for=10.0, metrics=None):
         self.time = ManualTime()
         self.api = ReviewingApi()
-        times = self.time.times()
+        times = self.time
         requests = None if metrics is None else AuthorizationMetrics(metrics).requests
         self.reviews = AccessReviews(
             Reviewer(self.api, times=times, metrics=requests),

@@ -68,7 +68,7 @@ class World:
             "authentication_api": self.cluster,
             "authorization_api": self.cluster,
             "gate": lambda name: True,
-            "times": self.time.times(),
+            "times": self.time,
             **changes,
         }
         made = await delegated(

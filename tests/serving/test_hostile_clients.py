@@ -10,7 +10,6 @@ import random
 import socket
 import ssl
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 import uvloop
@@ -20,7 +19,7 @@ from hypothesis import strategies as st
 from stowplan.klog import logger
 from stowplan.serving.health import HealthChecks
 from stowplan.serving.http import Response
-from stowplan.timing.times import REAL_TIMES
+from stowplan.timing.times import RealTimes
 from support.http.certificates import make_ca, make_client_certificate
 from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
 
@@ -69,14 +68,16 @@ def quiet(caplog):
     assert [record.getMessage() for record in told] == []
 
 
-class Patience:
+class Patience(RealTimes):
     """Sleeps of some lengths end when they are told to; others last."""
 
-    def __init__(self):
+    def __init__(self, *ends):
+        super().__init__()
+        self.sleep = self._sleep
         self.over = asyncio.Event()
-        self.ends: set[float] = set()
+        self.ends = set(ends)
 
-    async def sleep(self, seconds):
+    async def _sleep(self, seconds):
         if seconds in self.ends:
             await self.over.wait()
         else:
@@ -86,10 +87,6 @@ class Patience:
         """End those that have begun."""
         self.over.set()
         self.over = asyncio.Event()
-
-    def times(self, *ends):
-        self.ends = set(ends)
-        return replace(REAL_TIMES, sleep=self.sleep)
 
 
 async def answers(server):
@@ -181,8 +178,8 @@ async def test_plain_http_byte_by_byte():
 @on_both_loops
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01"], ids=["silent", "a part"])
 async def test_a_handshake_has_its_time(sent):
-    patience = Patience()
-    async with secure_server(PAGES, times=patience.times(32)) as server:
+    patience = Patience(32)
+    async with secure_server(PAGES, times=patience) as server:
         async with await connected(server, plain=True) as client:
             await client.send(sent)
             await answers(server)
@@ -195,8 +192,8 @@ async def test_a_handshake_has_its_time(sent):
 @on_both_loops
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nHost: x\r\n"])
 async def test_a_head_has_its_time(sent):
-    patience = Patience()
-    async with secure_server(PAGES, times=patience.times(32)) as server:
+    patience = Patience(32)
+    async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
             await client.send(sent)
             await answers(server)
@@ -208,8 +205,8 @@ async def test_a_head_has_its_time(sent):
 
 @on_both_loops
 async def test_the_second_head_has_its_time_too():
-    patience = Patience()
-    async with secure_server(PAGES, times=patience.times(32)) as server:
+    patience = Patience(32)
+    async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
             await client.ask("/healthz")
             patience.end()
@@ -225,8 +222,8 @@ async def test_the_second_head_has_its_time_too():
 
 @on_both_loops
 async def test_a_body_has_its_time():
-    patience = Patience()
-    async with secure_server(PAGES, times=patience.times(32.0)) as server:
+    patience = Patience(32.0)
+    async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
             await client.send(b"PUT /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab")
             await answers(server)
@@ -323,8 +320,8 @@ async def test_a_big_answer_waits_for_its_reader():
 
 @on_both_loops
 async def test_who_does_not_read_is_cut_off():
-    patience = Patience()
-    async with secure_server(PAGES, times=patience.times(60)) as server:
+    patience = Patience(60)
+    async with secure_server(PAGES, times=patience) as server:
         async with await connected(server) as client:
             client.writer.transport.pause_reading()
             await client.send(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n" * 4)

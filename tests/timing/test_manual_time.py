@@ -104,10 +104,9 @@ async def test_what_happens_at_each_moment_is_over_before_the_next():
     assert order == [(0.0, 0), (1.0, 1), (2.0, 2)]
 
 
-def test_times():
+def test_clocks_and_chance():
     time = ManualTime(0.25, start=100.0)
-    times = time.times()
-    assert (times.clock(), times.wall_clock(), times.random()) == (0.0, 100.0, 0.25)
+    assert (time.clock(), time.wall_clock(), time.random()) == (0.0, 100.0, 0.25)
     time.now, time.chance = 2.0, 0.75
-    assert (times.clock(), times.wall_clock(), times.random()) == (2.0, 102.0, 0.75)
-    assert time.times(Random(1).random).random() == Random(1).random()
+    assert (time.clock(), time.wall_clock(), time.random()) == (2.0, 102.0, 0.75)
+    assert ManualTime(random=Random(1).random).random() == Random(1).random()

@@ -23,8 +23,8 @@ from stowplan.command_line.flags.flag_set import options_of
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import read_allow_list
 from stowplan.daemon.pages import SchedulerPages
-from stowplan.daemon.resource_metrics import resource_page
 from stowplan.daemon.version_info import build_info, compatibility_versions
+from stowplan.inspection.resource_metrics import resource_page
 from stowplan.metrics.component import ComponentMetrics
 from stowplan.metrics.exposition import TEXT
 from stowplan.metrics.registry import MetricsOptions

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.failure_handler import FailureHandler
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import PodInPreBind, PodsInPreBind, WaitingPod, WaitingPods
     from stowplan.inspection.stories import Stories
-    from stowplan.live.failure_handler import FailureHandler
     from stowplan.live.status_writer import PodStatusWriter
     from stowplan.queue.scheduling_queue import SchedulingQueue
     from stowplan.timing.times import Times

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.api.api_errors import ApiError, Forbidden, NotFound
 from stowplan.api.port import Unreachable
@@ -24,9 +24,9 @@ from stowplan.client.watching.list_watch import Failing, ListWatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from stowplan.api.changes import Change
     from stowplan.api.meta import ApiStruct
     from stowplan.api.port import Api
-    from stowplan.client.watching.known_objects import Change
     from stowplan.client.watching.list_watch import Report
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.timing.times import Times
@@ -43,24 +43,32 @@ class _PerhapsNotServedError(Exception):
     """We may not list it, which is also what older clusters say of a kind that they do not have."""
 
 
+class Receiver(Protocol):
+    """Who hears what informers hear: `engine.event_handlers.EventHandlers`."""
+
+    def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]], /) -> None: ...
+
+    def switch_off(self, plugins: frozenset[str], /) -> None:
+        """The cluster does not serve what these plugins need."""
+
+    def switch_on(self, plugins: frozenset[str], /) -> None:
+        """It does now, and the first list has been delivered."""
+
+
 class Informers:
     def __init__(
         self,
         api: Api,
         *,
         kinds: Sequence[WatchedKind],
-        deliver: Callable[[type[ApiStruct], Sequence[Change[Any]]], None],
-        switch_off: Callable[[frozenset[str]], None],
-        switch_on: Callable[[frozenset[str]], None],
+        receiver: Receiver,
         times: Times,
         report: Callable[[str], None],
         look_again: float = 60.0,
     ) -> None:
         self._api = api
         self._kinds = kinds
-        self._deliver = deliver
-        self._switch_off = switch_off
-        self._switch_on = switch_on
+        self._receiver = receiver
         self._times = times
         self._report = report
         self._look_again = look_again
@@ -123,7 +131,7 @@ class Informers:
             field_selector=watched.field_selector,
             on_synced=partial(self._is_synced, watched),
         )
-        await watch.run(partial(self._deliver, watched.kind))
+        await watch.run(partial(self._receiver.handle, watched.kind))
 
     async def _is_served(self, kind: type[ApiStruct]) -> bool:
         try:
@@ -147,7 +155,7 @@ class Informers:
             back = watched.needed_by - self._off()
             self._report(f"{resource_of(watched.kind)} is served by the cluster now{_and(back, 'switched on')}")
             if back:
-                self._switch_on(back)
+                self._receiver.switch_on(back)
         self._decided(watched)
 
     def _is_missing(self, watched: WatchedKind) -> None:
@@ -159,7 +167,7 @@ class Informers:
                 again = f"looked for again every {self._look_again:g} s"
                 self._report(f"{resource_of(watched.kind)} is not served by the cluster{consequence}; {again}")
             if off:
-                self._switch_off(off)
+                self._receiver.switch_off(off)
         self._decided(watched)
 
     def _off(self) -> frozenset[str]:

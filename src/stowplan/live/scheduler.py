@@ -23,7 +23,10 @@ from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.attempt import Attempt, Failure
 from stowplan.engine.attempt_metrics import AttemptMetrics
+from stowplan.engine.event_handlers import EventHandlers
+from stowplan.engine.failure_handler import FailureHandler
 from stowplan.engine.scheduling_cycle import SchedulingCycle
+from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.framework.handle import Handle
@@ -34,16 +37,14 @@ from stowplan.inspection.stories import Stories
 from stowplan.klog import get_logger
 from stowplan.live.binding_cycle import BindingCycle
 from stowplan.live.cancellation import cancelled
-from stowplan.live.event_handlers import EventHandlers
 from stowplan.live.evictor import Evictor
-from stowplan.live.failure_handler import FailureHandler
 from stowplan.live.informers import Informers
-from stowplan.live.size_metrics import SizeMetrics
 from stowplan.live.status_writer import PodStatusWriter
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.queue.backoff import QueueSettings
 from stowplan.queue.metrics import QueueMetrics
+from stowplan.queue.observer import QueueObserver
 from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
 from stowplan.timing.times import REAL_TIMES, Times
@@ -154,9 +155,7 @@ class Scheduler:
                 max_in_unschedulable=settings.max_in_unschedulable,
                 pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             ),
-            on_move=self._moved,
-            on_problem=_report,
-            on_ready=self._wake.set,
+            observer=_Observer(self.stories, self._wake),
         )
         #: Where a second begins for the queue: backoffs that end in whole seconds do so for all pods at once.
         self._second = 0.0 if features.enabled("SchedulerPopFromBackoffQ") else self.clock()
@@ -233,10 +232,10 @@ class Scheduler:
             metrics=attempts,
             report=_report,
         )
-        self._handlers = EventHandlers(
+        self.handlers = EventHandlers(
             state=self.state,
             queue=self.queue,
-            profiles=self.frameworks,
+            algorithm=self.scheduler,
             waiting_pods=self.waiting_pods,
             statuses=self._statuses,
             stories=self.stories,
@@ -246,9 +245,7 @@ class Scheduler:
         self.informers = Informers(
             api,
             kinds=watched_kinds(self.frameworks.values(), report=_report),
-            deliver=self._handlers.handle,
-            switch_off=self._switch_off,
-            switch_on=self._switch_on,
+            receiver=self.handlers,
             times=times,
             report=_report,
             look_again=settings.look_again,
@@ -272,35 +269,6 @@ class Scheduler:
         self._tasks.discard(task)
         if not task.cancelled() and (failed := task.exception()) is not None:
             _log.error(failed, "a background task failed", trace=True)
-
-    def _moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
-        self.stories.moved(queued, place, cause)
-        verbose = _log.v(5)
-        # Of pods that were tried in vain the queue itself tells more.
-        if not verbose.enabled or place not in QUEUE_NAMES:
-            return
-        text = "Pod moved to an internal scheduling queue"
-        if place is Place.UNSCHEDULABLE:
-            if queued.gated:
-                text += ", because the pod is gated"
-            elif cause == SCHEDULE_ATTEMPT_FAILURE:
-                return
-        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
-
-    def _switch_off(self, plugins: frozenset[str]) -> None:
-        for framework in self.frameworks.values():
-            framework.switch_off(plugins)
-        self._plugins_switched()
-
-    def _switch_on(self, plugins: frozenset[str]) -> None:
-        for framework in self.frameworks.values():
-            framework.switch_on(plugins)
-        self._plugins_switched()
-
-    def _plugins_switched(self) -> None:
-        """Nothing that was worked out with the old set of plugins holds."""
-        self.scheduler.forget()
-        self.queue.register()
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -494,6 +462,34 @@ class Scheduler:
             or not self._statuses.idle
             or not self._broadcaster.idle
         )
+
+
+class _Observer(QueueObserver):
+    """Has pods' stories kept, moves logged, and the scheduling loop woken."""
+
+    def __init__(self, stories: Stories, wake: asyncio.Event) -> None:
+        self._stories = stories
+        self._wake = wake
+
+    def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        self._stories.moved(queued, place, cause)
+        verbose = _log.v(5)
+        if not verbose.enabled or place not in QUEUE_NAMES:
+            return
+        text = "Pod moved to an internal scheduling queue"
+        if place is Place.UNSCHEDULABLE:
+            if queued.gated:
+                text += ", because the pod is gated"
+            elif cause == SCHEDULE_ATTEMPT_FAILURE:
+                # The queue itself logs more of these.
+                return
+        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+
+    def problem(self, text: str) -> None:
+        _report(text)
+
+    def ready(self) -> None:
+        self._wake.set()
 
 
 def _report(problem: str) -> None:

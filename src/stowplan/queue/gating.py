@@ -13,11 +13,12 @@ from stowplan.framework.status import PROPAGATED, Code, Status, error, well_form
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from stowplan.framework.interface import PreEnqueuePlugin
     from stowplan.framework.metrics import PluginTimes
     from stowplan.framework.runtime import Framework
+    from stowplan.queue.observer import QueueObserver
     from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
@@ -26,9 +27,9 @@ _log = get_logger(__name__)
 class Gate:
     """The PreEnqueue plugins of all profiles."""
 
-    def __init__(self, frameworks: Mapping[str, Framework], on_problem: Callable[[str], None]) -> None:
+    def __init__(self, frameworks: Mapping[str, Framework], observer: QueueObserver) -> None:
         self._frameworks = frameworks
-        self._on_problem = on_problem
+        self._observer = observer
         #: (plugins, who is asked first) -> the order in which they are asked.
         self._orders: dict[tuple[tuple[PreEnqueuePlugin, ...], str], list[PreEnqueuePlugin]] = {}
 
@@ -74,7 +75,9 @@ class Gate:
         return order
 
     def _report(self, plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
-        self._on_problem(f'PreEnqueue plugin "{plugin.name}" failed on pod {queued.key}, which waits: {status.message}')
+        self._observer.problem(
+            f'PreEnqueue plugin "{plugin.name}" failed on pod {queued.key}, which waits: {status.message}'
+        )
 
 
 def _log_kept_out(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:

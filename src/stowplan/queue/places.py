@@ -23,12 +23,13 @@ from stowplan.queue.unschedulable import UnschedulablePods
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stowplan.framework.events import ClusterEvent
     from stowplan.queue.backoff import QueueSettings
     from stowplan.queue.gating import Gate
     from stowplan.queue.heap import PodHeap
     from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.nominating import Nominations
+    from stowplan.queue.observer import QueueObserver
+    from stowplan.queue.requeueing import Requeueing
 
 #: Pods that come with these causes bring the nomination that their status names.
 _NEW = (UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label)
@@ -45,18 +46,18 @@ class Places:
         rejected_in_a_row: int,
         now: Callable[[], float],
         gate: Gate,
-        events_of: Callable[[str], tuple[ClusterEvent, ...]],
+        requeueing: Requeueing,
         nominations: Nominations,
         metrics: QueueMetrics,
-        on_move: Callable[[QueuedPod, Place, str], None] | None,
+        observer: QueueObserver,
     ) -> None:
         self._pop_from_backoff = settings.pop_from_backoff
         self._now = now
         self._gate = gate
-        self._events_of = events_of
+        self._requeueing = requeueing
         self._nominations = nominations
         self._metrics = metrics
-        self._on_move = on_move
+        self._observer = observer
         self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
         self.backoff = BackoffQueue(settings, sort_key=sort_key, now=now)
         self.unschedulable = UnschedulablePods()
@@ -147,7 +148,7 @@ class Places:
                 if keeper not in queued.pending_plugins:
                     self.rejected_by[keeper, queued.profile] += 1
                 queued.unschedulable_plugins.add(keeper)
-            queued.gating_plugin_events = self._events_of(keeper)
+            queued.gating_plugin_events = self._requeueing.events_of(keeper)
         queued.gating_plugin = keeper
         return bool(keeper)
 
@@ -193,8 +194,7 @@ class Places:
     def settle(self, queued: QueuedPod, place: Place, cause: str) -> None:
         """Note where the pod is now, and tell."""
         queued.place = place
-        if self._on_move is not None:
-            self._on_move(queued, place, cause)
+        self._observer.moved(queued, place, cause)
 
     def count_rejectors(self, queued: QueuedPod, change: int) -> None:
         if queued.unschedulable_plugins or queued.pending_plugins:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
     from stowplan.queue.in_flight import Happened
     from stowplan.queue.metrics import QueueMetrics
+    from stowplan.queue.observer import QueueObserver
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.unschedulable import Group
 
@@ -86,12 +87,10 @@ class Interest:
 class Requeueing:
     """The registrations of all profiles, and the judgement of pods by them."""
 
-    def __init__(
-        self, frameworks: Mapping[str, Framework], metrics: QueueMetrics, on_problem: Callable[[str], None]
-    ) -> None:
+    def __init__(self, frameworks: Mapping[str, Framework], metrics: QueueMetrics, observer: QueueObserver) -> None:
         self._frameworks = frameworks
         self._metrics = metrics
-        self._on_problem = on_problem
+        self._observer = observer
         self.read_registrations()
 
     def read_registrations(self) -> None:
@@ -173,7 +172,7 @@ class Requeueing:
             # What cannot be judged is worth a try.
             if (listener.plugin, label) not in self._reported:
                 self._reported.add((listener.plugin, label))
-                self._on_problem(
+                self._observer.problem(
                     f'the hint of plugin "{listener.plugin}" failed on event {label} for pod {pod.key}, '
                     f"pods that it fails on are tried again: {e!r}"
                 )

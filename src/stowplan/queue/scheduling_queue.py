@@ -32,6 +32,7 @@ from stowplan.queue.backoff import DEFAULT_SETTINGS, QueueSettings, ticks_around
 from stowplan.queue.gating import Gate
 from stowplan.queue.in_flight import Happened, InFlight
 from stowplan.queue.nominating import Nominations
+from stowplan.queue.observer import QueueObserver
 from stowplan.queue.places import Places
 from stowplan.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
 from stowplan.queue.requeueing import Requeueing, Strategy
@@ -85,32 +86,29 @@ class SchedulingQueue:
         now: Callable[[], float],
         metrics: QueueMetrics,
         settings: QueueSettings = DEFAULT_SETTINGS,
-        on_move: Callable[[QueuedPod, Place, str], None] | None = None,
-        on_problem: Callable[[str], None] | None = None,
-        on_ready: Callable[[], None] | None = None,
+        observer: QueueObserver | None = None,
     ) -> None:
         self._now = now
         self._settings = settings
         self._metrics = metrics
-        self._on_problem = _ignore if on_problem is None else on_problem
-        self._on_ready = on_ready
+        self._observer = observer = QueueObserver() if observer is None else observer
         first = next(iter(frameworks.values()))
         # All profiles have the same QueueSort; the configuration sees to that.
         order = first.queue_sort[0]
         self._pod_groups = first.handle.features.enabled("GenericWorkload")
         self._in_flight = InFlight()
-        self._requeueing = Requeueing(frameworks, metrics, self._on_problem)
+        self._requeueing = Requeueing(frameworks, metrics, observer)
         self._nominations = Nominations(nominator, pending)
         self._places = Places(
             settings,
-            sort_key=sort_key(order, self._on_problem),
+            sort_key=sort_key(order, observer),
             rejected_in_a_row=settings.rejected_in_a_row if knows_equals(order) else 0,
             now=now,
-            gate=Gate(frameworks, self._on_problem),
-            events_of=self._requeueing.events_of,
+            gate=Gate(frameworks, observer),
+            requeueing=self._requeueing,
             nominations=self._nominations,
             metrics=metrics,
-            on_move=on_move,
+            observer=observer,
         )
         #: When to look next for pods that have slept too long.
         self._next_leftovers = now()
@@ -200,7 +198,7 @@ class SchedulingQueue:
         queued.attempts += 1
         uid = queued.pod.uid
         if uid in self._in_flight:
-            self._on_problem(f"the same pod is tracked in multiple places in the scheduler: {queued.key}")
+            self._observer.problem(f"the same pod is tracked in multiple places in the scheduler: {queued.key}")
             self._places.settle(queued, Place.GONE, POPPED)
             return False
         self._in_flight.begin(queued)
@@ -376,8 +374,7 @@ class SchedulingQueue:
     def _tell_if_ready(self) -> None:
         if self._places.woke:
             self._places.woke = False
-            if self._on_ready is not None:
-                self._on_ready()
+            self._observer.ready()
 
     # -- views --------------------------------------------------------------------------------------------------------
 
@@ -440,10 +437,6 @@ _QUEUE_TEXT = {
     Place.ERROR_BACKOFF: "the backoff queue",
     Place.UNSCHEDULABLE: "unschedulable queue",
 }
-
-
-def _ignore(problem: str) -> None:
-    """For queues whose owner does not want to hear of problems."""
 
 
 def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stowplan.framework.interface import QueueSortPlugin
+    from stowplan.queue.observer import QueueObserver
     from stowplan.queue.queued_pod import QueuedPod
 
 
-def sort_key(plugin: QueueSortPlugin, on_problem: Callable[[str], None]) -> Callable[[QueuedPod], Any]:
+def sort_key(plugin: QueueSortPlugin, observer: QueueObserver) -> Callable[[QueuedPod], Any]:
     """Equal or less exactly where the plugin has a pod go first."""
     if knows_equals(plugin):
         return _by_priority
-    order = _Order(plugin, on_problem)
+    order = _Order(plugin, observer)
     return lambda queued: _Ranked(copy(queued), order)
 
 
@@ -39,9 +40,9 @@ def _by_priority(queued: QueuedPod) -> tuple[int, float]:
 class _Order:
     """A plugin's opinion of two pods."""
 
-    def __init__(self, plugin: QueueSortPlugin, on_problem: Callable[[str], None]) -> None:
+    def __init__(self, plugin: QueueSortPlugin, observer: QueueObserver) -> None:
         self._plugin = plugin
-        self._on_problem = on_problem
+        self._observer = observer
         self._reported = False
 
     def less(self, a: QueuedPod, b: QueuedPod) -> bool:
@@ -52,7 +53,7 @@ class _Order:
         except BaseException as e:
             if not self._reported:
                 self._reported = True
-                self._on_problem(
+                self._observer.problem(
                     f'QueueSort plugin "{self._plugin.name}" failed to compare pods {a.key} and {b.key}, '
                     f"pods that it cannot compare keep their order of arrival: {e!r}"
                 )

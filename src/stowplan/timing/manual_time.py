@@ -12,8 +12,6 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
-from stowplan.timing.times import Times
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -28,11 +26,14 @@ async def settle(turns: int = 50) -> None:
 
 
 class ManualTime:
-    def __init__(self, chance: float = 0.5, *, start: float = START) -> None:
+    """A `Times` that stands still until it is moved."""
+
+    def __init__(self, chance: float = 0.5, *, start: float = START, random: Callable[[], float] | None = None) -> None:
         #: Seconds since it began.
         self.now = 0.0
-        #: Every random number, where nothing else is given.
+        #: Every random number, unless `random` draws them.
         self.chance = chance
+        self._random = random
         self._start = start
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = count()
@@ -48,9 +49,8 @@ class ManualTime:
         heapq.heappush(self._sleepers, (self.now + seconds, next(self._order), woken))
         await woken
 
-    def times(self, random: Callable[[], float] | None = None) -> Times:
-        chance = random or (lambda: self.chance)
-        return Times(clock=self.clock, wall_clock=self.wall_clock, sleep=self.sleep, random=chance)
+    def random(self) -> float:
+        return self.chance if self._random is None else self._random()
 
     @property
     def naps(self) -> list[float]:

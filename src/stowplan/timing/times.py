@@ -1,12 +1,14 @@
-"""Where a client's time and chance come from, so that tests need not wait and can repeat themselves."""
+"""Where time and chance come from, so that tests need not wait and can be repeated.
+
+Whoever waits, measures or draws is handed a `Times`: the process's own, or one that a test moves (`manual_time`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -14,18 +16,31 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Times:
-    #: Seconds that only grow.
-    clock: Callable[[], float]
-    #: Seconds since the epoch.
-    wall_clock: Callable[[], float]
-    sleep: Callable[[float], Awaitable[object]]
-    #: Uniform in [0, 1).
-    random: Callable[[], float]
+class Times(Protocol):
+    def clock(self) -> float:
+        """Seconds that never go backwards."""
+
+    def wall_clock(self) -> float:
+        """Seconds since the epoch."""
+
+    def sleep(self, seconds: float, /) -> Awaitable[object]: ...
+
+    def random(self) -> float:
+        """Uniform in [0, 1)."""
 
 
-REAL_TIMES = Times(clock=time.monotonic, wall_clock=time.time, sleep=asyncio.sleep, random=random.random)
+class RealTimes:
+    """The process's own."""
+
+    def __init__(self) -> None:
+        # The functions themselves: the clock is read dozens of times per pod.
+        self.clock = time.monotonic
+        self.wall_clock = time.time
+        self.sleep = asyncio.sleep
+        self.random = random.random
+
+
+REAL_TIMES = RealTimes()
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T], *, sleep: Callable[[float], Awaitable[object]]) -> T:

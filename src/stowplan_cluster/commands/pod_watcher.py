@@ -12,8 +12,8 @@ from stowplan_cluster.commands.pod_changes import change_of, change_spans, refus
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from stowplan.api.changes import Change
     from stowplan.api.types import Pod
-    from stowplan.client.watching.known_objects import Change
 
 _INDENT = 2
 

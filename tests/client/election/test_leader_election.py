@@ -22,7 +22,7 @@ from stowplan.config import Duration, LeaderElection
 from stowplan.metrics.client import ClientMetrics
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.timing.manual_time import settle
-from support.live.leases import MOST_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, elections
+from support.live.leases import MOST_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, WithWallClock, elections
 
 LEASES = "leases.coordination.k8s.io"
 DURATION, DEADLINE, RETRY = 15.0, 10.0, 2.0
@@ -140,8 +140,8 @@ async def test_the_duration_is_written_in_whole_seconds():
 
 async def test_a_renewal_changes_the_record_also_if_the_clock_stands():
     async with elections() as world:
-        times = world.time.times()
-        frozen = type(times)(clock=times.clock, wall_clock=lambda: 1.8e9, sleep=times.sleep, random=times.random)
+        times = world.time
+        frozen = WithWallClock(times, lambda: 1.8e9)
         await world.lead(world.elector(times=frozen))
         seen = {world.spec["renewTime"]}
         for _ in range(5):
@@ -423,13 +423,13 @@ async def test_a_lease_somebody_emptied_is_taken_again():
 
 async def test_jumps_of_the_wall_clock_do_not_matter():
     async with elections() as world:
-        times = world.time.times()
+        times = world.time
         jump = [0.0]
 
         def wall_clock():
             return world.time.wall_clock() + jump[0]
 
-        jumping = type(times)(clock=times.clock, wall_clock=wall_clock, sleep=times.sleep, random=times.random)
+        jumping = WithWallClock(times, wall_clock)
         leader, standby = world.elector("leader", times=jumping), world.elector("standby", times=jumping)
         await world.lead(leader)
         world.start(standby.acquire())
@@ -572,9 +572,7 @@ async def test_events_tell_who_leads_and_who_no_longer_does():
 
 async def test_events_of_elections_in_the_form_of_old():
     async with elections() as world:
-        broadcaster = EventBroadcaster(
-            world.api, hostname="host", times=world.time.times(), report=print, form=CoreV1()
-        )
+        broadcaster = EventBroadcaster(world.api, hostname="host", times=world.time, report=print, form=CoreV1())
         sending = world.start(broadcaster.run())
         await settle()
         async with leading(world, recorder=broadcaster.recorder("default-scheduler")):

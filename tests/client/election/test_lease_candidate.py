@@ -9,7 +9,7 @@ import pytest
 from stowplan.api.api_errors import Conflict, Forbidden, InternalError
 from stowplan.client.election.lease_candidate import LeaseCandidates
 from stowplan.timing.manual_time import settle
-from support.live.leases import NAMESPACE, elections
+from support.live.leases import NAMESPACE, WithWallClock, elections
 
 CANDIDATES = "leasecandidates.coordination.k8s.io"
 
@@ -17,7 +17,7 @@ CANDIDATES = "leasecandidates.coordination.k8s.io"
 class Standing:
     def __init__(self, world, api, wrong):
         self.world = world
-        times = world.time.times()
+        times = world.time
         wall_clock = lambda: world.time.wall_clock() + wrong  # noqa: E731
         self.candidates = LeaseCandidates(
             api or world.api,
@@ -26,7 +26,7 @@ class Standing:
             binary_version="1.36.0",
             emulation_version="1.35.0",
             strategy="OldestEmulationVersion",
-            times=type(times)(clock=times.clock, wall_clock=wall_clock, sleep=times.sleep, random=times.random),
+            times=WithWallClock(times, wall_clock),
         )
         self.task = world.start(self.candidates.run())
 

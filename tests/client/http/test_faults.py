@@ -62,7 +62,7 @@ def _name(obj):
 @asynccontextmanager
 async def following(api, *, kind=Pod, time=None, **options):
     account = Account()
-    watch = ListWatch(api, kind, times=(time or VirtualTime()).times(), report=account.reports.append, **options)
+    watch = ListWatch(api, kind, times=(time or VirtualTime()), report=account.reports.append, **options)
     account.watch = watch
     task = asyncio.create_task(watch.run(account.deliver))
     try:

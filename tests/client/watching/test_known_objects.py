@@ -3,9 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.api.changes import Change
 from stowplan.api.decode import convert
 from stowplan.api.types import Pod
-from stowplan.client.watching.known_objects import Change, Known, Relist, metadata_of
+from stowplan.client.watching.known_objects import Known, Relist, metadata_of
 from support.api.clients import a_pod
 
 

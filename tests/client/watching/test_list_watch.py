@@ -123,7 +123,7 @@ async def told(*, listings, streams=(), chance=0.0, **options):
     time = VirtualTime(chance)
     api = ScriptedApi(time, deque(listings), deque(streams))
     reports, batches = [], []
-    watch = ListWatch(api, Pod, times=time.times(), report=reports.append, **options)
+    watch = ListWatch(api, Pod, times=time, report=reports.append, **options)
     async with running(watch, batches.append):
         await api.finished.wait()
         await asyncio.sleep(0)
@@ -174,7 +174,7 @@ async def test_a_burst_is_one_delivery():
 async def test_synced_is_set_once_everything_is_delivered():
     time = VirtualTime()
     api = ScriptedApi(time, deque([page(pod("a", 1), continue_="c"), page(pod("b", 2))]))
-    watch = ListWatch(api, Pod, times=time.times(), report=pytest.fail)
+    watch = ListWatch(api, Pod, times=time, report=pytest.fail)
     delivered = []
 
     def deliver(changes):
@@ -211,7 +211,7 @@ async def test_watches_are_to_end_at_random(chance, seconds):
 async def test_an_exception_of_the_receiver_ends_it():
     time = VirtualTime()
     api = ScriptedApi(time, deque([page(pod("a", 1))]))
-    watch = ListWatch(api, Pod, times=time.times(), report=pytest.fail)
+    watch = ListWatch(api, Pod, times=time, report=pytest.fail)
 
     def deliver(changes):
         raise RuntimeError("bug")
@@ -224,7 +224,7 @@ async def test_an_exception_of_the_receiver_ends_it():
 async def test_an_exception_of_the_api_that_is_a_bug_ends_it():
     time = VirtualTime()
     api = ScriptedApi(time, deque([KeyError("bug")]))
-    watch = ListWatch(api, Pod, times=time.times(), report=pytest.fail)
+    watch = ListWatch(api, Pod, times=time, report=pytest.fail)
     with pytest.raises(KeyError, match="bug"):
         await watch.run(pytest.fail)
 
@@ -407,7 +407,7 @@ async def test_others_are_unaffected():
     refused = ScriptedApi(time, deque([FORBIDDEN] * 3))
     fine = ScriptedApi(time, deque([page(pod("a", 1))]), deque([[added("b", 11)]]))
     reports, changes = [], []
-    watches = [ListWatch(api, Pod, times=time.times(), report=reports.append) for api in (refused, fine)]
+    watches = [ListWatch(api, Pod, times=time, report=reports.append) for api in (refused, fine)]
     async with running(watches[0], pytest.fail), running(watches[1], changes.extend):
         await refused.finished.wait()
         await fine.finished.wait()

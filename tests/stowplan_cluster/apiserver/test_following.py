@@ -81,7 +81,7 @@ async def follow(steps, field_selector):
     listing = ListWatch(
         api.counted(),
         Pod,
-        times=VirtualTime().times(),
+        times=VirtualTime(),
         report=lambda report: None,
         namespace="default",
         field_selector=field_selector,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from stowplan.api.changes import Change
 from stowplan.api.decode import decode_object
-from stowplan.client.watching.known_objects import Change
 from stowplan.explain.tables import plain
 from stowplan_cluster.commands.pod_watcher import PodWatcher
 from support.api import manifests

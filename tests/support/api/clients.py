@@ -11,7 +11,6 @@ from stowplan.client.http.transport import Limits
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
 from stowplan.config import ClientConnection
-from stowplan.timing.times import Times
 
 #: The middle of 2027, in seconds since the epoch.
 NOW = 1_815_000_000.0
@@ -34,18 +33,16 @@ class VirtualTime:
     def clock(self):
         return self.now
 
+    def wall_clock(self):
+        return NOW + self.now
+
     async def sleep(self, seconds):
         self.slept.append(seconds)
         self.now += seconds
         await self.meanwhile()
 
-    def times(self):
-        return Times(
-            clock=self.clock,
-            wall_clock=lambda: NOW + self.now,
-            sleep=self.sleep,
-            random=lambda: self.chance,
-        )
+    def random(self):
+        return self.chance
 
 
 def a_connection(url, *, credentials=None, tls=None, **options):
@@ -60,7 +57,7 @@ async def an_api(server, *, time=None, limits=None, settings=UNLIMITED, watch_si
         a_connection(url, **connection),
         client_settings=settings,
         agent=AGENT,
-        times=(time or VirtualTime()).times(),
+        times=(time or VirtualTime()),
         limits=limits,
         watch_silence=watch_silence,
     ) as api:

@@ -405,7 +405,7 @@ async def scheduled(
             heard = Heard(http, objects.births)
             api = heard if wrap is None else wrap(heard)
             async with asyncio.timeout(PATIENCE):
-                opened = await stack.enter_async_context(_opened(api, time, time.times(), **options))
+                opened = await stack.enter_async_context(_opened(api, time, **options))
             found = Scheduled(server, objects, heard, api, *opened)
             await found.settle()
             yield found

@@ -11,7 +11,6 @@ from stowplan.client.election.leader_election import LeaderElector, LeadershipLo
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.config import LeaderElection
 from stowplan.timing.manual_time import ManualTime, settle
-from stowplan.timing.times import Times
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as ApiInMemory
 
@@ -35,7 +34,7 @@ class Elections:
 
     def elector(self, identity="me", *, api=None, times=None, **options):
         config = options.pop("config", self.config)
-        return LeaderElector(api or self.api, config, identity=identity, times=times or self.time.times(), **options)
+        return LeaderElector(api or self.api, config, identity=identity, times=times or self.time, **options)
 
     def start(self, coroutine):
         task = asyncio.create_task(coroutine)
@@ -175,6 +174,14 @@ class Line:
         return task
 
 
+class WithWallClock:
+    """Somebody's times, but for the wall clock."""
+
+    def __init__(self, times, wall_clock):
+        self.clock, self.sleep, self.random = times.clock, times.sleep, times.random
+        self.wall_clock = wall_clock
+
+
 class Contender:
     """A process that contends, and begins anew when it has lost; its clocks are its own."""
 
@@ -205,7 +212,7 @@ class Contender:
     def run(self):
         self._lives += 1
         identity = f"host-{self._number}_{self._lives}"
-        self.elector = self._world.elector(identity, api=self.line, times=self._times())
+        self.elector = self._world.elector(identity, api=self.line, times=self)
         self.task = asyncio.create_task(self._contend(self.elector))
 
     async def die(self):
@@ -228,24 +235,26 @@ class Contender:
                 await elector.renew()
             except LeadershipLost:
                 self._lives += 1
-                elector = self._world.elector(f"host-{self._number}_{self._lives}", api=self.line, times=self._times())
+                elector = self._world.elector(f"host-{self._number}_{self._lives}", api=self.line, times=self)
                 self.elector = elector
                 await self._world.time.sleep(1.0)
 
-    def _times(self):
+    # Its times
+
+    def clock(self):
+        return self._offset + self._world.time.now * self._rate
+
+    def wall_clock(self):
+        return self._world.time.wall_clock() + self.wrong
+
+    async def sleep(self, seconds):
         time = self._world.time
+        await time.sleep(seconds / self._rate)
+        while time.now < self.hangs_until:
+            await time.sleep(self.hangs_until - time.now)
 
-        async def sleep(seconds):
-            await time.sleep(seconds / self._rate)
-            while time.now < self.hangs_until:
-                await time.sleep(self.hangs_until - time.now)
-
-        return Times(
-            clock=lambda: self._offset + time.now * self._rate,
-            wall_clock=lambda: time.wall_clock() + self.wrong,
-            sleep=sleep,
-            random=self._random.random,
-        )
+    def random(self):
+        return self._random.random()
 
 
 class Contest:

@@ -54,7 +54,7 @@ async def live(
     if wrap is not None:
         port = wrap(port)
     options = {"config": config, "plugins": plugins, "settings": settings, "features": features}
-    async with _opened(port, time, time.times(), random=random or Random(1), **options) as opened:
+    async with _opened(port, time, random=random or Random(1), **options) as opened:
         cluster = Live(api, *opened)
         await cluster.settle()
         yield cluster

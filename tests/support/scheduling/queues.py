@@ -3,6 +3,7 @@
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.events import Action, ClusterEvent
 from stowplan.plugins import EnqueueExtensions
+from stowplan.queue.observer import QueueObserver
 from stowplan.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from support.observing.metrics import queue_metrics
 from support.plugins.fake_plugins import fake, framework_of
@@ -19,6 +20,22 @@ def waits_for(name, *registered, **answers):
 
 def event(resource, action=Action.Add):
     return ClusterEvent(resource, action)
+
+
+class Observer(QueueObserver):
+    """Notes in a room what happens in its queue."""
+
+    def __init__(self, room):
+        self._room = room
+
+    def moved(self, queued, place, cause):
+        self._room.moves.append((queued.pod.pod.metadata.name, place.name, cause))
+
+    def problem(self, text):
+        self._room.problems.append(text)
+
+    def ready(self):
+        self._room.ready += 1
 
 
 class Room:
@@ -42,13 +59,8 @@ class Room:
             now=lambda: self.now,
             metrics=queue_metrics(),
             settings=QueueSettings(**settings),
-            on_move=lambda queued, place, cause: self.moves.append((queued.pod.pod.metadata.name, place.name, cause)),
-            on_problem=self.problems.append,
-            on_ready=self._on_ready,
+            observer=Observer(self),
         )
-
-    def _on_ready(self):
-        self.ready += 1
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 

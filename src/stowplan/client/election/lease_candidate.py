@@ -32,8 +32,8 @@ from stowplan.timing.times import within
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.api.changes import Change
     from stowplan.api.port import Api
-    from stowplan.client.watching.known_objects import Change
     from stowplan.client.watching.list_watch import Report
     from stowplan.timing.times import Times
 

@@ -10,9 +10,9 @@ Upstream: staging/src/k8s.io/client-go/tools/cache/delta_fifo.go (Replace), shar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from stowplan.api.changes import Change
 from stowplan.api.meta import ApiStruct, ObjectMeta
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=ApiStruct)
 
 Key = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
-    """Added if there is no old object, deleted if there is no new one; `old` is what was delivered before."""
-
-    old: T | None
-    new: T | None
 
 
 def metadata_of(obj: ApiStruct) -> ObjectMeta:

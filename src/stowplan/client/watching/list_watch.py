@@ -27,12 +27,13 @@ from stowplan.api.port import BadObject, Unreachable
 from stowplan.api.resources import resource_of
 from stowplan.client.backoff import WATCHING, Backoff
 from stowplan.client.errors import StreamSilent
-from stowplan.client.watching.known_objects import Change, Key, Known, Relist, metadata_of
+from stowplan.client.watching.known_objects import Key, Known, Relist, metadata_of
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stowplan.api.changes import Change
     from stowplan.api.port import Api, WatchEvent
     from stowplan.api.resources import ApiResource
     from stowplan.timing.times import Times

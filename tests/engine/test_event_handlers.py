@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.api import types as t
-from stowplan.client.watching.known_objects import Change
+from stowplan.api.changes import Change
 from stowplan.cluster.state import ClusterState
+from stowplan.engine.event_handlers import EventHandlers
 from stowplan.framework.waiting_pods import WaitingPods
 from stowplan.inspection.stories import Stories
-from stowplan.live.event_handlers import EventHandlers
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import scheduler_metrics
 from support.scheduling.worlds import struct
@@ -34,7 +34,7 @@ class Room:
         self.handlers = EventHandlers(
             state=self.state,
             queue=self,
-            profiles={"default-scheduler", "other"},
+            algorithm=SimpleNamespace(frameworks={"default-scheduler", "other"}),
             waiting_pods=self.waiting,
             statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
             stories=self.stories,

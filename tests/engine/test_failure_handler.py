@@ -9,9 +9,9 @@ from stowplan.api.types import PodCondition
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.algorithm import NO_NODES
 from stowplan.engine.attempt import Failure, refused_by_node
+from stowplan.engine.failure_handler import FailureHandler
 from stowplan.framework.status import Code, Status, error
 from stowplan.klog.logger import configure
-from stowplan.live.failure_handler import FailureHandler
 from stowplan.queue.queued_pod import QueuedPod
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import attempt_metrics

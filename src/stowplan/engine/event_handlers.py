@@ -33,14 +33,15 @@ from stowplan.framework.events import (
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Sequence
 
-    from stowplan.client.watching.known_objects import Change
+    from stowplan.api.changes import Change
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.ports import StatusWriter
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
-    from stowplan.live.status_writer import PodStatusWriter
     from stowplan.metrics.families import Histogram, HistogramVec
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
@@ -65,9 +66,9 @@ class EventHandlers:
         *,
         state: ClusterState,
         queue: SchedulingQueue,
-        profiles: Container[str],
+        algorithm: SchedulingAlgorithm,
         waiting_pods: WaitingPods,
-        statuses: PodStatusWriter,
+        statuses: StatusWriter,
         stories: Stories,
         durations: HistogramVec,
         now: Callable[[], float],
@@ -75,7 +76,7 @@ class EventHandlers:
         """`durations`: how long handling takes, by the event's label, on a clock that only grows."""
         self._state = state
         self._queue = queue
-        self._profiles = profiles
+        self._algorithm = algorithm
         self._waiting_pods = waiting_pods
         self._statuses = statuses
         self._stories = stories
@@ -102,6 +103,23 @@ class EventHandlers:
                     kind=kind.__name__,
                     object=change.new or change.old,
                 )
+
+    def switch_off(self, plugins: frozenset[str]) -> None:
+        """The cluster does not serve what these plugins need: decide without them."""
+        for framework in self._algorithm.frameworks.values():
+            framework.switch_off(plugins)
+        self._plugins_switched()
+
+    def switch_on(self, plugins: frozenset[str]) -> None:
+        """What these plugins need is there."""
+        for framework in self._algorithm.frameworks.values():
+            framework.switch_on(plugins)
+        self._plugins_switched()
+
+    def _plugins_switched(self) -> None:
+        """Nothing that was worked out with the old set of plugins holds."""
+        self._algorithm.forget()
+        self._queue.register()
 
     # -- nodes and lookup objects -------------------------------------------------------------------------------------
 
@@ -149,7 +167,7 @@ class EventHandlers:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _ours(self, pod: Pod) -> bool:
-        return scheduler_name_of(pod) in self._profiles
+        return scheduler_name_of(pod) in self._algorithm.frameworks
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.attempt import Failure
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.ports import StatusWriter
     from stowplan.framework.runtime import Framework
-    from stowplan.live.status_writer import PodStatusWriter
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
@@ -36,7 +36,7 @@ class FailureHandler:
         *,
         state: ClusterState,
         queue: SchedulingQueue,
-        statuses: PodStatusWriter,
+        statuses: StatusWriter,
         metrics: AttemptMetrics,
         report: Callable[[str], None],
     ) -> None:

@@ -11,7 +11,7 @@ from stowplan.api.decode import convert
 from stowplan.api.pod_requests import pod_limits, pod_requests
 from stowplan.api.quantity import parse_quantity
 from stowplan.api.types import Pod
-from stowplan.daemon.resource_metrics import PIECE, resource_page, unit_of
+from stowplan.inspection.resource_metrics import PIECE, resource_page, unit_of
 
 Mi = 1024 * 1024
 Gi = 1024 * Mi
