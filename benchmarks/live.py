@@ -113,7 +113,7 @@ async def scheduling(cluster: Cluster):
     registry = in_tree_registry()
     scheduler = Scheduler(
         EmbeddedApi(cluster.server),
-        load_config(None, known_plugins=registry.points()),
+        load_config(None, plugins=registry.declarations),
         registry=registry,
         random=Random(1),
     )

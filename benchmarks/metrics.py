@@ -101,7 +101,7 @@ class Competitor:
     def __init__(self, nodes: Sequence[Node], *, metrics: bool) -> None:
         self.api = Nothing(nodes)
         registry = in_tree_registry()
-        config = load_config(None, known_plugins=registry.points())
+        config = load_config(None, plugins=registry.declarations)
         self.scheduler = Scheduler(self.api, config, registry=registry, random=Random(1))
         if not metrics:
             self._silence()

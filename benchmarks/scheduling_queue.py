@@ -48,7 +48,7 @@ class Bench:
     def __init__(self, sleeping: int, shape_count: int) -> None:
         self.state = ClusterState()
         registry = in_tree_registry()
-        config = load_config(None, known_plugins=registry.points())
+        config = load_config(None, plugins=registry.declarations)
         handle = Handle(cluster=self.state, profile_name="default-scheduler", features=DEFAULT_FEATURES)
         self.framework = Framework(config.profiles[0], registry, handle)
         self.now = 1_000_000.0

@@ -13,9 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stowplan.config import ConfigError, Configuration, load_config
+    from stowplan.config import ConfigError, Configuration
     from stowplan.engine.algorithm import Decision
     from stowplan.explain.verdict import Verdict
+    from stowplan.in_tree.configuration import load_config
     from stowplan.offline import Cluster, ClusterError
 
 __all__ = ["Cluster", "ClusterError", "ConfigError", "Configuration", "Decision", "Verdict", "load_config"]
@@ -29,7 +30,7 @@ _HOMES = {
     "Configuration": "stowplan.config",
     "Decision": "stowplan.engine.algorithm",
     "Verdict": "stowplan.explain.verdict",
-    "load_config": "stowplan.config",
+    "load_config": "stowplan.in_tree.configuration",
 }
 
 

@@ -61,7 +61,7 @@ class Cluster:
         for plugin in dict.fromkeys((*installed_plugins(), *plugins)):
             registry.register(plugin)
         self.config = (
-            config if isinstance(config, Configuration) else load_config(config, known_plugins=registry.points())
+            config if isinstance(config, Configuration) else load_config(config, plugins=registry.declarations)
         )
         self.state = ClusterState()
         self._pending: dict[str, PodInfo] = {}

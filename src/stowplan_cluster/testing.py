@@ -180,7 +180,7 @@ async def _opened(
         registry.register(plugin)
     scheduler = Scheduler(
         api,
-        load_config(config, known_plugins=registry.points()),
+        load_config(config, plugins=registry.declarations),
         registry=registry,
         times=time,
         random=random,

@@ -5,9 +5,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan import load_config
 from stowplan.api.load import LoadError, load_files, load_manifests
 from stowplan.api.yaml_text import LOADER, MAX_DEPTH, TooDeepError, check_depth
-from stowplan.config import ConfigError, load_config
+from stowplan.config import ConfigError
 
 DEEP = [
     pytest.param("[" * 100_000, id="brackets"),

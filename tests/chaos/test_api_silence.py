@@ -31,7 +31,7 @@ async def scheduling(kubeconfig):
     registry = in_tree_registry()
     connection = connect_from_flags(kubeconfig=str(kubeconfig))
     async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT, watch_silence=SILENCE) as api:
-        scheduler = Scheduler(api, load_config(None, known_plugins=registry.points()), registry=registry)
+        scheduler = Scheduler(api, load_config(None, plugins=registry.declarations), registry=registry)
         running = asyncio.create_task(scheduler.run())
         try:
             async with asyncio.timeout(60):

@@ -200,7 +200,7 @@ async def _dies_after(answered):
         registry = in_tree_registry()
         successor = Scheduler(
             dying.api,
-            load_config(None, known_plugins=registry.points()),
+            load_config(None, plugins=registry.declarations),
             registry=registry,
             times=cluster.time,
         )

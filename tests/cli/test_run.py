@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from stowplan import load_config
 from stowplan.api.api_errors import Forbidden, Unauthorized
 from stowplan.api.meta import ObjectMeta
 from stowplan.api.policy import Lease, LeaseSpec
@@ -17,7 +18,7 @@ from stowplan.cli import run as command
 from stowplan.cli.run import is_held, work
 from stowplan.client.connection import connect_from_flags
 from stowplan.command_line.errors import InputError
-from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.config import DEFAULT_FEATURES
 from stowplan.daemon.process import Job
 from stowplan.in_tree.registry import in_tree_registry
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig

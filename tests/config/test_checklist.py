@@ -2,7 +2,8 @@
 
 import pytest
 
-from stowplan.config import DEFAULT_FEATURES, ConfigError, load_config
+from stowplan import load_config
+from stowplan.config import DEFAULT_FEATURES, ConfigError
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 LABEL_KEY = (

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
-from stowplan.config import IN_TREE_PLUGINS, ConfigError, load_config
+from stowplan import config as config_room
+from stowplan import load_config
+from stowplan.config import ConfigError, PluginDeclaration
+from stowplan.in_tree.discovery import declarations
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 NEITHER = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -287,13 +290,14 @@ def test_arguments_of_unknown_plugins_stay_as_they_are():
         "plugins": {"filter": {"enabled": [{"name": "Mine"}]}},
         "pluginConfig": [{"name": "Mine", "args": args}, {"name": "NotEnabled", "args": 1}],
     }
-    config = load_config(
+    mine = PluginDeclaration(name="Mine", points=frozenset({"filter"}))
+    config = config_room.load_config(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "profiles": [profile],
         },
-        known_plugins={"Mine": frozenset({"filter"}), **IN_TREE_PLUGINS},
+        plugins={"Mine": mine, **declarations()},
     )
     assert config.profiles[0].plugin_args("Mine") == args
     assert {"name": "Mine", "args": args} in config.to_dict()["profiles"][0]["pluginConfig"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stowplan.config import DEFAULT_FEATURES, IN_TREE_PLUGINS, ConfigError, load_config
+from stowplan.config import DEFAULT_FEATURES, ConfigError, PluginDeclaration, load_config
+from stowplan.in_tree.discovery import declarations
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 PREFIX = "initializing profiles: creating profile for scheduler name a: "
@@ -20,9 +21,14 @@ def plugin_set(enabled="", disabled=""):
     }
 
 
-def load(known_plugins=None, features=DEFAULT_FEATURES, **points):
+def with_mine(point):
+    """The in-tree plugins and one more."""
+    return {**declarations(), "Mine": PluginDeclaration(name="Mine", points=frozenset({point}))}
+
+
+def load(plugins=None, features=DEFAULT_FEATURES, **points):
     profile = {"schedulerName": "a", "plugins": points}
-    config = load_config({**HEADER, "profiles": [profile]}, known_plugins=known_plugins, features=features)
+    config = load_config({**HEADER, "profiles": [profile]}, plugins=plugins or declarations(), features=features)
     return config.profile("a").points
 
 
@@ -194,17 +200,17 @@ def test_sets_that_do_not_start(custom, expected):
 
 
 def test_two_placement_generators_do_not_start():
-    known = {**IN_TREE_PLUGINS, "Mine": frozenset({"placementGenerate"})}
+    known = with_mine("placementGenerate")
     with pytest.raises(ConfigError, match=r'at most one placement generate plugin is allowed .* name "a"$'):
         load(known, multiPoint=plugin_set("Mine TopologyPlacementGenerator"))
 
 
 def test_queue_sort_must_come_to_the_same_in_all_profiles():
-    known = {**IN_TREE_PLUGINS, "Mine": frozenset({"queueSort"})}
+    known = with_mine("queueSort")
     sorted_otherwise = {"multiPoint": plugin_set("Mine", "PrioritySort")}
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b", "plugins": sorted_otherwise}]
     with pytest.raises(ConfigError) as caught:
-        load_config({**HEADER, "profiles": profiles}, known_plugins=known)
+        load_config({**HEADER, "profiles": profiles}, plugins=known)
     assert str(caught.value) == (
         'initializing profiles: different queue sort plugins for profile "b": "Mine", first: "PrioritySort"'
     )
@@ -222,18 +228,18 @@ def test_gates_decide_the_default_set():
 
 
 def test_profiles_are_built_one_by_one_and_the_first_failure_wins():
-    known = {**IN_TREE_PLUGINS, "Mine": frozenset({"queueSort"})}
+    known = with_mine("queueSort")
     profiles = [
         {"schedulerName": "a"},
         {"schedulerName": "b", "plugins": {"multiPoint": plugin_set("Mine", "PrioritySort")}},
         {"schedulerName": "c", "plugins": {"filter": plugin_set("Nope")}},
     ]
     with pytest.raises(ConfigError, match='different queue sort plugins for profile "b"'):
-        load_config({**HEADER, "profiles": profiles}, known_plugins=known)
+        load_config({**HEADER, "profiles": profiles}, plugins=known)
 
 
 def test_queue_sort_arguments_must_be_the_same_in_all_profiles():
-    known = {**IN_TREE_PLUGINS, "Mine": frozenset({"queueSort"})}
+    known = with_mine("queueSort")
     profiles = [
         {
             "schedulerName": name,
@@ -243,4 +249,4 @@ def test_queue_sort_arguments_must_be_the_same_in_all_profiles():
         for name in "ab"
     ]
     with pytest.raises(ConfigError, match='different queue sort plugin args for profile "b"'):
-        load_config({**HEADER, "profiles": profiles}, known_plugins=known)
+        load_config({**HEADER, "profiles": profiles}, plugins=known)

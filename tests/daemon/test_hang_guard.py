@@ -422,7 +422,7 @@ def test_only_plugins_that_are_not_in_tree_are_wrapped():
     mine = found.get("Mine")
     assert issubclass(mine, Mine)
     assert (mine.__module__, mine.__qualname__) == (__name__, "Mine")
-    assert found.points() == registry.points()
+    assert found.declarations == registry.declarations
 
 
 def test_every_method_that_plugins_define_is_guarded():

@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 import yaml
 
-from stowplan.config import load_config
+from stowplan import load_config
 from support.processes.deployments import CHART, MONITORING, helm, named, objects, rendered, second_scheduler
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())

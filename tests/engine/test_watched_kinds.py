@@ -31,7 +31,7 @@ def frameworks(*profiles, plugins=()):
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"schedulerName": f"s{i}", **profile} for i, profile in enumerate(profiles)],
     }
-    config = load_config(raw, known_plugins=registry.points())
+    config = load_config(raw, plugins=registry.declarations)
     return [
         Framework(profile, registry, Handle(cluster=ClusterState(), profile_name="x", features=DEFAULT_FEATURES))
         for profile in config.profiles

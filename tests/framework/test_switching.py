@@ -45,7 +45,7 @@ def default_profile():
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name, "weight": 4} for plugin in OWN]}}}],
     }
-    return load_config(config, known_plugins=registry().points()).profiles[0]
+    return load_config(config, plugins=registry().declarations).profiles[0]
 
 
 def registry():

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.cluster.view import Nodes
-from stowplan.config import InterPodAffinityArgs
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.events import Hint
 from stowplan.framework.status import Code
+from stowplan.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
 from stowplan.in_tree.inter_pod_affinity.hints import after_pod_change
 from stowplan.in_tree.inter_pod_affinity.plugin import InterPodAffinity
 from stowplan.testing import a_node, a_pod, expression, selector

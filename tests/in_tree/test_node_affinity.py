@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from stowplan.api.decode import convert
 from stowplan.api.selectors import SelectorError
 from stowplan.api.types import NodeAffinity as NodeAffinitySpec
-from stowplan.config.args import NodeAffinityArgs
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import PreFilterResult
 from stowplan.framework.status import SKIP, Code
 from stowplan.in_tree.common.node_selection import matches_required_affinity, required_node_affinity_mask
+from stowplan.in_tree.node_affinity.declaration import NodeAffinityArgs
 from stowplan.in_tree.node_affinity.plugin import NodeAffinity
 from stowplan.testing import a_node, a_pod, expression
 

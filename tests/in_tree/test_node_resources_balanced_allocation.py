@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.cluster.view import Nodes
-from stowplan.config import NodeResourcesBalancedAllocationArgs, ResourceSpec
 from stowplan.framework.cycle_state import CycleState
+from stowplan.in_tree.common.args import ResourceSpec
+from stowplan.in_tree.node_resources_balanced_allocation.declaration import NodeResourcesBalancedAllocationArgs
 from stowplan.in_tree.node_resources_balanced_allocation.plugin import NodeResourcesBalancedAllocation
 from stowplan.testing import a_node, a_pod
 from support.plugins.spelled_out import SKIPPED, plugin_on, scored

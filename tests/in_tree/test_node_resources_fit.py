@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.config import (
+from stowplan.framework.status import Code
+from stowplan.in_tree.common.args import ResourceSpec, UtilizationShapePoint
+from stowplan.in_tree.node_resources_fit.declaration import (
     NodeResourcesFitArgs,
     RequestedToCapacityRatioParam,
-    ResourceSpec,
     ScoringStrategy,
-    UtilizationShapePoint,
 )
-from stowplan.framework.status import Code
 from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.testing import a_node, a_pod
 from support.plugins.spelled_out import filtered, plugin_on, scored

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.cluster.view import Nodes
-from stowplan.config import PodTopologySpreadArgs
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.status import Code
+from stowplan.in_tree.pod_topology_spread.declaration import PodTopologySpreadArgs
 from stowplan.in_tree.pod_topology_spread.plugin import PodTopologySpread
 from stowplan.testing import a_node, a_pod, expression, selector
 from support.examples import examples

@@ -2,9 +2,7 @@
 
 import pytest
 
-from stowplan.config import IN_TREE_PLUGINS
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.interface import extension_points
 from stowplan.framework.status import SKIP, Code
 from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS
 from stowplan.in_tree.dynamic_resources.plugin import PODS_WITH_DEVICES, DynamicResources
@@ -55,11 +53,6 @@ def pvc(name, namespace="default", **spec):
 def resource_claim(name="c", status=None, **metadata):
     metadata = {"namespace": "default", "uid": f"{name}-uid", **metadata}
     return of("ResourceClaim", name, "resource.k8s.io/v1", metadata=metadata, spec={}, status=status or {})
-
-
-@pytest.mark.parametrize("plugin", ALL, ids=lambda p: p.name)
-def test_extension_points_are_those_of_the_configuration(plugin):
-    assert extension_points(plugin) == IN_TREE_PLUGINS[plugin.name]
 
 
 @pytest.mark.parametrize("plugin", FILTERS, ids=lambda p: p.name)

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from stowplan.cluster.hypothetical import HypotheticalNodes
 from stowplan.cluster.view import Nodes
-from stowplan.config import InterPodAffinityArgs, PodTopologySpreadArgs
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.pod_shift import PodShift
 from stowplan.framework.status import Code
+from stowplan.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
 from stowplan.in_tree.inter_pod_affinity.plugin import InterPodAffinity
+from stowplan.in_tree.pod_topology_spread.declaration import PodTopologySpreadArgs
 from stowplan.in_tree.pod_topology_spread.plugin import PodTopologySpread
 from stowplan.testing import a_node, a_pod
 from support.examples import examples

@@ -163,7 +163,7 @@ async def test_a_standby_knows_everything_and_does_nothing():
         lead, registry = asyncio.Event(), in_tree_registry()
         standby = loop.Scheduler(
             cluster.scheduler.informers._api,
-            load_config(None, known_plugins=registry.points()),
+            load_config(None, plugins=registry.declarations),
             registry=registry,
             times=cluster.time,
         )
@@ -196,7 +196,7 @@ async def test_what_ended_before_its_first_lists_does_not_begin_when_they_come(e
         lead, registry = asyncio.Event(), in_tree_registry()
         late = loop.Scheduler(
             cluster.scheduler.informers._api,
-            load_config(None, known_plugins=registry.points()),
+            load_config(None, plugins=registry.declarations),
             registry=registry,
             times=cluster.time,
         )

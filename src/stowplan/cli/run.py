@@ -83,7 +83,7 @@ def run(
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
         configuration = load_config(
-            config, known_plugins=registry.points(), adjust=lambda found: _adjusted(found, scheduler_name, qps)
+            config, plugins=registry.declarations, adjust=lambda found: _adjusted(found, scheduler_name, qps)
         )
         try:
             connection = connect_from_flags(

@@ -1,7 +1,7 @@
 """The checks that the reference makes while it builds a scheduler from a valid configuration.
 
 A file can be valid and still not start: a plugin that does not exist, two of them for one queue, a certificate that
-is not there. Extenders come first, since they change the arguments of NodeResourcesFit; then each profile, first
+is not there. Extenders come first, since they change plugins' arguments; then each profile, first
 failure wins. What comes out is complete: only the arguments of enabled plugins, sorted by name, and the expanded
 plugin lists.
 
@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from stowplan.api.durations import Duration
 from stowplan.api.field_errors import aggregate
-from stowplan.config.args import NodeResourcesFitArgs
-from stowplan.config.args_validation import node_resources_fit_errors
+from stowplan.config.declaration import Args, Declarations
 from stowplan.config.errors import ConfigError, os_error_text
 from stowplan.config.features import FeatureGates
 from stowplan.config.plugins import expand, with_weights
@@ -27,20 +26,17 @@ from stowplan.config.types import Configuration, Extender, ExtenderTLSConfig, Pl
 
 _LOG = logging.getLogger(__name__)
 
-_FIT = "NodeResourcesFit"
 _DEFAULT_EXTENDER_TIMEOUT = Duration.of_seconds(5)
 
 
-def build(
-    configuration: Configuration, known_plugins: Mapping[str, frozenset[str]], features: FeatureGates
-) -> Configuration:
+def build(configuration: Configuration, plugins: Declarations, features: FeatureGates) -> Configuration:
     """Complete a valid configuration; raise ConfigError if a scheduler cannot be made of it."""
     try:
         configuration = _build_extenders(configuration)
     except ConfigError as error:
         raise ConfigError(f"couldn't build extenders: {error}") from None
     try:
-        profiles = _build_profiles(configuration.profiles, known_plugins)
+        profiles = _build_profiles(configuration.profiles, plugins)
     except ConfigError as error:
         raise ConfigError(f"initializing profiles: {error}") from None
     if configuration.extenders and features.enabled("OpportunisticBatching"):
@@ -53,7 +49,7 @@ def build(
 # --- profiles
 
 
-def _build_profiles(configured: tuple[Profile, ...], known: Mapping[str, frozenset[str]]) -> tuple[Profile, ...]:
+def _build_profiles(configured: tuple[Profile, ...], known: Declarations) -> tuple[Profile, ...]:
     """Build the profiles one by one; validation compared what queueSort says, here counts what it comes to."""
     built: list[Profile] = []
     for profile in configured:
@@ -62,14 +58,14 @@ def _build_profiles(configured: tuple[Profile, ...], known: Mapping[str, frozens
     return tuple(built)
 
 
-def _build_named(profile: Profile, known: Mapping[str, frozenset[str]]) -> Profile:
+def _build_named(profile: Profile, known: Declarations) -> Profile:
     try:
         return _build_profile(profile, known)
     except ConfigError as error:
         raise ConfigError(f"creating profile for scheduler name {profile.scheduler_name}: {error}") from None
 
 
-def _build_profile(profile: Profile, known: Mapping[str, frozenset[str]]) -> Profile:
+def _build_profile(profile: Profile, known: Declarations) -> Profile:
     needed = profile.plugins.names() & known.keys()
     enabled = [config for config in profile.plugin_config if config.name in needed and config.args is not None]
     _initialize_plugins(enabled)
@@ -85,10 +81,9 @@ def _build_profile(profile: Profile, known: Mapping[str, frozenset[str]]) -> Pro
 def _initialize_plugins(configs: list[PluginConfig]) -> None:
     """Check the arguments that the reference checks only when it creates a plugin."""
     for config in configs:
-        if config.name == _FIT and isinstance(config.args, NodeResourcesFitArgs):
-            problems = list(node_resources_fit_errors("", config.args))
-            if problems:
-                raise ConfigError(f'initializing plugin "{_FIT}": {aggregate(problems)}')
+        problems = list(config.args.validate_at_build()) if isinstance(config.args, Args) else ()
+        if problems:
+            raise ConfigError(f'initializing plugin "{config.name}": {aggregate(problems)}')
 
 
 def _check_counts(scheduler_name: str, points: Mapping[str, tuple[PluginRef, ...]]) -> None:
@@ -138,11 +133,12 @@ def _build_extender(extender: Extender) -> Extender:
 
 
 def _ignore_resources(profile: Profile, names: tuple[str, ...]) -> Profile:
-    """Make NodeResourcesFit leave resources to the extenders that manage them, whatever its own arguments say."""
+    """Make the plugin that decides on resources leave these to the extenders that manage them."""
     configs = list(profile.plugin_config)
     for i, config in enumerate(configs):
-        if config.name == _FIT and isinstance(config.args, NodeResourcesFitArgs):
-            configs[i] = PluginConfig(_FIT, replace(config.args, ignored_resources=names))
+        args = config.args.without_resources(names) if isinstance(config.args, Args) else None
+        if args is not None:
+            configs[i] = PluginConfig(config.name, args)
             return replace(profile, plugin_config=tuple(configs))
     raise ConfigError("can't find NodeResourcesFitArgs in plugin config")
 

@@ -7,13 +7,15 @@ left alone.
 Upstream: k8s.io/apimachinery/pkg/runtime/serializer, k8s.io/kube-scheduler/config/v1/types.go.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from stowplan.api.field_errors import go_quote
+from stowplan.config.declaration import Args, Declarations
 from stowplan.config.documents import Document, members_of
 from stowplan.config.errors import ConfigError
-from stowplan.config.schema import API_VERSION, ARGS_SCHEMAS, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
+from stowplan.config.schema import API_VERSION, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
 from stowplan.config.walk import decode_struct, json_kind
 
 _SCHEME = "pkg/scheduler/apis/config/scheme/scheme.go:29"
@@ -22,20 +24,21 @@ _HEADER_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; K
 
 @dataclass(frozen=True)
 class DecodedArgs:
-    """Plugin arguments of a known kind: the kind's name and the fields that were given."""
+    """Arguments of an in-tree plugin: their type and the fields that were given."""
 
-    kind: str
+    type: type[Args]
     fields: dict[str, Any]
 
 
-def decode_configuration(document: Document) -> dict[str, Any]:
+def decode_configuration(document: Document, plugins: Declarations) -> dict[str, Any]:
     """Decode a document into the fields of a KubeSchedulerConfiguration; raise ConfigError with upstream's message."""
     header = _header(document.value, document.text)
-    schema = _schema_of(header)
+    args_types = _args_types(plugins)
+    schema = _schema_of(header, args_types)
     fields, strict = decode_struct(schema, document.value)
     strict = [*document.strict_errors, *strict]
     if schema is CONFIGURATION:
-        strict += _decode_plugin_configs(fields)
+        strict += _decode_plugin_configs(fields, args_types)
     if strict:
         raise ConfigError(_strict_error(strict))
     if schema is not CONFIGURATION:
@@ -98,12 +101,18 @@ def _refuse_header(reason: str) -> NoReturn:
     raise ConfigError(f"couldn't get version/kind; json parse error: {reason}")
 
 
-def _schema_of(header: _Header) -> Struct:
+def _args_types(plugins: Declarations) -> dict[str, type[Args]]:
+    """Kind -> type of arguments."""
+    types = (declaration.own_args for declaration in plugins.values())
+    return {type_.schema.name: type_ for type_ in types if type_ is not None}
+
+
+def _schema_of(header: _Header, args_types: Mapping[str, type[Args]]) -> Struct:
     if header.api_version == API_VERSION:
         if header.kind == CONFIGURATION_KIND:
             return CONFIGURATION
-        if header.kind in ARGS_SCHEMAS:
-            return ARGS_SCHEMAS[header.kind]
+        if header.kind in args_types:
+            return args_types[header.kind].schema
     raise ConfigError(
         f"no kind {go_quote(header.kind)} is registered for version {go_quote(header.api_version)} in scheme "
         f"{go_quote(_SCHEME)}"
@@ -113,14 +122,14 @@ def _schema_of(header: _Header) -> Struct:
 # --- plugin arguments
 
 
-def _decode_plugin_configs(fields: dict[str, Any]) -> list[str]:
+def _decode_plugin_configs(fields: dict[str, Any], args_types: Mapping[str, type[Args]]) -> list[str]:
     """Decode the arguments of known plugins in place; return what strictness objects to."""
     strict = []
     for i, profile in enumerate(fields.get("profiles", ())):
         for j, config in enumerate(profile.get("pluginConfig", ())):
             where = f"decoding .profiles[{i}].pluginConfig[{j}]: "
             try:
-                errors = _decode_plugin_config(config)
+                errors = _decode_plugin_config(config, args_types)
             except ConfigError as error:
                 raise ConfigError(f"{where}{error}") from None
             if errors:
@@ -128,18 +137,18 @@ def _decode_plugin_configs(fields: dict[str, Any]) -> list[str]:
     return strict
 
 
-def _decode_plugin_config(config: dict[str, Any]) -> list[str]:
+def _decode_plugin_config(config: dict[str, Any], args_types: Mapping[str, type[Args]]) -> list[str]:
     name = config.get("name", "")
     wanted = f"{name}Args"
-    if wanted not in ARGS_SCHEMAS:
+    if wanted not in args_types:
         return []
     raw = config.get("args")
     try:
-        schema = _schema_of(_header(raw, "", _Header(GROUP, "v1", wanted)))
+        schema = _schema_of(_header(raw, "", _Header(GROUP, "v1", wanted)), args_types)
         arguments, strict = decode_struct(schema, raw)
     except ConfigError as error:
         raise ConfigError(f"decoding args for plugin {name}: {error}") from None
     if schema.name != wanted:
         raise ConfigError(f"args for plugin {name} were not of type {wanted}.{GROUP}, got {schema.name}.{GROUP}")
-    config["args"] = DecodedArgs(wanted, arguments)
+    config["args"] = DecodedArgs(args_types[wanted], arguments)
     return [f"decoding args for plugin {name}: {_strict_error(strict)}"] if strict else []

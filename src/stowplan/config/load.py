@@ -15,12 +15,12 @@ from typing import Any
 
 from stowplan.api.field_errors import aggregate
 from stowplan.config.build import build
+from stowplan.config.declaration import Declarations
 from stowplan.config.decode import decode_configuration
 from stowplan.config.defaults import default_configuration
 from stowplan.config.documents import parse_document
 from stowplan.config.errors import ConfigError, ConfigFileError, os_error_text
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
-from stowplan.config.plugins import IN_TREE_PLUGINS
 from stowplan.config.types import Configuration
 from stowplan.config.validation import configuration_errors
 
@@ -30,25 +30,25 @@ Source = Mapping[str, Any] | str | os.PathLike[str] | None
 def load_config(
     source: Source = None,
     *,
-    known_plugins: Mapping[str, frozenset[str]] | None = None,
+    plugins: Declarations,
     features: FeatureGates = DEFAULT_FEATURES,
     adjust: Callable[[Configuration], Configuration] | None = None,
 ) -> Configuration:
     """Load a KubeSchedulerConfiguration.
 
-    `source` is the configuration as a mapping, the path of a YAML or JSON file, or None for the defaults.
-    `known_plugins` says which plugins exist and which extension points each implements; without it, the in-tree
-    ones do. `adjust` changes the defaulted configuration before it is validated, as the leader-election flags do.
+    `source` is the configuration as a mapping, the path of a YAML or JSON file, or None for the defaults. `plugins`
+    are all that exist. `adjust` changes the defaulted configuration before it is validated, as the leader-election
+    flags do.
     """
-    fields = {} if source is None else decode_configuration(parse_document(_read(source)))
-    configuration = default_configuration(fields, features)
+    fields = {} if source is None else decode_configuration(parse_document(_read(source)), plugins)
+    configuration = default_configuration(fields, plugins, features)
     if adjust is not None:
         configuration = adjust(configuration)
     # Parity: without a file, flags change the defaults after these were validated.
-    problems = [] if source is None else list(configuration_errors(configuration, features))
+    problems = [] if source is None else list(configuration_errors(configuration, plugins, features))
     if problems:
         raise ConfigError(aggregate(problems))
-    return build(configuration, IN_TREE_PLUGINS if known_plugins is None else known_plugins, features)
+    return build(configuration, plugins, features)
 
 
 def _read(source: Mapping[str, Any] | str | os.PathLike[str]) -> str:

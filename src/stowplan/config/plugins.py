@@ -12,6 +12,7 @@ Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framewo
 import logging
 from collections.abc import Iterator, Mapping
 
+from stowplan.config.declaration import Declarations, enabled_by_default
 from stowplan.config.errors import ConfigError
 from stowplan.config.features import FeatureGates
 from stowplan.config.schema import POINTS
@@ -22,58 +23,6 @@ _LOG = logging.getLogger(__name__)
 ALL = "*"
 _MAX_NODE_SCORE = 100
 _MAX_TOTAL_SCORE = 2**63 - 1
-
-#: In-tree plugins in registry order, each with the extension points it implements.
-IN_TREE_PLUGINS: dict[str, frozenset[str]] = {
-    name: frozenset(points.split())
-    for name, points in (
-        ("SchedulingGates", "preEnqueue"),
-        ("PrioritySort", "queueSort"),
-        ("NodeUnschedulable", "filter"),
-        ("NodeName", "filter"),
-        ("TaintToleration", "filter preScore score"),
-        ("NodeAffinity", "preFilter filter preScore score"),
-        ("NodePorts", "preFilter filter"),
-        ("NodeResourcesFit", "preFilter filter preScore score placementScore"),
-        ("VolumeRestrictions", "preFilter filter"),
-        ("NodeVolumeLimits", "preFilter filter"),
-        ("VolumeBinding", "preFilter filter preScore score reserve preBind"),
-        ("VolumeZone", "preFilter filter"),
-        ("PodTopologySpread", "preFilter filter preScore score"),
-        ("InterPodAffinity", "preFilter filter preScore score"),
-        ("DynamicResources", "preEnqueue preFilter filter postFilter score reserve preBind"),
-        ("DefaultPreemption", "preEnqueue postFilter"),
-        ("NodeResourcesBalancedAllocation", "preScore score"),
-        ("ImageLocality", "score"),
-        ("DefaultBinder", "bind"),
-        ("NodeDeclaredFeatures", "preFilter filter"),
-        ("GangScheduling", "preEnqueue permit"),
-        ("TopologyPlacementGenerator", "placementGenerate"),
-        ("PodGroupPodsCount", "placementScore"),
-    )
-}
-
-#: Weights of default plugins; all others have none.
-_DEFAULT_WEIGHTS = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "NodeResourcesFit": 1,
-    "PodTopologySpread": 2,
-    "InterPodAffinity": 2,
-    "DynamicResources": 2,
-    "NodeResourcesBalancedAllocation": 1,
-    "ImageLocality": 1,
-    "PodGroupPodsCount": 1,
-}
-
-#: Plugins that are enabled by default only while a gate is on.
-_GATES = {
-    "DynamicResources": "DynamicResourceAllocation",
-    "NodeDeclaredFeatures": "NodeDeclaredFeatures",
-    "GangScheduling": "GangScheduling",
-    "TopologyPlacementGenerator": "TopologyAwareWorkloadScheduling",
-    "PodGroupPodsCount": "TopologyAwareWorkloadScheduling",
-}
 
 #: Points in the order in which the reference builds them, which decides what error comes first.
 BUILD_ORDER = (
@@ -99,10 +48,9 @@ _WEIGHTED = {"score": "score plugins", "placementScore": "placement score plugin
 # --- defaults and merging
 
 
-def default_plugins(features: FeatureGates) -> Plugins:
-    # The registry happens to list plugins in the order of the default set.
-    names = (name for name in IN_TREE_PLUGINS if name not in _GATES or features.enabled(_GATES[name]))
-    return Plugins(multi_point=PluginSet(tuple(Plugin(name, _DEFAULT_WEIGHTS.get(name, 0)) for name in names)))
+def default_plugins(plugins: Declarations, features: FeatureGates) -> Plugins:
+    enabled = (Plugin(name, weight) for name, weight in enabled_by_default(plugins, features))
+    return Plugins(multi_point=PluginSet(tuple(enabled)))
 
 
 def merge_plugins(default: Plugins, custom: Plugins) -> Plugins:
@@ -131,7 +79,7 @@ def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
 # --- expansion
 
 
-def expand(plugins: Plugins, known: Mapping[str, frozenset[str]]) -> dict[str, tuple[PluginRef, ...]]:
+def expand(plugins: Plugins, known: Declarations) -> dict[str, tuple[PluginRef, ...]]:
     """Return each point's plugins in the order they run; raise ConfigError where the reference refuses to start."""
     for point in BUILD_ORDER:
         _check_point(point, plugins.at(point), known)
@@ -140,7 +88,7 @@ def expand(plugins: Plugins, known: Mapping[str, frozenset[str]]) -> dict[str, t
 
 
 def with_weights(
-    points: Mapping[str, tuple[PluginRef, ...]], plugins: Plugins, known: Mapping[str, frozenset[str]]
+    points: Mapping[str, tuple[PluginRef, ...]], plugins: Plugins, known: Declarations
 ) -> dict[str, tuple[PluginRef, ...]]:
     """Give the plugins at the scoring points their weights."""
     weighted = dict(points)
@@ -162,19 +110,19 @@ def _does_not_exist(point: str, name: str) -> ConfigError:
     return ConfigError(f'{_interface(point)} "{name}" does not exist')
 
 
-def _check_point(point: str, plugin_set: PluginSet, known: Mapping[str, frozenset[str]]) -> None:
+def _check_point(point: str, plugin_set: PluginSet, known: Declarations) -> None:
     seen = set()
     for plugin in plugin_set.enabled:
         if plugin.name not in known:
             raise _does_not_exist(point, plugin.name)
-        if point not in known[plugin.name]:
+        if point not in known[plugin.name].points:
             raise ConfigError(f'plugin "{plugin.name}" does not extend {_interface(point)} plugin')
         if plugin.name in seen:
             raise _already_registered(point, plugin.name)
         seen.add(plugin.name)
 
 
-def _expand_point(point: str, plugins: Plugins, known: Mapping[str, frozenset[str]]) -> list[str]:
+def _expand_point(point: str, plugins: Plugins, known: Declarations) -> list[str]:
     specific = [plugin.name for plugin in plugins.at(point).enabled]
     disabled = {plugin.name for plugin in plugins.at(point).disabled}
     if ALL in disabled:
@@ -195,19 +143,20 @@ def _expand_point(point: str, plugins: Plugins, known: Mapping[str, frozenset[st
     return [*first, *from_multi_point, *(name for name in specific if name not in overrides)]
 
 
-def _multi_point_at(point: str, plugins: Plugins, known: Mapping[str, frozenset[str]]) -> Iterator[str]:
+def _multi_point_at(point: str, plugins: Plugins, known: Declarations) -> Iterator[str]:
     for plugin in plugins.multi_point.enabled:
         if plugin.name not in known:
             raise _does_not_exist(point, plugin.name)
-        if point in known[plugin.name]:
+        if point in known[plugin.name].points:
             yield plugin.name
 
 
-def _weights(point: str, plugins: Plugins, known: Mapping[str, frozenset[str]]) -> dict[str, int]:
+def _weights(point: str, plugins: Plugins, known: Declarations) -> dict[str, int]:
     weights: dict[str, int] = {}
     total = 0
     for plugin in (*plugins.at(point).enabled, *plugins.multi_point.enabled):
-        if plugin.name in weights or point not in known.get(plugin.name, ()):
+        declaration = known.get(plugin.name)
+        if plugin.name in weights or declaration is None or point not in declaration.points:
             continue
         weight = plugin.weight or 1
         # Parity: the reference subtracts in int64, so a negative total wraps around and refuses any further plugin.

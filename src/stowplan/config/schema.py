@@ -2,7 +2,8 @@
 
 Decoding errors name Go structs, fields and types ("cannot unmarshal string into Go struct field
 KubeSchedulerConfiguration.parallelism of type int32"), and the written configuration leaves out exactly the fields
-that carry Go's `omitempty`. Both follow from one table: the structs below, one line a field.
+that carry Go's `omitempty`. Both follow from one table: the structs below, one line per
+field. The structs of a plugin's arguments stand in the plugin's declaration.
 
 A field is left out of the output when it is empty, unless it is wrapped in `Always`. A `Pointer` may be unset;
 everything else has a zero value. `via` is the Go name of the embedded struct that a field comes from.
@@ -87,120 +88,33 @@ BYTES = Scalar("bytes", "[]uint8")
 DURATION = Scalar("duration", "v1.Duration")
 
 
-def _named_string(go: str) -> Scalar:
+def named_string(go: str) -> Scalar:
     return Scalar("string", go)
 
 
-def _always(type_: Type) -> Field:
+def always(type_: Type) -> Field:
     return Field(type_, always=True)
 
 
-def _struct(name: str, package: str = "v1", /, **fields: "Type | Field") -> Struct:
+def struct(name: str, package: str = "v1", /, **fields: "Type | Field") -> Struct:
     table = {key: value if isinstance(value, Field) else Field(value) for key, value in fields.items()}
     return Struct(name, package, table)
 
 
-def _kind(name: str, **fields: "Type | Field") -> Struct:
+def kind(name: str, **fields: "Type | Field") -> Struct:
     """Make a struct that is an object of its own, with apiVersion and kind."""
     header = Field(STRING, via="TypeMeta")
-    return _struct(name, kind=header, apiVersion=header, **fields)
+    return struct(name, kind=header, apiVersion=header, **fields)
 
 
-def _embed(struct: Struct) -> dict[str, Field]:
-    return {key: replace(value, via=struct.name) for key, value in struct.fields.items()}
+def _embed(embedded: Struct) -> dict[str, Field]:
+    return {key: replace(value, via=embedded.name) for key, value in embedded.fields.items()}
 
-
-# --- k8s.io/api/core/v1: the parts that plugin arguments embed
-
-_NODE_SELECTOR_REQUIREMENT = _struct(
-    "NodeSelectorRequirement",
-    key=_always(STRING),
-    operator=_always(_named_string("v1.NodeSelectorOperator")),
-    values=Slice(STRING),
-)
-_NODE_SELECTOR_TERM = _struct(
-    "NodeSelectorTerm",
-    matchExpressions=Slice(_NODE_SELECTOR_REQUIREMENT),
-    matchFields=Slice(_NODE_SELECTOR_REQUIREMENT),
-)
-_NODE_SELECTOR = _struct("NodeSelector", nodeSelectorTerms=_always(Slice(_NODE_SELECTOR_TERM)))
-_PREFERRED_SCHEDULING_TERM = _struct(
-    "PreferredSchedulingTerm", weight=_always(INT32), preference=_always(_NODE_SELECTOR_TERM)
-)
-NODE_AFFINITY = _struct(
-    "NodeAffinity",
-    requiredDuringSchedulingIgnoredDuringExecution=Pointer(_NODE_SELECTOR),
-    preferredDuringSchedulingIgnoredDuringExecution=Slice(_PREFERRED_SCHEDULING_TERM),
-)
-_LABEL_SELECTOR_REQUIREMENT = _struct(
-    "LabelSelectorRequirement",
-    key=_always(STRING),
-    operator=_always(_named_string("v1.LabelSelectorOperator")),
-    values=Slice(STRING),
-)
-_LABEL_SELECTOR = _struct("LabelSelector", matchLabels=StringMap(), matchExpressions=Slice(_LABEL_SELECTOR_REQUIREMENT))
-_INCLUSION_POLICY = _named_string("v1.NodeInclusionPolicy")
-TOPOLOGY_SPREAD_CONSTRAINT = _struct(
-    "TopologySpreadConstraint",
-    maxSkew=_always(INT32),
-    topologyKey=_always(STRING),
-    whenUnsatisfiable=_always(_named_string("v1.UnsatisfiableConstraintAction")),
-    labelSelector=Pointer(_LABEL_SELECTOR),
-    minDomains=Pointer(INT32),
-    nodeAffinityPolicy=Pointer(_INCLUSION_POLICY),
-    nodeTaintsPolicy=Pointer(_INCLUSION_POLICY),
-    matchLabelKeys=Slice(STRING),
-)
-
-# --- plugin arguments
-
-_RESOURCE_SPEC = _struct("ResourceSpec", name=_always(STRING), weight=INT64)
-_SHAPE_POINT = _struct("UtilizationShapePoint", utilization=_always(INT32), score=_always(INT32))
-_CAPACITY_RATIO = _struct("RequestedToCapacityRatioParam", shape=Slice(_SHAPE_POINT))
-_SCORING_STRATEGY = _struct(
-    "ScoringStrategy",
-    type=_named_string("v1.ScoringStrategyType"),
-    resources=Slice(_RESOURCE_SPEC),
-    requestedToCapacityRatio=Pointer(_CAPACITY_RATIO),
-)
-
-ARGS_SCHEMAS: Mapping[str, Struct] = {
-    struct.name: struct
-    for struct in (
-        _kind(
-            "DefaultPreemptionArgs",
-            minCandidateNodesPercentage=Pointer(INT32),
-            minCandidateNodesAbsolute=Pointer(INT32),
-        ),
-        _kind(
-            "DynamicResourcesArgs", filterTimeout=_always(Pointer(DURATION)), bindingTimeout=_always(Pointer(DURATION))
-        ),
-        _kind(
-            "InterPodAffinityArgs",
-            hardPodAffinityWeight=Pointer(INT32),
-            ignorePreferredTermsOfExistingPods=_always(BOOL),
-        ),
-        _kind("NodeAffinityArgs", addedAffinity=Pointer(NODE_AFFINITY)),
-        _kind("NodeResourcesBalancedAllocationArgs", resources=Slice(_RESOURCE_SPEC)),
-        _kind(
-            "NodeResourcesFitArgs",
-            ignoredResources=Slice(STRING),
-            ignoredResourceGroups=Slice(STRING),
-            scoringStrategy=Pointer(_SCORING_STRATEGY),
-        ),
-        _kind(
-            "PodTopologySpreadArgs",
-            defaultConstraints=Slice(TOPOLOGY_SPREAD_CONSTRAINT),
-            defaultingType=_named_string("v1.PodTopologySpreadConstraintsDefaulting"),
-        ),
-        _kind("VolumeBindingArgs", bindTimeoutSeconds=Pointer(INT64), shape=Slice(_SHAPE_POINT)),
-    )
-}
 
 # --- the configuration itself
 
-_PLUGIN = _struct("Plugin", name=_always(STRING), weight=Pointer(INT32))
-_PLUGIN_SET = _struct("PluginSet", enabled=Slice(_PLUGIN), disabled=Slice(_PLUGIN))
+_PLUGIN = struct("Plugin", name=always(STRING), weight=Pointer(INT32))
+_PLUGIN_SET = struct("PluginSet", enabled=Slice(_PLUGIN), disabled=Slice(_PLUGIN))
 POINTS = (
     "preEnqueue",
     "queueSort",
@@ -218,39 +132,39 @@ POINTS = (
     "placementGenerate",
     "placementScore",
 )
-_PLUGINS = _struct("Plugins", **dict.fromkeys(POINTS, _always(_PLUGIN_SET)))
-_PLUGIN_CONFIG = _struct("PluginConfig", name=_always(STRING), args=Raw())
-_PROFILE = _struct(
+_PLUGINS = struct("Plugins", **dict.fromkeys(POINTS, always(_PLUGIN_SET)))
+_PLUGIN_CONFIG = struct("PluginConfig", name=always(STRING), args=Raw())
+_PROFILE = struct(
     "KubeSchedulerProfile",
     schedulerName=Pointer(STRING),
     percentageOfNodesToScore=Pointer(INT32),
     plugins=Pointer(_PLUGINS),
     pluginConfig=Slice(_PLUGIN_CONFIG),
 )
-_LEADER_ELECTION = _struct(
+_LEADER_ELECTION = struct(
     "LeaderElectionConfiguration",
     "v1alpha1",
-    leaderElect=_always(Pointer(BOOL)),
-    leaseDuration=_always(DURATION),
-    renewDeadline=_always(DURATION),
-    retryPeriod=_always(DURATION),
-    resourceLock=_always(STRING),
-    resourceName=_always(STRING),
-    resourceNamespace=_always(STRING),
+    leaderElect=always(Pointer(BOOL)),
+    leaseDuration=always(DURATION),
+    renewDeadline=always(DURATION),
+    retryPeriod=always(DURATION),
+    resourceLock=always(STRING),
+    resourceName=always(STRING),
+    resourceNamespace=always(STRING),
 )
-_CLIENT_CONNECTION = _struct(
+_CLIENT_CONNECTION = struct(
     "ClientConnectionConfiguration",
     "v1alpha1",
-    kubeconfig=_always(STRING),
-    acceptContentTypes=_always(STRING),
-    contentType=_always(STRING),
-    qps=_always(FLOAT32),
-    burst=_always(INT32),
+    kubeconfig=always(STRING),
+    acceptContentTypes=always(STRING),
+    contentType=always(STRING),
+    qps=always(FLOAT32),
+    burst=always(INT32),
 )
-_DEBUGGING = _struct(
+_DEBUGGING = struct(
     "DebuggingConfiguration", "v1alpha1", enableProfiling=Pointer(BOOL), enableContentionProfiling=Pointer(BOOL)
 )
-_TLS_CONFIG = _struct(
+_TLS_CONFIG = struct(
     "ExtenderTLSConfig",
     insecure=BOOL,
     serverName=STRING,
@@ -261,10 +175,10 @@ _TLS_CONFIG = _struct(
     keyData=BYTES,
     caData=BYTES,
 )
-_MANAGED_RESOURCE = _struct("ExtenderManagedResource", name=_always(STRING), ignoredByScheduler=BOOL)
-_EXTENDER = _struct(
+_MANAGED_RESOURCE = struct("ExtenderManagedResource", name=always(STRING), ignoredByScheduler=BOOL)
+_EXTENDER = struct(
     "Extender",
-    urlPrefix=_always(STRING),
+    urlPrefix=always(STRING),
     filterVerb=STRING,
     preemptVerb=STRING,
     prioritizeVerb=STRING,
@@ -272,16 +186,16 @@ _EXTENDER = _struct(
     bindVerb=STRING,
     enableHTTPS=BOOL,
     tlsConfig=Pointer(_TLS_CONFIG),
-    httpTimeout=_always(DURATION),
+    httpTimeout=always(DURATION),
     nodeCacheCapable=BOOL,
     managedResources=Slice(_MANAGED_RESOURCE),
     ignorable=BOOL,
 )
-CONFIGURATION = _kind(
+CONFIGURATION = kind(
     CONFIGURATION_KIND,
     parallelism=Pointer(INT32),
-    leaderElection=_always(_LEADER_ELECTION),
-    clientConnection=_always(_CLIENT_CONNECTION),
+    leaderElection=always(_LEADER_ELECTION),
+    clientConnection=always(_CLIENT_CONNECTION),
     **_embed(_DEBUGGING),
     percentageOfNodesToScore=Pointer(INT32),
     podInitialBackoffSeconds=Pointer(INT64),

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.config.args import Args
-from stowplan.config.schema import API_VERSION, ARGS_SCHEMAS, Pointer, Raw, Scalar, Slice, StringMap, Struct, Type
+from stowplan.config.declaration import Args
+from stowplan.config.schema import API_VERSION, Pointer, Raw, Scalar, Slice, StringMap, Struct, Type
 
 
 def encode_object(schema: Struct, value: msgspec.Struct) -> dict[str, Any]:
@@ -55,7 +55,8 @@ def _is_empty(schema: Type, value: object) -> bool:
 
 
 def _encode_args(value: Any) -> Any:
-    return encode_object(ARGS_SCHEMAS[type(value).__name__], value) if isinstance(value, Args) else value
+    """Write arguments by their schema, those of users' plugins as JSON says them; raw ones are JSON already."""
+    return encode_object(value.schema, value) if isinstance(value, Args) else msgspec.to_builtins(value)
 
 
 def _encode_scalar(kind: str, value: Any) -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from stowplan.api.durations import Duration
-from stowplan.config.args import Args
 from stowplan.config.schema import CONFIGURATION, POINTS
 from stowplan.config.serialize import encode_object
 
@@ -114,10 +113,10 @@ def attribute_of_point(point: str) -> str:
 
 
 class PluginConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """Arguments of one plugin: typed if its kind is known, else as the file has them; None = not given."""
+    """Arguments of one plugin: of the type that it declares, else as the file has them; None = not given."""
 
     name: str
-    args: Args | Any = None
+    args: Any = None
 
 
 class PluginRef(msgspec.Struct, frozen=True):
@@ -137,7 +136,7 @@ class Profile(msgspec.Struct, frozen=True, rename="camel"):
     #: Extension point to its plugins in the order they run; all points but multiPoint are present.
     points: Mapping[str, tuple[PluginRef, ...]] = {}
 
-    def plugin_args(self, name: str) -> Args | Mapping[str, Any] | None:
+    def plugin_args(self, name: str) -> Any:
         return next((config.args for config in self.plugin_config if config.name == name), None)
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from stowplan.api.field_errors import child
 from stowplan.api.labels import is_qualified_name_errors
-from stowplan.config.args import ARGS_KINDS, Args
-from stowplan.config.args_validation import args_errors
+from stowplan.config.declaration import Args, Declarations
 from stowplan.config.errors import duplicate, invalid, required
 from stowplan.config.features import FeatureGates
 from stowplan.config.schema import API_VERSION, POINTS
@@ -36,12 +35,12 @@ _REQUESTS_PREFIX = "requests."
 _NATIVE_DOMAIN = "kubernetes.io/"
 
 
-def configuration_errors(configuration: Configuration, features: FeatureGates) -> Iterator[str]:
+def configuration_errors(configuration: Configuration, plugins: Declarations, features: FeatureGates) -> Iterator[str]:
     yield from _client_connection("clientConnection", configuration.client_connection)
     yield from leader_election_errors("leaderElection", configuration.leader_election)
     if configuration.parallelism <= 0:
         yield invalid("parallelism", configuration.parallelism, "should be an integer value greater than zero")
-    yield from _profiles("profiles", configuration.profiles, features)
+    yield from _profiles("profiles", configuration.profiles, plugins, features)
     yield from _percentage("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score)
     yield from _backoff(configuration)
     yield from _extenders("extenders", configuration.extenders)
@@ -93,14 +92,14 @@ def _backoff(configuration: Configuration) -> Iterator[str]:
 # --- profiles
 
 
-def _profiles(path: str, profiles: Sequence[Profile], features: FeatureGates) -> Iterator[str]:
+def _profiles(path: str, profiles: Sequence[Profile], plugins: Declarations, features: FeatureGates) -> Iterator[str]:
     if not profiles:
         yield required(path)
         return
     seen = set()
     for i, profile in enumerate(profiles):
         profile_path = f"{path}[{i}]"
-        yield from _profile(profile_path, profile, features)
+        yield from _profile(profile_path, profile, plugins, features)
         if profile.scheduler_name in seen:
             # Parity: the reference prints a path object here, which has no public fields.
             yield duplicate(child(profile_path, "schedulerName"), {})
@@ -108,7 +107,7 @@ def _profiles(path: str, profiles: Sequence[Profile], features: FeatureGates) ->
     yield from _common_queue_sort(path, profiles)
 
 
-def _profile(path: str, profile: Profile, features: FeatureGates) -> Iterator[str]:
+def _profile(path: str, profile: Profile, plugins: Declarations, features: FeatureGates) -> Iterator[str]:
     if not profile.scheduler_name:
         yield required(child(path, "schedulerName"))
     yield from _percentage(child(path, "percentageOfNodesToScore"), profile.percentage_of_nodes_to_score)
@@ -122,7 +121,7 @@ def _profile(path: str, profile: Profile, features: FeatureGates) -> Iterator[st
         if config.name in seen:
             yield duplicate(config_path, config.name)
         seen.add(config.name)
-        yield from _plugin_config(config_path, config, features)
+        yield from _plugin_config(config_path, config, plugins, features)
 
 
 def _removed(path: str, name: str) -> str:
@@ -131,15 +130,27 @@ def _removed(path: str, name: str) -> str:
     return invalid(path, name, reason)
 
 
-def _plugin_config(path: str, config: PluginConfig, features: FeatureGates) -> Iterator[str]:
+def _plugin_config(path: str, config: PluginConfig, plugins: Declarations, features: FeatureGates) -> Iterator[str]:
     if config.name in _REMOVED_PLUGINS:
         yield _removed(path, config.name)
     elif config.name == "NodeResourcesFitArgs":
         # Parity: the reference lists this check under the kind's name instead of the plugin's. So it never sees the
         # plugin's arguments, and no arguments of a plugin with that odd name can be of the right type.
         yield invalid(child(path, "args"), config.args, "has to match plugin args")
-    elif config.name in ARGS_KINDS and isinstance(config.args, Args):
-        yield from args_errors(child(path, "args"), config.args, features)
+    elif config.name in plugins and plugins[config.name].args_type is not None:
+        yield from _args_errors(child(path, "args"), config.args, features)
+
+
+def _args_errors(path: str, args: Any, features: FeatureGates) -> Iterator[str]:
+    """What the plugin's own validation says; that of users' plugins may be missing, return nothing or raise."""
+    validate = getattr(args, "validate", None)
+    if validate is None:
+        return
+    try:
+        yield from validate(path, features) or ()
+    except Exception as error:
+        text = str(error) if isinstance(error, ValueError) else f"validate raised {type(error).__name__}: {error}"
+        yield f"{path}: {text}"
 
 
 def _common_queue_sort(path: str, profiles: Sequence[Profile]) -> Iterator[str]:

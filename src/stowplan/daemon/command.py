@@ -194,7 +194,7 @@ def _check(problems: list[str]) -> None:
 def _configuration(line: CommandLine, registry: Registry, features: FeatureGates) -> Configuration:
     return load_config(
         line["config"] or None,
-        known_plugins=registry.points(),
+        plugins=registry.declarations,
         features=features,
         adjust=lambda configuration: with_flags(configuration, line),
     )

@@ -62,10 +62,10 @@ def guarded(registry: Registry, in_tree: Registry, guard: HangGuard) -> Registry
     found = Registry()
     for plugin in registry:
         if plugin in ours:
-            found.register(plugin)
+            found.register(plugin, registry.declarations[plugin.name])
         else:
             guard.in_use = True
-            found.register(guarded_plugin(plugin, guard))
+            found.register(guarded_plugin(plugin, guard), registry.declarations[plugin.name])
     return found
 
 

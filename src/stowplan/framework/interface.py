@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from stowplan.api.meta import ApiStruct
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo
@@ -67,6 +68,13 @@ class Plugin(ABC):
     """What every plugin has."""
 
     name: ClassVar[str]
+    #: Type of the arguments in the configuration, a msgspec struct or a dataclass; None leaves them as the file has
+    #: them. In-tree plugins have a declaration of their own instead of these three.
+    args_type: ClassVar[type[Any] | None] = None
+    #: Kinds without which the plugin cannot work: it is switched off while the cluster does not serve them.
+    needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
+    #: Kinds that the plugin looks up, and goes on without.
+    reads_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
     #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
     reads: Reads = Reads.ANYTHING
     #: Title of the plugin's column in tables of scores; "" for its name.

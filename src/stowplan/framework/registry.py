@@ -1,4 +1,8 @@
-"""Plugin names and the classes behind them; users' plugins join from entry points or `module:Class`."""
+"""Plugin names, what they declare and the classes behind them.
+
+In-tree plugins join with the declaration of their folder, users' plugins (from entry points or `module:Class`) declare
+themselves by their classes.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,15 @@ import importlib
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from stowplan.config.declaration import PluginDeclaration
 from stowplan.framework.interface import Plugin, extension_points
 from stowplan.framework.status import RAISED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
+
+    from stowplan.config.declaration import Declarations
 
 #: Entry-point group under which installed packages offer plugins.
 ENTRY_POINT_GROUP = "stowplan.plugins"
@@ -22,26 +29,32 @@ class PluginLoadError(ValueError):
 
 
 class Registry:
-    """Name -> plugin class, in order of registration."""
+    """Name -> declaration and plugin class, in order of registration."""
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
+        self._declarations: dict[str, PluginDeclaration] = {}
         for plugin in plugins:
             self.register(plugin)
 
-    def register(self, plugin: type[Plugin]) -> None:
+    def register(self, plugin: type[Plugin], declaration: PluginDeclaration | None = None) -> None:
+        """Add a plugin; without a declaration its class is one."""
         if plugin.name in self._plugins:
             raise PluginLoadError(f"a plugin named {plugin.name} already exists")
+        if declaration is None:
+            declaration = declared_by(plugin)
+        _check_declaration(plugin, declaration)
         self._plugins[plugin.name] = plugin
+        self._declarations[plugin.name] = declaration
 
     def unregister(self, name: str) -> None:
         if name not in self._plugins:
             raise PluginLoadError(f"no plugin named {name} exists")
-        del self._plugins[name]
+        del self._plugins[name], self._declarations[name]
 
     def merge(self, other: Registry) -> None:
         for plugin in other:
-            self.register(plugin)
+            self.register(plugin, other.declarations[plugin.name])
 
     def get(self, name: str) -> type[Plugin] | None:
         return self._plugins.get(name)
@@ -49,9 +62,33 @@ class Registry:
     def __iter__(self) -> Iterator[type[Plugin]]:
         return iter(self._plugins.values())
 
-    def points(self) -> Mapping[str, frozenset[str]]:
-        """Name -> extension points, as the configuration wants to know them."""
-        return {name: extension_points(plugin) for name, plugin in self._plugins.items()}
+    @property
+    def declarations(self) -> Declarations:
+        """Name -> declaration: what a configuration is loaded with."""
+        return self._declarations
+
+
+def declared_by(plugin: type[Plugin]) -> PluginDeclaration:
+    """The declaration that a user's plugin makes by its class."""
+    try:
+        return PluginDeclaration(
+            name=plugin.name,
+            points=extension_points(plugin),
+            args_type=plugin.args_type,
+            needs=tuple(plugin.needs_kinds),
+            reads=tuple(plugin.reads_kinds),
+        )
+    except TypeError as error:
+        raise PluginLoadError(str(error)) from None
+
+
+def _check_declaration(plugin: type[Plugin], declaration: PluginDeclaration) -> None:
+    if declaration.name != plugin.name:
+        raise PluginLoadError(f"class {plugin.__name__} is named {plugin.name}, and declared as {declaration.name}")
+    points = extension_points(plugin)
+    if declaration.points != points:
+        listed = ", ".join(sorted(declaration.points ^ points))
+        raise PluginLoadError(f"plugin {plugin.name} either declares or implements, but not both: {listed}")
 
 
 def installed_plugins() -> list[type[Plugin]]:

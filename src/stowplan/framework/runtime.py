@@ -104,6 +104,8 @@ class Framework:
         for name in sorted(enabled):
             plugin = self.plugins[name] = self._build(name, profile, registry, handle)
             plugin.reads = trusted_reads(plugin)
+        #: What they declare, by name.
+        self.declarations = {name: registry.declarations[name] for name in self.plugins}
         #: Plugins that take no part for now.
         self.switched_off: frozenset[str] = frozenset()
         self._arrange()

@@ -104,7 +104,7 @@ def up(
     with reported(config), _logging(verbosity):
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        configuration = load_config(config, known_plugins=registry.points())
+        configuration = load_config(config, plugins=registry.declarations)
         with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
             serving = _guarded(guard, _serve(cluster, stop, lambda api: _scheduler(api, configuration, registry)))
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)

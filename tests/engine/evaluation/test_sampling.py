@@ -93,7 +93,7 @@ def framework_on(state, *plugins, percentage=None, without=()):
         "kind": "KubeSchedulerConfiguration",
         "profiles": [profile],
     }
-    config = load_config(raw, known_plugins=registry.points())
+    config = load_config(raw, plugins=registry.declarations)
     handle = Handle(cluster=state, profile_name="default-scheduler", features=DEFAULT_FEATURES)
     return Framework(config.profiles[0], registry, handle)
 

@@ -108,7 +108,7 @@ def framework_of(state, *plugins, weights=None):
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"schedulerName": "default-scheduler", "plugins": points}],
     }
-    profile = load_config(raw, known_plugins=registry.points()).profiles[0]
+    profile = load_config(raw, plugins=registry.declarations).profiles[0]
     return Framework(profile, registry, Handle(cluster=state, profile_name="x", features=DEFAULT_FEATURES))
 
 

@@ -17,7 +17,7 @@ def configuration(*plugins, first=False):
         multi = {"disabled": [{"name": "*"}], "enabled": [*enabled, *({"name": n} for n in DEFAULT_ORDER)]}
     profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi}}
     raw = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
-    return load_config(raw, known_plugins=registry.points()), registry
+    return load_config(raw, plugins=registry.declarations), registry
 
 
 DEFAULT_ORDER = (

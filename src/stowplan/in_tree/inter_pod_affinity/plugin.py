@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import AffinityTerm, PodInfo, PodShape
     from stowplan.cluster.terms import HeldTerm
     from stowplan.cluster.view import Nodes
-    from stowplan.config import InterPodAffinityArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
+    from stowplan.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
 
 PRE_FILTER_KEY = "PreFilterInterPodAffinity"
 PRE_SCORE_KEY = "PreScoreInterPodAffinity"

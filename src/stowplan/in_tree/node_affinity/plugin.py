@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from stowplan.api.types import NodeAffinity as NodeAffinitySpec
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
-    from stowplan.config import NodeAffinityArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
+    from stowplan.in_tree.node_affinity.declaration import NodeAffinityArgs
 
     WeightedTerms = tuple[tuple[int, NodeTerm], ...]
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
-    from stowplan.config import NodeResourcesBalancedAllocationArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.handle import Handle
+    from stowplan.in_tree.node_resources_balanced_allocation.declaration import NodeResourcesBalancedAllocationArgs
 
 PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
-    from stowplan.config import NodeResourcesFitArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
+    from stowplan.in_tree.node_resources_fit.declaration import NodeResourcesFitArgs
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
 PRE_SCORE_KEY = "PreScoreNodeResourcesFit"

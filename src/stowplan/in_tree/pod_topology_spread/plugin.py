@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from stowplan.cluster.labels import LabelColumn
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
-    from stowplan.config import PodTopologySpreadArgs
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
+    from stowplan.in_tree.pod_topology_spread.declaration import PodTopologySpreadArgs
 
 PRE_FILTER_KEY = "PreFilterPodTopologySpread"
 PRE_SCORE_KEY = "PreScorePodTopologySpread"

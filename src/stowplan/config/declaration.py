@@ -1,0 +1,104 @@
+"""What a plugin declares about itself: all that the configuration has to know of it, without importing its rules.
+
+The configuration names no plugin. It is handed the declarations of those that exist, by name: in-tree ones from their
+folders (`stowplan.in_tree.discovery`), users' ones from their classes (`stowplan.framework.registry`). From them follow
+the default profile, which plugin may run where, and how arguments are decoded, completed and validated.
+
+Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framework/plugins/registry.go.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Any, ClassVar
+
+import msgspec
+
+from stowplan.api.meta import ApiStruct
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import Struct
+
+
+class Args(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Arguments of an in-tree plugin; the class name is the `kind`.
+
+    They are decoded by their schema, with Go's messages, and written back by it. Arguments of users' plugins are any
+    msgspec struct or dataclass, and may have `validate`.
+    """
+
+    #: Fields as Go declares them.
+    schema: ClassVar[Struct]
+
+    def completed(self, features: FeatureGates) -> "Args":
+        """Fill in the defaults that depend on a feature gate or on another field."""
+        return self
+
+    def validate(self, path: str, features: FeatureGates) -> Iterable[str]:
+        """Say what is wrong, each problem beginning with its path. Runs on the whole file, enabled plugin or not."""
+        return ()
+
+    def validate_at_build(self) -> Iterable[str]:
+        """Say what the reference objects to only when it creates the plugin."""
+        return ()
+
+    def without_resources(self, names: tuple[str, ...]) -> "Args | None":
+        """Return arguments that leave these resources to extenders; None if the plugin does not decide on resources."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnabledByDefault:
+    """A place in the default profile's multiPoint."""
+
+    #: Plugins run in ascending order. Numbers are unique, with gaps for plugins to come.
+    order: int
+    weight: int = 0  #: 0 = 1 where weights count
+    #: The feature gate without which the plugin is not enabled by default.
+    gate: str = ""
+
+
+Kinds = tuple[type[ApiStruct], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginDeclaration:
+    name: str
+    #: Extension points, as the configuration spells them.
+    points: frozenset[str]
+    default: EnabledByDefault | None = None
+    #: The type of the arguments: `Args`, a msgspec struct or a dataclass; None leaves them as the file has them.
+    args_type: type[Any] | None = None
+    #: Kinds without which the plugin cannot work: it is switched off while the cluster does not serve one of them.
+    needs: Kinds = ()
+    #: Kinds without which the plugin goes on, as in a cluster without such objects; a function if it depends on args.
+    reads: Kinds | Callable[[Any], Kinds] = ()
+
+    def __post_init__(self) -> None:
+        if self.args_type is not None and not _is_record(self.args_type):
+            raise TypeError(f"args_type of plugin {self.name} is {self.args_type!r}, not a msgspec.Struct or dataclass")
+
+    @property
+    def own_args(self) -> type[Args] | None:
+        """The type of arguments that are decoded as the reference does it."""
+        in_tree = self.args_type is not None and issubclass(self.args_type, Args)
+        return self.args_type if in_tree else None
+
+    def kinds_read(self, args: Any) -> Kinds:
+        return self.reads(args) if callable(self.reads) else self.reads
+
+
+#: Every plugin that a configuration may name.
+Declarations = Mapping[str, PluginDeclaration]
+
+
+def _is_record(type_: Any) -> bool:
+    return isinstance(type_, type) and (issubclass(type_, msgspec.Struct) or is_dataclass(type_))
+
+
+def enabled_by_default(plugins: Declarations, features: FeatureGates) -> Iterator[tuple[str, int]]:
+    """Yield (name, weight) of the default multiPoint, in order."""
+    places = sorted(
+        (plugin.default.order, plugin.name, plugin.default) for plugin in plugins.values() if plugin.default is not None
+    )
+    for _, name, place in places:
+        if not place.gate or features.enabled(place.gate):
+            yield name, place.weight

@@ -1,0 +1,104 @@
+"""Arguments of users' plugins, decoded into the type that the plugin declares.
+
+Strict: a field that the type does not have is an error, as is a value of another type. Fields are called as the type
+encodes them (`rename="camel"` of a msgspec struct gives camelCase). `apiVersion` and `kind` may stand beside them, as
+in the arguments of any plugin. The reference knows no such arguments, so messages are our own.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from stowplan.api.field_errors import child, go_quote
+from stowplan.config.errors import ConfigError
+
+_HEADER = frozenset({"apiVersion", "kind"})
+#: Types of JSON objects with known fields, and of all JSON objects.
+_RECORDS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType, inspect.NamedTupleType)
+_OBJECTS = (*_RECORDS, inspect.DictType)
+
+
+def decode_typed_args(type_: type[Any], raw: Any, *, plugin: str, path: str) -> Any:
+    """Return an instance of the type; raise ConfigError naming the field, the plugin and what is expected."""
+    value = {} if raw is None else raw
+    if isinstance(value, dict):
+        declared = {field.encode_name for field in _fields(inspect.type_info(type_))}
+        value = {key: element for key, element in value.items() if key in declared or key not in _HEADER}
+    unknown = next(_unknown_fields(inspect.type_info(type_), value, path), None)
+    if unknown is not None:
+        raise ConfigError(f"{unknown} (plugin {plugin})")
+    try:
+        return msgspec.convert(value, type_)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{_with_path(str(error), path)} (plugin {plugin})") from None
+
+
+def _with_path(text: str, path: str) -> str:
+    """Turn `Expected int, got str - at $.a[0].b` around: the path comes first."""
+    found = re.fullmatch(r"(.*?)(?: - at `(?:key in )?\$(.*)`)?", text, re.DOTALL)
+    message, below = (found[1], found[2] or "") if found else (text, "")
+    return f"{path}{below}: {message[:1].lower()}{message[1:].replace('`', '')}"
+
+
+# --- fields that the type does not have
+
+
+def _fields(type_: inspect.Type) -> tuple[inspect.Field, ...]:
+    return type_.fields if isinstance(type_, _RECORDS) else ()
+
+
+def _unknown_fields(type_: inspect.Type, value: Any, path: str) -> Iterator[str]:
+    """Walk a value along its type; what has another type than declared is left to the conversion."""
+    if isinstance(type_, inspect.UnionType):
+        type_ = _member_for(type_, value)
+    if isinstance(value, dict):
+        yield from _unknown_members(type_, value, path)
+    elif isinstance(value, list):
+        for i, element in enumerate(value):
+            yield from _unknown_fields(_element_type(type_, i), element, f"{path}[{i}]")
+
+
+def _unknown_members(type_: inspect.Type, value: dict[str, Any], path: str) -> Iterator[str]:
+    if isinstance(type_, inspect.DictType):
+        for key, element in value.items():
+            yield from _unknown_fields(type_.value_type, element, f"{path}[{go_quote(key)}]")
+        return
+    fields = {field.encode_name: field.type for field in _fields(type_)}
+    if not isinstance(type_, _RECORDS):
+        return
+    tag = type_.tag_field if isinstance(type_, inspect.StructType) else None
+    for key, element in value.items():
+        if key in fields:
+            yield from _unknown_fields(fields[key], element, child(path, key))
+        elif key != tag:
+            known = ", ".join(fields) or "none"
+            yield f"{child(path, key)}: unknown field; known fields: {known}"
+
+
+def _element_type(type_: inspect.Type, position: int) -> inspect.Type:
+    match type_:
+        case inspect.TupleType(item_types=items):
+            return items[position] if position < len(items) else inspect.AnyType()
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+            return item
+        case inspect.SetType(item_type=item) | inspect.FrozenSetType(item_type=item):
+            return item
+        case _:
+            return inspect.AnyType()
+
+
+def _member_for(union: inspect.UnionType, value: Any) -> inspect.Type:
+    """Pick the member that a value belongs to; msgspec allows one for objects, several structs only with tags."""
+    for member in union.types:
+        if isinstance(value, dict):
+            if isinstance(member, inspect.StructType) and member.tag_field is not None:
+                if value.get(member.tag_field) == member.tag:
+                    return member
+            elif isinstance(member, _OBJECTS):
+                return member
+        elif isinstance(value, list) and not isinstance(_element_type(member, 0), inspect.AnyType):
+            return member
+    return inspect.AnyType()

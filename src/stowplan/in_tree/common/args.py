@@ -1,0 +1,63 @@
+"""Parts of arguments that several plugins take: resources with weights, scores as a line over utilization, names.
+
+Upstream: pkg/scheduler/apis/config/types_pluginargs.go, validation/validation_pluginargs.go.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api.field_errors import child
+from stowplan.api.labels import label_key_errors
+from stowplan.config.errors import invalid, required
+from stowplan.config.schema import INT32, INT64, STRING, always, struct
+
+#: The best score of a utilization shape point; plugins scale it to their own maximum.
+MAX_CUSTOM_PRIORITY_SCORE = 10
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    weight: int = 0
+
+
+class UtilizationShapePoint(msgspec.Struct, frozen=True, rename="camel"):
+    utilization: int = 0  #: percent
+    score: int = 0  #: 0..10
+
+
+RESOURCE_SPEC = struct("ResourceSpec", name=always(STRING), weight=INT64)
+SHAPE_POINT = struct("UtilizationShapePoint", utilization=always(INT32), score=always(INT32))
+
+#: What the resource plugins weigh when nobody says otherwise.
+DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
+
+
+def completed_resources(resources: Sequence[ResourceSpec]) -> tuple[ResourceSpec, ...]:
+    return tuple(replace(resource, weight=resource.weight or 1) for resource in resources or DEFAULT_RESOURCES)
+
+
+def label_name_errors(path: str, name: str) -> Iterator[str]:
+    for reason in label_key_errors(name):
+        yield invalid(path, name, reason)
+
+
+def shape_errors(path: str, shape: Sequence[UtilizationShapePoint]) -> Iterator[str]:
+    if not shape:
+        yield required(path, "at least one point must be specified")
+    yield from _first_disorder(path, shape)
+    for i, point in enumerate(shape):
+        if not 0 <= point.utilization <= 100:
+            yield invalid(child(f"{path}[{i}]", "utilization"), point.utilization, "not in valid range [0, 100]")
+        if not 0 <= point.score <= MAX_CUSTOM_PRIORITY_SCORE:
+            valid = f"not in valid range [0, {MAX_CUSTOM_PRIORITY_SCORE}]"
+            yield invalid(child(f"{path}[{i}]", "score"), point.score, valid)
+
+
+def _first_disorder(path: str, shape: Sequence[UtilizationShapePoint]) -> Iterator[str]:
+    for i in range(1, len(shape)):
+        if shape[i - 1].utilization >= shape[i].utilization:
+            reason = "values must be sorted in increasing order"
+            yield invalid(child(f"{path}[{i}]", "utilization"), shape[i].utilization, reason)
+            return

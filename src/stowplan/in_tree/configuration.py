@@ -1,0 +1,21 @@
+"""Configurations that name in-tree plugins alone, loaded without NumPy and without any plugin's rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan import config
+from stowplan.in_tree.discovery import declarations
+
+if TYPE_CHECKING:
+    from stowplan.config.load import Source
+
+
+def load_config(
+    source: Source = None, *, features: config.FeatureGates = config.DEFAULT_FEATURES
+) -> config.Configuration:
+    """Load a KubeSchedulerConfiguration: a mapping, the path of a YAML or JSON file, or None for the defaults.
+
+    Raise ConfigError, whose text is kube-scheduler's, for one that it would not start with.
+    """
+    return config.load_config(source, plugins=declarations(), features=features)

@@ -1,0 +1,9 @@
+"""What DefaultBinder declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="DefaultBinder",
+    points=frozenset({"bind"}),
+    default=EnabledByDefault(order=190),
+)

@@ -1,0 +1,44 @@
+"""What DefaultPreemption declares about itself, its arguments included."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from stowplan.api.field_errors import child
+from stowplan.api.types import PodDisruptionBudget
+from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
+from stowplan.config.errors import invalid
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import INT32, Pointer, Struct, kind
+
+
+class DefaultPreemptionArgs(Args, frozen=True):
+    schema: ClassVar[Struct] = kind(
+        "DefaultPreemptionArgs",
+        minCandidateNodesPercentage=Pointer(INT32),
+        minCandidateNodesAbsolute=Pointer(INT32),
+    )
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def validate(self, path: str, features: FeatureGates) -> Iterator[str]:
+        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        percentage_path = child(path, "minCandidateNodesPercentage")
+        absolute_path = child(path, "minCandidateNodesAbsolute")
+        if not 0 <= percentage <= 100:
+            yield invalid(percentage_path, percentage, "not in valid range [0, 100]")
+        if absolute < 0:
+            yield invalid(absolute_path, absolute, "not in valid range [0, inf)")
+        if percentage == 0 == absolute:
+            both = "cannot be zero at the same time as"
+            yield invalid(percentage_path, percentage, f"{both} minCandidateNodesAbsolute")
+            yield invalid(absolute_path, absolute, f"{both} minCandidateNodesPercentage")
+
+
+DECLARATION = PluginDeclaration(
+    name="DefaultPreemption",
+    points=frozenset({"preEnqueue", "postFilter"}),
+    default=EnabledByDefault(order=160),
+    args_type=DefaultPreemptionArgs,
+    reads=(PodDisruptionBudget,),
+)

@@ -1,0 +1,64 @@
+"""Which plugins come with the scheduler: every folder of this package that holds a `declaration.py`.
+
+Nothing lists them. A declaration imports neither NumPy nor the plugin's rules, so a configuration is loaded without
+either; the rules stand in the folder's `plugin.py`, in a class of the plugin's name.
+
+Upstream: pkg/scheduler/framework/plugins/registry.go.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from stowplan import in_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from stowplan.config.declaration import Declarations, PluginDeclaration
+
+
+class DeclarationError(RuntimeError):
+    """A bug: an in-tree plugin's folder contradicts itself or another one."""
+
+
+@cache
+def declarations() -> Declarations:
+    """Return the declarations of all in-tree plugins by name, those of the default profile in its order."""
+    found = sorted(discovered(in_tree).values(), key=_place)
+    return MappingProxyType({declaration.name: declaration for declaration in found})
+
+
+@cache
+def folders() -> MappingProxyType[str, str]:
+    """Plugin name -> package that holds it."""
+    return MappingProxyType({declaration.name: folder for folder, declaration in discovered(in_tree).items()})
+
+
+def discovered(package: ModuleType) -> dict[str, PluginDeclaration]:
+    """Package of a plugin -> its declaration; raise DeclarationError where two claim a name or a place."""
+    found = {folder: import_module(f"{folder}.declaration").DECLARATION for folder in _plugin_folders(package)}
+    taken: dict[object, str] = {}
+    for folder, declaration in found.items():
+        place = declaration.default.order if declaration.default is not None else declaration.name
+        for claim in {declaration.name, place}:
+            if taken.setdefault(claim, folder) != folder:
+                raise DeclarationError(f"{folder} and {taken[claim]} both declare {claim!r}")
+    return found
+
+
+def _plugin_folders(package: ModuleType) -> Iterator[str]:
+    for module in iter_modules(package.__path__, f"{package.__name__}."):
+        if module.ispkg and find_spec(f"{module.name}.declaration") is not None:
+            yield module.name
+
+
+def _place(declaration: PluginDeclaration) -> tuple[bool, int, str]:
+    default = declaration.default
+    return default is None, 0 if default is None else default.order, declaration.name

@@ -1,0 +1,9 @@
+"""What GangScheduling declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="GangScheduling",
+    points=frozenset({"preEnqueue", "permit"}),
+    default=EnabledByDefault(order=210, gate="GangScheduling"),
+)

@@ -1,0 +1,9 @@
+"""What ImageLocality declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="ImageLocality",
+    points=frozenset({"score"}),
+    default=EnabledByDefault(order=180, weight=1),
+)

@@ -1,0 +1,34 @@
+"""What InterPodAffinity declares about itself, its arguments included."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from stowplan.api.field_errors import child
+from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
+from stowplan.config.errors import invalid
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import BOOL, INT32, Pointer, Struct, always, kind
+
+
+class InterPodAffinityArgs(Args, frozen=True):
+    schema: ClassVar[Struct] = kind(
+        "InterPodAffinityArgs",
+        hardPodAffinityWeight=Pointer(INT32),
+        ignorePreferredTermsOfExistingPods=always(BOOL),
+    )
+
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def validate(self, path: str, features: FeatureGates) -> Iterator[str]:
+        weight = self.hard_pod_affinity_weight
+        if not 0 <= weight <= 100:
+            yield invalid(child(path, "hardPodAffinityWeight"), weight, "not in valid range [0, 100]")
+
+
+DECLARATION = PluginDeclaration(
+    name="InterPodAffinity",
+    points=frozenset({"preFilter", "filter", "preScore", "score"}),
+    default=EnabledByDefault(order=140, weight=2),
+    args_type=InterPodAffinityArgs,
+)

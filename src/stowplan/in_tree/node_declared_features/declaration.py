@@ -1,0 +1,9 @@
+"""What NodeDeclaredFeatures declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="NodeDeclaredFeatures",
+    points=frozenset({"preFilter", "filter"}),
+    default=EnabledByDefault(order=200, gate="NodeDeclaredFeatures"),
+)

@@ -1,0 +1,9 @@
+"""What NodeName declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="NodeName",
+    points=frozenset({"filter"}),
+    default=EnabledByDefault(order=40),
+)

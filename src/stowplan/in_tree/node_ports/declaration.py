@@ -1,0 +1,9 @@
+"""What NodePorts declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="NodePorts",
+    points=frozenset({"preFilter", "filter"}),
+    default=EnabledByDefault(order=70),
+)

@@ -1,0 +1,114 @@
+"""What NodeResourcesFit declares about itself, its arguments included."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api.field_errors import child, not_supported
+from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
+from stowplan.config.errors import forbidden, invalid, required
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import STRING, Pointer, Slice, Struct, kind, named_string, struct
+from stowplan.in_tree.common.args import (
+    DEFAULT_RESOURCES,
+    RESOURCE_SPEC,
+    SHAPE_POINT,
+    ResourceSpec,
+    UtilizationShapePoint,
+    completed_resources,
+    label_name_errors,
+    shape_errors,
+)
+
+LEAST_ALLOCATED = "LeastAllocated"
+MOST_ALLOCATED = "MostAllocated"
+REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
+
+_STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)
+_MAX_RESOURCE_WEIGHT = 100
+
+
+class RequestedToCapacityRatioParam(msgspec.Struct, frozen=True, rename="camel"):
+    shape: tuple[UtilizationShapePoint, ...] = ()
+
+
+class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel"):
+    type: str = ""
+    resources: tuple[ResourceSpec, ...] = ()
+    requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
+
+
+_CAPACITY_RATIO = struct("RequestedToCapacityRatioParam", shape=Slice(SHAPE_POINT))
+_SCORING_STRATEGY = struct(
+    "ScoringStrategy",
+    type=named_string("v1.ScoringStrategyType"),
+    resources=Slice(RESOURCE_SPEC),
+    requestedToCapacityRatio=Pointer(_CAPACITY_RATIO),
+)
+
+
+class NodeResourcesFitArgs(Args, frozen=True):
+    schema: ClassVar[Struct] = kind(
+        "NodeResourcesFitArgs",
+        ignoredResources=Slice(STRING),
+        ignoredResourceGroups=Slice(STRING),
+        scoringStrategy=Pointer(_SCORING_STRATEGY),
+    )
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy(LEAST_ALLOCATED, DEFAULT_RESOURCES)
+
+    def completed(self, features: FeatureGates) -> "NodeResourcesFitArgs":
+        strategy = self.scoring_strategy
+        resources = completed_resources(strategy.resources)
+        return replace(self, scoring_strategy=replace(strategy, resources=resources))
+
+    def validate_at_build(self) -> Iterator[str]:
+        for i, name in enumerate(self.ignored_resources):
+            yield from label_name_errors(f"ignoredResources[{i}]", name)
+        for i, group in enumerate(self.ignored_resource_groups):
+            group_path = f"ignoredResourceGroups[{i}]"
+            if "/" in group:
+                yield invalid(group_path, group, "resource group name can't contain '/'")
+            yield from label_name_errors(group_path, group)
+        yield from _strategy_errors("scoringStrategy", self.scoring_strategy)
+
+    def without_resources(self, names: tuple[str, ...]) -> "NodeResourcesFitArgs":
+        """Leave resources to the extenders that manage them, whatever the arguments say themselves."""
+        return replace(self, ignored_resources=names)
+
+
+def _strategy_errors(path: str, strategy: ScoringStrategy) -> Iterator[str]:
+    if strategy.type not in _STRATEGIES:
+        yield not_supported(child(path, "type"), strategy.type, _STRATEGIES)
+    yield from _resources_errors(child(path, "resources"), strategy.resources)
+    ratio, ratio_path = strategy.requested_to_capacity_ratio, child(path, "requestedToCapacityRatio")
+    if strategy.type == REQUESTED_TO_CAPACITY_RATIO:
+        yield from _ratio_errors(ratio_path, ratio)
+    elif ratio is not None:
+        yield forbidden(ratio_path, "must be nil when type is not RequestedToCapacityRatio")
+
+
+def _resources_errors(path: str, resources: Sequence[ResourceSpec]) -> Iterator[str]:
+    for i, resource in enumerate(resources):
+        if not 0 < resource.weight <= _MAX_RESOURCE_WEIGHT:
+            reason = f"resource weight of {resource.name} not in valid range (0, {_MAX_RESOURCE_WEIGHT}]"
+            yield invalid(child(f"{path}[{i}]", "weight"), resource.weight, reason)
+
+
+def _ratio_errors(path: str, ratio: RequestedToCapacityRatioParam | None) -> Iterator[str]:
+    if ratio is None:
+        yield required(path, "must be specified when type is RequestedToCapacityRatio")
+    else:
+        yield from shape_errors(child(path, "shape"), ratio.shape)
+
+
+DECLARATION = PluginDeclaration(
+    name="NodeResourcesFit",
+    points=frozenset({"preFilter", "filter", "preScore", "score", "placementScore"}),
+    default=EnabledByDefault(order=80, weight=1),
+    args_type=NodeResourcesFitArgs,
+)

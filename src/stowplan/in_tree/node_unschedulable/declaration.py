@@ -1,0 +1,9 @@
+"""What NodeUnschedulable declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="NodeUnschedulable",
+    points=frozenset({"filter"}),
+    default=EnabledByDefault(order=30),
+)

@@ -1,0 +1,122 @@
+"""What PodTopologySpread declares about itself, its arguments included."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from stowplan.api.field_errors import child, not_supported
+from stowplan.api.types import (
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+    TopologySpreadConstraint,
+)
+from stowplan.config.declaration import Args, EnabledByDefault, Kinds, PluginDeclaration
+from stowplan.config.errors import duplicate, forbidden, invalid, required
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import (
+    INT32,
+    STRING,
+    Pointer,
+    Slice,
+    StringMap,
+    Struct,
+    always,
+    kind,
+    named_string,
+    struct,
+)
+from stowplan.in_tree.common.args import label_name_errors
+
+SYSTEM_DEFAULTING = "System"
+LIST_DEFAULTING = "List"
+
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+
+#: What selects the pods that a pod without constraints of its own is spread with.
+_OWNERS = (Service, ReplicationController, ReplicaSet, StatefulSet)
+
+_REQUIREMENT = struct(
+    "LabelSelectorRequirement",
+    key=always(STRING),
+    operator=always(named_string("v1.LabelSelectorOperator")),
+    values=Slice(STRING),
+)
+_LABEL_SELECTOR = struct("LabelSelector", matchLabels=StringMap(), matchExpressions=Slice(_REQUIREMENT))
+_INCLUSION_POLICY = named_string("v1.NodeInclusionPolicy")
+_CONSTRAINT = struct(
+    "TopologySpreadConstraint",
+    maxSkew=always(INT32),
+    topologyKey=always(STRING),
+    whenUnsatisfiable=always(named_string("v1.UnsatisfiableConstraintAction")),
+    labelSelector=Pointer(_LABEL_SELECTOR),
+    minDomains=Pointer(INT32),
+    nodeAffinityPolicy=Pointer(_INCLUSION_POLICY),
+    nodeTaintsPolicy=Pointer(_INCLUSION_POLICY),
+    matchLabelKeys=Slice(STRING),
+)
+
+
+class PodTopologySpreadArgs(Args, frozen=True):
+    schema: ClassVar[Struct] = kind(
+        "PodTopologySpreadArgs",
+        defaultConstraints=Slice(_CONSTRAINT),
+        defaultingType=named_string("v1.PodTopologySpreadConstraintsDefaulting"),
+    )
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: str = ""
+
+    def completed(self, features: FeatureGates) -> "PodTopologySpreadArgs":
+        return self if self.defaulting_type else replace(self, defaulting_type=SYSTEM_DEFAULTING)
+
+    def validate(self, path: str, features: FeatureGates) -> Iterator[str]:
+        yield from self._defaulting_type_errors(child(path, "defaultingType"))
+        seen: set[tuple[str, str]] = set()
+        for i, constraint in enumerate(self.default_constraints):
+            constraint_path = f"{child(path, 'defaultConstraints')}[{i}]"
+            yield from _constraint_errors(constraint_path, constraint)
+            identity = (constraint.topology_key, constraint.when_unsatisfiable)
+            if identity in seen:
+                yield duplicate(constraint_path, f"{{{', '.join(identity)}}}")
+            seen.add(identity)
+
+    def _defaulting_type_errors(self, path: str) -> Iterator[str]:
+        if self.defaulting_type not in {SYSTEM_DEFAULTING, LIST_DEFAULTING}:
+            yield not_supported(path, self.defaulting_type, (SYSTEM_DEFAULTING, LIST_DEFAULTING))
+        elif self.defaulting_type == SYSTEM_DEFAULTING and self.default_constraints:
+            yield invalid(path, self.defaulting_type, "when .defaultConstraints are not empty")
+
+
+def _constraint_errors(path: str, constraint: TopologySpreadConstraint) -> Iterator[str]:
+    if constraint.max_skew <= 0:
+        yield invalid(child(path, "maxSkew"), constraint.max_skew, "not in valid range (0, inf)")
+    if constraint.topology_key:
+        yield from label_name_errors(child(path, "topologyKey"), constraint.topology_key)
+    else:
+        yield required(child(path, "topologyKey"), "can not be empty")
+    action_path = child(path, "whenUnsatisfiable")
+    if not constraint.when_unsatisfiable:
+        yield required(action_path, "can not be empty")
+    elif constraint.when_unsatisfiable not in _ACTIONS:
+        yield not_supported(action_path, constraint.when_unsatisfiable, _ACTIONS)
+    if constraint.label_selector is not None:
+        reason = "constraint must not define a selector, as they deduced for each pod"
+        yield forbidden(child(path, "labelSelector"), reason)
+
+
+def _owners_read(args: PodTopologySpreadArgs) -> Kinds:
+    """Only default constraints ask for the owners of a pod."""
+    by_default = args.defaulting_type == SYSTEM_DEFAULTING or args.default_constraints
+    return _OWNERS if by_default else ()
+
+
+DECLARATION = PluginDeclaration(
+    name="PodTopologySpread",
+    points=frozenset({"preFilter", "filter", "preScore", "score"}),
+    default=EnabledByDefault(order=130, weight=2),
+    args_type=PodTopologySpreadArgs,
+    reads=_owners_read,
+)

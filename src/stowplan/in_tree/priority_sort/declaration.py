@@ -1,0 +1,9 @@
+"""What PrioritySort declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="PrioritySort",
+    points=frozenset({"queueSort"}),
+    default=EnabledByDefault(order=20),
+)

@@ -1,0 +1,9 @@
+"""What SchedulingGates declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="SchedulingGates",
+    points=frozenset({"preEnqueue"}),
+    default=EnabledByDefault(order=10),
+)

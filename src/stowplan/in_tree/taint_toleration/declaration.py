@@ -1,0 +1,9 @@
+"""What TaintToleration declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="TaintToleration",
+    points=frozenset({"filter", "preScore", "score"}),
+    default=EnabledByDefault(order=50, weight=3),
+)

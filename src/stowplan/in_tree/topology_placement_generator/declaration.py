@@ -1,0 +1,9 @@
+"""What TopologyPlacementGenerator declares about itself."""
+
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="TopologyPlacementGenerator",
+    points=frozenset({"placementGenerate"}),
+    default=EnabledByDefault(order=220, gate="TopologyAwareWorkloadScheduling"),
+)

@@ -1,0 +1,11 @@
+"""What VolumeZone declares about itself."""
+
+from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="VolumeZone",
+    points=frozenset({"preFilter", "filter"}),
+    default=EnabledByDefault(order=120),
+    needs=(PersistentVolumeClaim, PersistentVolume, StorageClass),
+)
