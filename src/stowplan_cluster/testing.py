@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import LAST_WORDS, Scheduler
+from stowplan.live.scheduler import SHUTDOWN_TIMEOUT, Scheduler
 from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
@@ -210,5 +210,5 @@ async def _stopped(running: asyncio.Task[None], time: ManualTime) -> None:
     running.cancel()
     while not running.done():
         await asyncio.wait([running], timeout=_A_MOMENT)
-        time.next_alarm(time.now + LAST_WORDS)
+        time.next_alarm(time.now + SHUTDOWN_TIMEOUT)
     await asyncio.gather(running, return_exceptions=True)

@@ -184,8 +184,8 @@ async def test_pods_are_named_and_not_looked_into(log):
 
 
 async def test_a_large_dump_is_several_entries_and_pauses(log, monkeypatch):
-    monkeypatch.setattr(module, "_LONGEST", 2000)
-    monkeypatch.setattr(module, "_AT_A_TIME", 10)
+    monkeypatch.setattr(module, "_MAX_ENTRY_LENGTH", 2000)
+    monkeypatch.setattr(module, "_PODS_BETWEEN_PAUSES", 10)
     state = ClusterState()
     for i in range(30):
         state.add_node(decode_object(a_node(f"n{i:02}").obj()))

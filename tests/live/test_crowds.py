@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from stowplan.live.scheduler import MOST_A_TURN
+from stowplan.live.scheduler import MAX_PODS_PER_TURN
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live
@@ -120,7 +120,7 @@ async def wave_and_a_good_pod(rest):
 
 
 #: So many may be tried until the news of a new pod are heard: a few turns of the loop.
-SOON = 5 * MOST_A_TURN
+SOON = 5 * MAX_PODS_PER_TURN
 
 
 async def test_good_pods_go_before_those_that_back_off():

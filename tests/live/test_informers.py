@@ -25,7 +25,7 @@ from stowplan.api.types import (
     ResourceClaim,
 )
 from stowplan.engine.watched_kinds import UNFINISHED, WatchedKind
-from stowplan.live.informers import PATIENCE, Informers
+from stowplan.live.informers import FIRST_LISTS_WARNING_DELAY, Informers
 from stowplan.timing.manual_time import ManualTime, settle
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as Cluster
@@ -367,7 +367,7 @@ async def test_start_up_says_what_it_waits_for():
     api.stuck = {Pod}
     async with running(api, *CORE) as run:
         assert run.lines == ["listing nodes: not for you"]
-        await run.time.advance(PATIENCE)
+        await run.time.advance(FIRST_LISTS_WARNING_DELAY)
         assert run.lines[1:] == [
             "waiting for the first list of nodes: not for you",
             "waiting for the first list of pods",
@@ -379,7 +379,7 @@ async def test_start_up_says_what_it_waits_for():
 async def test_what_is_in_the_way_of_several_kinds_is_said_once():
     api = PatchyApi({Node: FORBIDDEN, Pod: FORBIDDEN, Namespace: DOWN})
     async with running(api, *CORE) as run:
-        await run.time.advance(PATIENCE)
+        await run.time.advance(FIRST_LISTS_WARNING_DELAY)
         assert [line for line in run.lines if line.startswith("waiting")] == [
             "waiting for the first list of nodes, pods: not for you",
             f"waiting for the first list of namespaces: {DOWN}",

@@ -271,8 +271,10 @@ async def test_a_pod_that_is_on_a_node_already_cannot_be_assumed(log):
     """Such as one whose informer said first that it is bound, and then that it is not."""
     async with live() as cluster:
         await cluster.create(a_pod("p").obj())
-        pod = cluster.scheduler.state.pending.get("default/p").pod
-        cluster.scheduler.state.add_pod(cluster.scheduler.state.pod_info(pod).pod)
+        state = cluster.scheduler.state
+        pending = state.pending.get("default/p")
+        state.add_pod(pending.pod)
+        state.pending.put(pending)
         log.take()
         await cluster.create(a_node("n").obj())
         await cluster.advance(3.0)

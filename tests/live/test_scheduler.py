@@ -188,7 +188,7 @@ async def some_turns(turns=400):
 
 
 async def test_only_so_many_pods_are_on_their_way_at_a_time(monkeypatch):
-    monkeypatch.setattr(loop, "MOST_BINDING", 3)
+    monkeypatch.setattr(loop, "MAX_CONCURRENT_BINDINGS", 3)
     bottleneck = Bottleneck()
     async with answers(answering("A", bind=bottleneck.bind), "bind") as cluster:
         bottleneck.cluster = cluster
@@ -201,7 +201,7 @@ async def test_only_so_many_pods_are_on_their_way_at_a_time(monkeypatch):
 
 
 async def test_those_that_wait_on_permit_are_not_counted(monkeypatch):
-    monkeypatch.setattr(loop, "MOST_BINDING", 1)
+    monkeypatch.setattr(loop, "MAX_CONCURRENT_BINDINGS", 1)
     patient = answering("A", permit=(Status(Code.Wait, ()), 10.0))
     async with answers(patient, "permit") as cluster:
         await cluster.create(*(a_pod(f"p{i}").obj() for i in range(4)))
@@ -215,7 +215,7 @@ async def test_others_have_their_turn_when_time_is_up(monkeypatch):
 
     def take_long(name):
         order.append(name)
-        cluster.time.now += 2 * loop.TURN
+        cluster.time.now += 2 * loop.TURN_SECONDS
 
     async def somebody_else():
         for _ in range(200):
@@ -298,7 +298,7 @@ async def test_a_binding_that_takes_too_long_is_given_up_without_a_word():
         cluster.api.server.create_all([a_pod("p").obj()])
         await some_turns()
         running = await end(cluster)
-        cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS - 0.1)
+        cluster.time.next_alarm(cluster.time.now + loop.SHUTDOWN_TIMEOUT - 0.1)
         await some_turns()
         assert not running.done()
         cluster.time.next_alarm(cluster.time.now + 0.2)

@@ -120,10 +120,10 @@ async def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(halfway):
     cluster, _ = halfway
     draining = asyncio.create_task(cluster.scheduler.drain())
     await turns()
-    cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS - 0.1)
+    cluster.time.next_alarm(cluster.time.now + loop.SHUTDOWN_TIMEOUT - 0.1)
     await turns()
     assert not draining.done()
-    cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
+    cluster.time.next_alarm(cluster.time.now + loop.SHUTDOWN_TIMEOUT)
     await draining
     assert placed(cluster) == set()
 
@@ -185,7 +185,7 @@ async def ended(cluster, running):
     running.cancel()
     while not running.done():
         await turns(50)
-        cluster.time.next_alarm(cluster.time.now + loop.LAST_WORDS)
+        cluster.time.next_alarm(cluster.time.now + loop.SHUTDOWN_TIMEOUT)
     await asyncio.gather(running, return_exceptions=True)
 
 
@@ -265,12 +265,12 @@ async def test_whoever_is_replaced_leaves_behind_what_does_not_end(deaf, caplog)
     halting = asyncio.create_task(deaf.scheduler.halt())
     await turns()
     assert Deaf.heard == 2
-    deaf.time.next_alarm(deaf.time.now + loop.PATIENCE - 0.1)
+    deaf.time.next_alarm(deaf.time.now + loop.CANCELLATION_TIMEOUT - 0.1)
     await turns()
     assert not halting.done()
-    deaf.time.next_alarm(deaf.time.now + loop.PATIENCE)
+    deaf.time.next_alarm(deaf.time.now + loop.CANCELLATION_TIMEOUT)
     await halting
-    (said,) = (record.message for record in caplog.records if "left behind" in record.message)
+    (said,) = (record.message for record in caplog.records if "abandoned" in record.message)
     assert 'tasks=["binding default/p0","binding default/p1"]' in said
 
 
@@ -279,7 +279,7 @@ async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
     for _ in range(2):
         await turns()
         assert not draining.done()
-        deaf.time.next_alarm(deaf.time.now + loop.LAST_WORDS)
+        deaf.time.next_alarm(deaf.time.now + loop.SHUTDOWN_TIMEOUT)
     await draining
     await deaf.scheduler.drain()
     assert not deaf.scheduler.busy

@@ -137,7 +137,7 @@ def _tell_of_gates(gates: Gates) -> None:
             f"component has alpha features enabled in emulated version, this is unsupported: features=[{alpha}]"
         )
     for name in gates.without_effect():
-        _log.warning(f"feature gate {name} is off, which has no effect: Stowplan always works with it")
+        _log.warning(f"feature gate {name} cannot be disabled; setting ignored")
 
 
 def _show_flags(line: CommandLine) -> None:

@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Characters of the log's longest entry, more or less.
-_LONGEST = 1 << 18
+_MAX_ENTRY_LENGTH = 1 << 18
 #: Pods that are put into words between two pauses: about a millisecond's.
-_AT_A_TIME = 500
+_PODS_BETWEEN_PAUSES = 500
 #: Turns of the event loop that news on their way to the scheduler may take to arrive.
-_PATIENCE = 100
+_MAX_TURNS_FOR_DELIVERY = 100
 
 _log = get_logger(__name__)
 
 
 class Heard(Protocol):
-    """What the API has said so far: `scheduler.informers.Informers`."""
+    """What the API has said so far: `live.informers.Informers`."""
 
     @property
     def undelivered(self) -> bool: ...
@@ -114,7 +114,7 @@ class CacheDebugger:
     async def compare(self) -> tuple[Mismatch, Mismatch]:
         """Nodes and pods: what the API has and the scheduler has not, and the other way round."""
         _log.v(3).info("Cache comparer started")
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_TURNS_FOR_DELIVERY):
             if not self._informers.undelivered:
                 break
             await self._pause()
@@ -164,7 +164,7 @@ class CacheDebugger:
             taken = _resource(dict(zip(names, requested[:, row].tolist(), strict=False)))
             offered = _resource(dict(zip(names, allocatable[:, row].tolist(), strict=False)), int(allowed[row]))
             found.append(_NodeCopy(name, False, taken, offered, pods_of[name], nominated.get(name, [])))
-            if i % _AT_A_TIME == 0:
+            if i % _PODS_BETWEEN_PAUSES == 0:
                 await self._pause()
         for name, pods in sorted(ghosts.items()):
             found.append(_NodeCopy(name, True, _resource(_sum(pods)), _resource({}), pods, nominated.get(name, [])))
@@ -178,13 +178,13 @@ class CacheDebugger:
         length = since_pause = 0
         for one in what:
             part = words(one)
-            if parts and length + len(part) > _LONGEST:
+            if parts and length + len(part) > _MAX_ENTRY_LENGTH:
                 yield between.join(parts)
                 parts, length = [], 0
             parts.append(part)
             length += len(part)
             since_pause += size(one)
-            if since_pause >= _AT_A_TIME:
+            if since_pause >= _PODS_BETWEEN_PAUSES:
                 since_pause = 0
                 await self._pause()
         yield between.join(parts)

@@ -54,7 +54,7 @@ _SIGNAL = signal.SIGURG
 #: What a call has where the others of its turn have used up the limit: this part of it, or that many seconds.
 _MOMENT, _LEAST_MOMENT = 0.01, 0.02
 #: Calls that are broken off in a turn before the plugin is not asked any more.
-_MOST_BROKEN_OFF = 16
+_MAX_TIMEOUTS_PER_TURN = 16
 #: Seconds between two looks while something is overdue; and before, the most and the least of them.
 _AGAIN, _MOST, _LEAST = 0.01, 0.25, 0.01
 #: Frames that a complaint names, the innermost ones.
@@ -147,7 +147,7 @@ class HangGuard:
         if self._loop is None or threading.get_ident() != self._main:
             return function(*args, **keys)
         where = plugin, point
-        if self._broken_off_now and self._broken_off_now[where] >= _MOST_BROKEN_OFF:
+        if self._broken_off_now and self._broken_off_now[where] >= _MAX_TIMEOUTS_PER_TURN:
             raise self._timeout(where)
         outer, started, spent = self._current, self._clock(), self._spent.get(where, 0.0)
         self._note_turn()

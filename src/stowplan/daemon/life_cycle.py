@@ -34,7 +34,7 @@ class Queue(Protocol):
 
 
 class AtWork(Protocol):
-    """What a command needs of a scheduler: `scheduler.live.Scheduler`."""
+    """What a command needs of a scheduler: `live.scheduler.Scheduler`."""
 
     ready: asyncio.Event
 
@@ -58,7 +58,7 @@ class AtWork(Protocol):
 
 
 class Elector(Protocol):
-    """`client.leader_election.LeaderElector`."""
+    """`client.election.leader_election.LeaderElector`."""
 
     @property
     def is_leader(self) -> bool: ...

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.metrics.component import ComponentMetrics
 
 #: Seconds that events of the election get when everything else has ended.
-_LAST_EVENTS = 1.0
+_EVENTS_FLUSH_TIMEOUT = 1.0
 
 _log = get_logger(__name__)
 
@@ -155,7 +155,7 @@ async def _election(job: Job) -> AsyncIterator[Election]:
         )
         # Upstream's events of elections are of the old form on every cluster.
         events = EventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning, form=CoreV1())
-        stack.push_async_callback(events.flush, _LAST_EVENTS)
+        stack.push_async_callback(events.flush, _EVENTS_FLUSH_TIMEOUT)
         await stack.enter_async_context(beside(events.run()))
         elector = LeaderElector(
             api,

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from stowplan.serving.http import Page
 
 #: Seconds beyond its lease after which a leader that has not ended is ill.
-_TOLERANCE = 20.0
+_EXPIRED_LEASE_TOLERANCE = 20.0
 
 NOT_SYNCED = "handlers are not fully synchronized"
 
@@ -231,7 +231,7 @@ def _health_pages(shown: Running) -> dict[str, Page]:
     elected: dict[str, Check] = {}
     if shown.election is not None:
         elector = shown.election.elector
-        elected["leaderElection"] = lambda: elector.check(_TOLERANCE)
+        elected["leaderElection"] = lambda: elector.check(_EXPIRED_LEASE_TOLERANCE)
     ready: dict[str, Check] = {
         **elected,
         "shutdown": lambda: "process is shutting down" if shown.stopped.is_set() else None,

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from stowplan.metrics.families import Histogram
     from stowplan.timing.times import Times
 
-_EVERY = 1.0
+_SAMPLING_INTERVAL = 1.0
 
 
 class Counted(Protocol):
-    """What is asked of `scheduler.live.Scheduler`."""
+    """What is asked of `live.scheduler.Scheduler`."""
 
     @property
     def dropped_events(self) -> int: ...
@@ -57,6 +57,6 @@ def gather(metrics: ComponentMetrics, scheduler: Counted, *, lanes: Lanes | None
 async def sample_lag(lag: Histogram, times: Times) -> None:
     """Observe, until cancelled, by how much a timer is late."""
     while True:
-        due = times.clock() + _EVERY
-        await times.sleep(_EVERY)
+        due = times.clock() + _SAMPLING_INTERVAL
+        await times.sleep(_SAMPLING_INTERVAL)
         lag.observe(max(0.0, times.clock() - due))

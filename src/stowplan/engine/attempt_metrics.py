@@ -1,4 +1,4 @@
-"""What attempts are told of as metrics: how they ended, how long they took, and how many a pod needed.
+"""Metrics of scheduling attempts: results, durations, and how many attempts a pod needed.
 
 Upstream: pkg/scheduler/metrics/profile_metrics.go; the moments are those of pkg/scheduler/schedule_one.go.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
 
 #: More attempts than these are counted together.
-_MOST_ATTEMPTS = 15
+_MAX_ATTEMPTS_LABEL = 15
 
 
 class AttemptMetrics:
@@ -47,14 +47,14 @@ class AttemptMetrics:
         self._end("scheduled", profile, now - started)
         self._metrics.pod_scheduling_attempts.observe(queued.attempts)
         if queued.initial_attempt_timestamp is not None:
-            self._sli_of(min(queued.attempts, _MOST_ATTEMPTS)).observe(now - queued.initial_attempt_timestamp)
+            self._sli_of(min(queued.attempts, _MAX_ATTEMPTS_LABEL)).observe(now - queued.initial_attempt_timestamp)
         if queued.was_flushed:
             self._metrics.pod_scheduled_after_flush_total.inc()
 
     def _sli_of(self, attempts: int) -> Histogram:
         found = self._sli.get(attempts)
         if found is None:
-            label = str(attempts) if attempts < _MOST_ATTEMPTS else f"{_MOST_ATTEMPTS}+"
+            label = str(attempts) if attempts < _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
             found = self._sli[attempts] = self._metrics.pod_scheduling_sli_duration_seconds.with_label_values(label)
         return found
 

@@ -1,10 +1,11 @@
-"""What each change in the cluster does to the scheduler: to its columns, and to the pods that wait.
+"""What each change in the cluster means for the scheduler: for its state, and for the pods in its queue.
 
-Changes come in batches from the informers, between cycles, never inside one. Each is first taken into the cluster's
-state and then told to the queue, so that hints judge the world as it is now; only a node that goes is told of first.
+Changes come in batches from the informers, between scheduling cycles, never within one. Each is applied to the
+cluster's state before the queue is told, so that hints judge the new state; only for a node that is deleted it is the
+other way round.
 
-Pods are ours (their schedulerName is a profile) or somebody else's. Somebody else's count once they are on a node;
-ours are queued until they are.
+Pods are ours (their schedulerName is a profile) or another scheduler's. The others count once they are on a node; ours
+are pending until then.
 
 Upstream: pkg/scheduler/eventhandlers.go; spec'd in cache-and-events.md §6.
 """
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from stowplan.metrics.families import Histogram, HistogramVec
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
-#: Names of changes that are told of by one handler each.
+#: Events that one handler each observes.
 _NODE_DELETE = ClusterEvent(NODE, Action.Delete).label
 _POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
 _POD_DELETE = ClusterEvent(UNSCHEDULABLE_POD, Action.Delete).label
@@ -73,7 +74,7 @@ class EventHandlers:
         durations: HistogramVec,
         now: Callable[[], float],
     ) -> None:
-        """`durations`: how long handling takes, by the event's label, on a clock that only grows."""
+        """`durations`: how long handling takes, by the event's label, measured by a monotonic clock."""
         self._state = state
         self._queue = queue
         self._algorithm = algorithm
@@ -86,7 +87,7 @@ class EventHandlers:
         self._by_label: dict[str, Histogram] = {}
 
     def handle(self, kind: type[Any], changes: Sequence[Change[Any]]) -> None:
-        """Take in what an informer delivered; an object that cannot be taken in keeps out no other."""
+        """Apply what an informer delivered; an object that cannot be applied keeps out no other."""
         take_in: Callable[[Any, Any], None] = self._object
         if kind is Pod:
             take_in = self._pod
@@ -150,7 +151,7 @@ class EventHandlers:
             self._queue.move_all(event, old, new)
 
     def _tell_each(self, old: Any, new: Any, started: float) -> None:
-        """Tell the queue of a change that was taken in; each of its events took what that took, and its own time."""
+        """Tell the queue of an applied change; each of its events counts with the time that applying took."""
         taken_in = self._now() - started
         for event in events_of_change(old, new):
             began = self._now()
@@ -243,7 +244,7 @@ class EventHandlers:
         _log_change(_UNSCHEDULED, old, new, pod=new)
         self._queue.update(old, info)
         if old.status.nominated_node_name and old.status.nominated_node_name != new.status.nominated_node_name:
-            self._promise_lost(old, info.priority)
+            self._nomination_lost(old, info.priority)
 
     def _pod_deleted(self, pod: Pod) -> None:
         started = self._now()
@@ -268,7 +269,7 @@ class EventHandlers:
         if self._state.is_assumed(info.uid):
             self._assumed_pod_goes(info.uid)
         elif pod.status.nominated_node_name:
-            self._promise_lost(pod, info.priority)
+            self._nomination_lost(pod, info.priority)
 
     def _assumed_pod_goes(self, uid: str) -> None:
         """A pod that we have put on a node, but the API server has not, is going away."""
@@ -280,8 +281,8 @@ class EventHandlers:
             self._state.forget(info)
         self._queue.move_all(ASSIGNED_POD_DELETE, was, None)
 
-    def _promise_lost(self, pod: Pod, priority: int) -> None:
-        """A node is no longer promised to the pod: those who had to leave it room may have it."""
+    def _nomination_lost(self, pod: Pod, priority: int) -> None:
+        """The pod is no longer nominated to a node: pods that had to leave it room may have that."""
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, pre_check=_no_more_important_than(priority))
 
 

@@ -1,4 +1,4 @@
-"""What follows when an attempt fails: the pod's place in the queue, its nomination, an Event, its condition.
+"""What a failed attempt leads to: the pod's place in the queue, its nomination, an Event, its condition.
 
 Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §9.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import PodCondition
 from stowplan.engine.algorithm import NO_NODES
-from stowplan.engine.error_origins import Origins
+from stowplan.engine.error_locations import LoggedLocations
 from stowplan.framework.status import Code
 from stowplan.klog import get_logger
 from stowplan.klog.values import stack_trace
@@ -45,7 +45,7 @@ class FailureHandler:
         self._statuses = statuses
         self._metrics = metrics
         self._report = report
-        self._origins = Origins()
+        self._locations = LoggedLocations()
 
     def handle(self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float) -> None:
         """`started`: when the attempt began."""
@@ -53,12 +53,12 @@ class FailureHandler:
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)
         queued.gating_plugin = ""
-        _log_failure(queued, failure, self._origins)
+        _log_failure(queued, failure, self._locations)
         tried = queued.pod.pod
         newest = self._state.pending.get(queued.pod.key)
         pod = None if newest is None else newest.pod
         if pod is not None and pod.metadata.uid != tried.metadata.uid:
-            # The pod is gone and another has its name: that one is in the queue by itself.
+            # The pod is gone, and another one has its name: that one has its own place in the queue.
             _log.v(2).info(
                 "Pod was recreated while handling scheduling failure. Skip requeueing and status updates.",
                 pod=tried,
@@ -74,7 +74,7 @@ class FailureHandler:
             self._requeue(queued, newest)
             self._queue.nominate(queued.pod, failure.nominated_node_name)
         if failure.status.code == Code.Skip:
-            # Every Bind plugin left the pod to the next one: nothing that could be told.
+            # Every Bind plugin skipped the pod: there is no message to report.
             return
         recorder = framework.handle.event_recorder
         if recorder is not None:
@@ -113,7 +113,7 @@ def _condition(pod: Pod, failure: Failure) -> PodCondition:
     )
 
 
-def _log_failure(queued: QueuedPod, failure: Failure, origins: Origins) -> None:
+def _log_failure(queued: QueuedPod, failure: Failure, locations: LoggedLocations) -> None:
     verbose = _log.v(2)
     if failure.unschedulable_plugins or failure.pending_plugins:
         if verbose.enabled:
@@ -121,8 +121,8 @@ def _log_failure(queued: QueuedPod, failure: Failure, origins: Origins) -> None:
     elif failure.message == NO_NODES:
         verbose.info("Unable to schedule pod; no nodes are registered to the cluster; waiting", pod=queued.pod)
     else:
-        origin = origins.new(failure.status)
-        trace: dict[str, Any] = {} if origin is None else {"stacktrace": stack_trace(origin)}
+        raised = locations.first_error_at(failure.status)
+        trace: dict[str, Any] = {} if raised is None else {"stacktrace": stack_trace(raised)}
         _log.error(failure.message, "Error scheduling pod; retrying", pod=queued.pod, **trace)
 
 

@@ -1,8 +1,8 @@
-"""The binding cycle: from a pod that has its node to one that the API server knows is bound.
+"""The binding cycle: from an assumed pod to one that is bound in the API server.
 
-One coroutine a pod; any number run at once, beside the scheduling cycles. It may wait (for Permit, for PreBind, for the
-API server), so the world can change under it: the pod may be deleted, preempted, or bound by somebody else meanwhile.
-Whatever goes wrong gives everything back and leaves the pod to the failure handler.
+One coroutine per pod; any number run at once, beside the scheduling cycles. It may wait (for Permit, for PreBind, for
+the API server), so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any failure undoes
+what was reserved and leaves the pod to the failure handler.
 
 Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §8.
 """
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from stowplan.queue.scheduling_queue import SchedulingQueue
     from stowplan.timing.times import Times
 
-#: A plugin that waits for a task of its own, which is cancelled, is cancelled with it; we are not.
+#: A plugin whose own task was cancelled raises CancelledError although the binding cycle is not cancelled.
 CANCELLED = "a plugin gave up: what it waited for was cancelled"
 
 _log = get_logger(__name__)
@@ -90,7 +90,7 @@ class BindingCycle:
         try:
             failure = await self._bound(attempt)
         except asyncio.CancelledError:
-            if _told_to_stop():
+            if _is_cancelled():
                 raise
             failure = Failure(status=error(CANCELLED))
         if failure is None:
@@ -107,7 +107,7 @@ class BindingCycle:
             return Failure(status=failed)
         acts = any(flight.acts for flight in flights)
         waiting = self._waiting_pods.get(pod.uid) if attempt.permit_timeouts else None
-        if self._tells_where(framework) and (waiting is not None or acts):
+        if self._announces_node(framework) and (waiting is not None or acts):
             await self._announce(attempt)
         if waiting is not None:
             _log.v(4).info("Pod waiting on permit", pod=pod)
@@ -115,12 +115,12 @@ class BindingCycle:
             if failed is not None:
                 _log.v(4).info("Pod rejected while waiting on permit", pod=pod, status=failed.message)
                 return failure_of(failed)
-        # From here on the pod's failures are errors; what happened meanwhile does not matter to it any more.
+        # From here on failures are errors; events that came during the attempt do not matter any more.
         self._queue.done(pod.uid)
         failed = await self._pre_bound(attempt, flights if acts else ())
         if failed is not None:
             return Failure(status=failed)
-        # What an earlier attempt still has to say of the pod must not come after the binding.
+        # The status of an earlier attempt must not be written after the binding.
         await self._statuses.withdraw(pod.uid)
         started = attempt.metrics.now()
         failed = await run_bind(framework, attempt.state, pod, attempt.node_name)
@@ -130,19 +130,19 @@ class BindingCycle:
         _log.v(1).info("Failed to bind pod", pod=pod)
         return Failure(status=failed)
 
-    def _tells_where(self, framework: Framework) -> bool:
+    def _announces_node(self, framework: Framework) -> bool:
         return framework.handle.features.enabled("NominatedNodeNameForExpectation")
 
     def _pre_flights(self, attempt: Attempt) -> tuple[Status | None, Sequence[PreFlight]]:
-        """Ask the PreBind plugins what they will do; where nobody is told beforehand, all of them, one by one."""
+        """Which PreBind plugins will act; without the feature gate all of them, one after the other."""
         framework = attempt.framework
-        if not self._tells_where(framework):
+        if not self._announces_node(framework):
             return None, [PreFlight(plugin.name) for plugin in framework.pre_bind]
         acting, flights = run_pre_bind_pre_flights(framework, attempt.state, attempt.pod, attempt.node_name)
         return (None if acting.code in (Code.Success, Code.Skip) else acting), flights
 
     async def _announce(self, attempt: Attempt) -> None:
-        """Tell the API where the pod is going to be, as it takes a while to get there."""
+        """Write the expected node into the pod's status, as binding takes a while."""
         try:
             await self._statuses.patch(attempt.pod.pod, nominated_node_name=attempt.node_name)
         except (ApiError, Unreachable, DecodeError) as e:
@@ -179,7 +179,7 @@ class BindingCycle:
     # -- PreBind ------------------------------------------------------------------------------------------------------
 
     async def _pre_bound(self, attempt: Attempt, flights: Sequence[PreFlight]) -> Status | None:
-        """Run PreBind, if there is anything to do; it is told of in either case."""
+        """Run PreBind, if any plugin acts; the metric is recorded either way."""
         started = attempt.metrics.now()
         failed = await self._prepared(attempt, flights) if flights else None
         attempt.metrics.points["PreBind"].ran(started, ended(failed))
@@ -228,18 +228,18 @@ class BindingCycle:
         recorder = attempt.framework.handle.event_recorder
         if recorder is not None:
             note = f"Successfully assigned {pod.key} to {node_name}"
-            # Parity: about the pod that was tried, also when its update by the binding has been heard of already.
+            # Parity: about the pod as it was tried, even if its binding has been seen already.
             recorder.event(queued.pod.pod, type_="Normal", reason="Scheduled", action="Binding", note=note)
-        for problem in await self._told(attempt):
+        for problem in await self._post_bound(attempt):
             self._report(problem)
         activate(self._queue, attempt.state)
 
-    async def _told(self, attempt: Attempt) -> Sequence[str]:
+    async def _post_bound(self, attempt: Attempt) -> Sequence[str]:
         started = attempt.metrics.now()
         try:
             return await run_post_bind(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
         except asyncio.CancelledError:
-            if _told_to_stop():
+            if _is_cancelled():
                 raise
             return [f"PostBind of {attempt.pod.key}: {CANCELLED}"]
         finally:
@@ -255,7 +255,7 @@ class BindingCycle:
         if failure.status.rejected:
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
             if forgotten:
-                # The pod itself must not take its own leaving for new room.
+                # The pod itself must not be woken by its own leaving.
                 self._queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=lambda info: info.uid != pod.uid)
         else:
             if forgotten:
@@ -263,7 +263,7 @@ class BindingCycle:
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
 
     def _forget(self, pod: PodInfo) -> bool:
-        """Take the assumed pod back; False when it is bound after all, by whoever."""
+        """Take the assumed pod back; False when it is bound after all, by any scheduler."""
         try:
             self._state.forget(pod)
         except ValueError as e:
@@ -272,7 +272,7 @@ class BindingCycle:
         return True
 
 
-def _told_to_stop() -> bool:
+def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -289,8 +289,8 @@ async def _finished(task: asyncio.Task[Status | None], stoppable: PodInPreBind) 
         if stoppable.cancelled_for is None:
             raise
         return error(stoppable.cancelled_for)
-    if _told_to_stop():
-        # A plugin kept our cancellation to itself; what comes next is Bind.
+    if _is_cancelled():
+        # A plugin swallowed our cancellation; without this, Bind would come next.
         raise asyncio.CancelledError
     return answer
 

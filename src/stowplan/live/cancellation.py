@@ -1,7 +1,7 @@
-"""Ending tasks that may not want to end.
+"""Cancelling tasks that may swallow their cancellation.
 
-A task that is cancelled gets an exception, and whoever wrote it may have caught that one with all others. It is waited
-for a while, then left behind: a process that has lost its lease must not stay because of it.
+A plugin that catches every exception catches CancelledError, too. Such a task is waited for a while, then abandoned: a
+process that has lost its lease must not stay because of it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
 
-async def cancelled(
-    tasks: Iterable[asyncio.Task[Any]], *, within: float, sleep: Callable[[float], Awaitable[object]]
+async def cancel_all(
+    tasks: Iterable[asyncio.Task[Any]], *, seconds: float, sleep: Callable[[float], Awaitable[object]]
 ) -> set[asyncio.Task[Any]]:
-    """Cancel them and wait until they have ended, at most so many seconds; those that have not."""
+    """Cancel the tasks and wait until they have ended; those that have not within so many seconds."""
     ending = {task for task in tasks if not task.done()}
     for task in ending:
         task.cancel()
     if not ending:
         return ending
-    left, alarm = set(ending), asyncio.ensure_future(sleep(within))
+    left, alarm = set(ending), asyncio.ensure_future(sleep(seconds))
     try:
         while left and not alarm.done():
             await asyncio.wait((*left, alarm), return_when=asyncio.FIRST_COMPLETED)
@@ -31,7 +31,7 @@ async def cancelled(
         alarm.cancel()
         await asyncio.gather(alarm, return_exceptions=True)
     for task in ending - left:
-        # Or asyncio complains that nobody looked at what it failed with.
+        # Otherwise asyncio logs that the exception was never retrieved.
         if not task.cancelled():
             task.exception()
     return left

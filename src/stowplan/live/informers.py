@@ -1,10 +1,10 @@
-"""One informer a kind: what there is, and then what changes, for as long as the scheduler runs.
+"""One informer per kind: list what there is, then watch what changes, for as long as the scheduler runs.
 
-The first lists are read side by side; whoever waits for `synced` knows that all of them have been delivered. A kind
-that the cluster does not serve, because it is older or a definition is yet to come, holds up nobody: the plugins
-that cannot work without it are switched off, with one line that says so, and the kind is looked for again
-now and then. Once it is there and its first list has been delivered, the plugins are switched on. Whatever else is in
-the way, such as missing permissions, is said once and tried again for as long as it takes.
+The first lists are read side by side; `synced` is set when all of them have been delivered. A kind that the cluster
+does not serve, because the cluster is older or a CustomResourceDefinition is yet to come, does not delay that: plugins
+that need it are switched off, with one line in the log, and the kind is checked for at intervals. Once it is served
+and its first list has been delivered, the plugins are switched on. Any other problem, such as missing permissions, is
+logged once and retried for as long as it takes.
 
 Upstream: staging/src/k8s.io/client-go/informers and WaitForHandlersSync in pkg/scheduler/scheduler.go, which waits for
 a missing group forever.
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.timing.times import Times
 
-#: Seconds of waiting for first lists after which is said what is waited for.
-PATIENCE = 5.0
+#: Seconds after which the log says which first lists are missing.
+FIRST_LISTS_WARNING_DELAY = 5.0
 
 
 class _NotServedError(Exception):
@@ -64,14 +64,14 @@ class Informers:
         receiver: Receiver,
         times: Times,
         report: Callable[[str], None],
-        look_again: float = 60.0,
+        unserved_kinds_interval: float = 60.0,
     ) -> None:
         self._api = api
         self._kinds = kinds
         self._receiver = receiver
         self._times = times
         self._report = report
-        self._look_again = look_again
+        self._unserved_kinds_interval = unserved_kinds_interval
         #: Kinds whose first list is waited for -> why it did not come yet.
         self._awaited: dict[type[ApiStruct], str] = {watched.kind: "" for watched in kinds}
         #: Those that the cluster does not serve, as far as is known.
@@ -97,7 +97,7 @@ class Informers:
 
     @property
     def undelivered(self) -> bool:
-        """Whether the API said something that the scheduler is yet to be told."""
+        """Whether changes from the API server are not delivered yet."""
         return any(watch.undelivered for watch in self._watches.values())
 
     async def run(self) -> None:
@@ -105,7 +105,7 @@ class Informers:
         async with asyncio.TaskGroup() as tasks:
             for watched in self._kinds:
                 tasks.create_task(self._keep(watched))
-            tasks.create_task(self._say_what_is_awaited())
+            tasks.create_task(self._log_missing_lists())
 
     async def _keep(self, watched: WatchedKind) -> None:
         trusting = watched.core
@@ -119,15 +119,15 @@ class Informers:
             except _NotServedError:
                 pass
             self._is_missing(watched)
-            await self._times.sleep(self._look_again)
+            await self._times.sleep(self._unserved_kinds_interval)
 
     async def _list_and_watch(self, watched: WatchedKind, *, trusting: bool) -> None:
-        """Go on until it turns out that the kind is not served; `trusting` that it is, whatever is forbidden."""
+        """Until the kind turns out not to be served; `trusting`: Forbidden does not mean that it is not."""
         watch = self._watches[watched.kind] = ListWatch(
             self._api,
             watched.kind,
             times=self._times,
-            report=partial(self._told, watched, trusting),
+            report=partial(self._reported, watched, trusting),
             field_selector=watched.field_selector,
             on_synced=partial(self._is_synced, watched),
         )
@@ -137,9 +137,9 @@ class Informers:
         try:
             return await self._api.serves(kind)
         except (ApiError, Unreachable):
-            return True  # or so it seems: what is in the way is told of when it is listed again
+            return True  # presumably; the next list reports the problem
 
-    def _told(self, watched: WatchedKind, trusting: bool, report: Report) -> None:
+    def _reported(self, watched: WatchedKind, trusting: bool, report: Report) -> None:
         kind = watched.kind
         if isinstance(report, Failing) and report.doing == "listing":
             if not watched.core and (kind in self._awaited or kind in self._missing):
@@ -164,7 +164,7 @@ class Informers:
             self._missing[watched.kind] = watched
             if off or not watched.needed_by:
                 consequence = _and(off, "switched off") or _and(watched.read_by, "going on without")
-                again = f"looked for again every {self._look_again:g} s"
+                again = f"looked for again every {self._unserved_kinds_interval:g} s"
                 self._report(f"{resource_of(watched.kind)} is not served by the cluster{consequence}; {again}")
             if off:
                 self._receiver.switch_off(off)
@@ -179,9 +179,9 @@ class Informers:
         if not self._awaited:
             self.synced.set()
 
-    async def _say_what_is_awaited(self) -> None:
-        await self._times.sleep(PATIENCE)
-        # Mostly one thing is in the way of all.
+    async def _log_missing_lists(self) -> None:
+        await self._times.sleep(FIRST_LISTS_WARNING_DELAY)
+        # Mostly all have the same reason.
         alike: dict[str, list[str]] = {}
         for resource, why in self.awaited.items():
             alike.setdefault(why, []).append(resource)
@@ -190,7 +190,7 @@ class Informers:
 
 
 def _doubt(why: Exception, *, trusting: bool) -> None:
-    """Raise if a kind seems not to be there; that ends the ListWatch, which by itself would try for ever."""
+    """Raise if a kind seems not to be served; that ends the ListWatch, which by itself would retry for ever."""
     if isinstance(why, NotFound):
         raise _NotServedError
     if isinstance(why, Forbidden) and not trusting:

@@ -1,9 +1,9 @@
-"""A scheduler at work on a cluster: the parts wired together, and the loop that drives them.
+"""The live scheduler: its parts wired together, and the loop that drives them.
 
-One event loop owns everything. Informers hand over batches of changes; between them the loop pops a pod, runs its
-scheduling cycle to the end without waiting, and leaves the binding to a coroutine of its own. Nothing is locked,
-because nothing else runs meanwhile. What needs the network, or a timer, is a task beside the loop: binding cycles,
-status patches, events, preemptions, the informers themselves.
+One event loop owns everything. Informers deliver batches of changes; between them the loop pops a pod, runs its
+scheduling cycle to the end without waiting, and starts a coroutine for its binding. Nothing is locked, as nothing else
+runs meanwhile. What needs the network, or a timer, is a task beside the loop: binding cycles, status patches, events,
+evictions, the informers themselves.
 
     async with HttpApi.open(connection, ...) as api:
         await Scheduler(api, config, registry=in_tree_registry()).run()  # until cancelled
@@ -36,7 +36,7 @@ from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import Stories
 from stowplan.klog import get_logger
 from stowplan.live.binding_cycle import BindingCycle
-from stowplan.live.cancellation import cancelled
+from stowplan.live.cancellation import cancel_all
 from stowplan.live.evictor import Evictor
 from stowplan.live.informers import Informers
 from stowplan.live.status_writer import PodStatusWriter
@@ -59,28 +59,28 @@ if TYPE_CHECKING:
     from stowplan.framework.registry import Registry
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Pods on their way to the API server at a time, those that wait on Permit not counted. Deciding about more would only
-#: decide too early.
-MOST_BINDING = 256
-#: Seconds that the loop schedules before it lets others have a turn. The longer, the less a pod costs; after one that
-#: was refused it is less, as crowds of those must not keep the news of others waiting.
-TURN = 0.002
-TURN_OF_REFUSED = 0.0002
-#: And the pods in a turn, however quick they are.
-MOST_A_TURN = 16
-#: A turn that took as long, as one does in which a plugin hung, has kept everybody waiting: before the next one, which
-#: may be no better, a lease is to be renewed and health checks are to be answered.
-LONG_TURN, BREATHER = 1.0, 0.2
-#: Seconds that a scheduler that ends gives to what is still to be written.
-LAST_WORDS = 5.0
-#: And one that has lost its lease, as there is another one by now.
-LAST_WORDS_OF_THE_REPLACED = 1.0
+#: Binding cycles at a time, without those that wait on Permit. Deciding further ahead would only decide on older
+#: knowledge.
+MAX_CONCURRENT_BINDINGS = 256
+#: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod; after a rejected pod
+#: they are shorter, as crowds of those must not delay the news that would help them.
+TURN_SECONDS = 0.002
+TURN_SECONDS_AFTER_REJECTION = 0.0002
+#: Pods per turn, however quick they are.
+MAX_PODS_PER_TURN = 16
+#: After a turn this long, such as one in which a plugin hung, other tasks get a pause of the loop: the lease has to be
+#: renewed and health checks answered before the next turn, which may be as long.
+LONG_TURN_SECONDS, PAUSE_AFTER_LONG_TURN = 1.0, 0.2
+#: Seconds for what is still to be written when the scheduler ends.
+SHUTDOWN_TIMEOUT = 5.0
+#: Seconds for events after the lease is lost: another replica leads by now.
+FLUSH_TIMEOUT_AFTER_LOST_LEASE = 1.0
 
-#: What tasks get that were cancelled, and do not end because they swallow that: a plugin's may.
-PATIENCE = 1.0
+#: Seconds that cancelled tasks have to end: a plugin may swallow the cancellation.
+CANCELLATION_TIMEOUT = 1.0
 
-#: Nobody but a bug does that: nothing would go on, and nothing be said.
-_CANCELLED_FROM_WITHIN = "a part of the scheduler was cancelled by somebody else, or came to an end"
+#: Only a bug gets here; otherwise scheduling would stop silently.
+_ENDED_UNEXPECTEDLY = "a part of the scheduler ended, or was cancelled, unexpectedly"
 
 _log = get_logger(__name__)
 
@@ -92,8 +92,8 @@ class SchedulerSettings:
     max_in_unschedulable: float = 300.0
     #: For the reportingInstance of events.
     hostname: str = "localhost"
-    #: Seconds after which API groups that the cluster does not serve are looked for again.
-    look_again: float = 60.0
+    #: Seconds between two checks whether kinds that the cluster did not serve are served.
+    unserved_kinds_interval: float = 60.0
 
 
 class NotSupportedError(ValueError):
@@ -114,7 +114,7 @@ class Scheduler:
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
     ) -> None:
-        """`give_up_waiting` cancels the tasks of binds that wait for their turn, and lifts the limit of requests."""
+        """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit."""
         if config.extenders:
             raise NotSupportedError("extenders: not supported yet; without them the pods would go elsewhere")
         settings = settings or SchedulerSettings()
@@ -248,13 +248,13 @@ class Scheduler:
             receiver=self.handlers,
             times=times,
             report=_report,
-            look_again=settings.look_again,
+            unserved_kinds_interval=settings.unserved_kinds_interval,
         )
 
-    # -- what the parts ask of each other -----------------------------------------------------------------------------
+    # -- what the parts need of each other ----------------------------------------------------------------------------
 
     def clock(self) -> float:
-        """Seconds since the epoch that never jump: the time of the start, and what has passed since."""
+        """Seconds since the epoch by a monotonic clock: the wall clock at the start, and what has passed since."""
         return self._started_at + self._times.clock()
 
     def _activate(self, pods: Sequence[PodInfo]) -> None:
@@ -286,7 +286,7 @@ class Scheduler:
         ]
         try:
             await _first_to_end(tasks)
-            raise RuntimeError(_CANCELLED_FROM_WITHIN)
+            raise RuntimeError(_ENDED_UNEXPECTEDLY)
         finally:
             await self._stop(tasks)
 
@@ -302,7 +302,7 @@ class Scheduler:
         await self._finish()
 
     async def halt(self) -> None:
-        """Send nothing more that changes the cluster: somebody else schedules it."""
+        """Write nothing more to the cluster: another replica schedules it."""
         self._halted = self._draining = True
         await self._cancelled((*self._loops, *self._tasks))
         await self._statuses.abandon()
@@ -317,8 +317,8 @@ class Scheduler:
         self.queue.close()
         _log.v(2).info("Scheduling queue is closed")
         if not self._halted:
-            await self._statuses.close(LAST_WORDS)
-        await self._broadcaster.flush(LAST_WORDS_OF_THE_REPLACED if self._halted else LAST_WORDS)
+            await self._statuses.close(SHUTDOWN_TIMEOUT)
+        await self._broadcaster.flush(FLUSH_TIMEOUT_AFTER_LOST_LEASE if self._halted else SHUTDOWN_TIMEOUT)
         broadcasting.cancel()
         await asyncio.gather(broadcasting, return_exceptions=True)
         for framework in self.frameworks.values():
@@ -326,16 +326,16 @@ class Scheduler:
                 _report(problem)
 
     async def _cancelled(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
-        stubborn = await cancelled(tasks, within=PATIENCE, sleep=self._times.sleep)
+        stubborn = await cancel_all(tasks, seconds=CANCELLATION_TIMEOUT, sleep=self._times.sleep)
         if stubborn:
             # Nobody waits for them again.
             self._tasks -= stubborn
-            text = "tasks that were cancelled go on, and are left behind; plugins must not swallow CancelledError"
+            text = "cancelled tasks did not end and are abandoned; plugins must not swallow CancelledError"
             _log.error(None, text, tasks=sorted(task.get_name() for task in stubborn))
 
     async def _finish(self) -> None:
-        """Let the pods that are on their way to the API server get there; who waits on Permit would not in time."""
-        timer = asyncio.ensure_future(self._times.sleep(LAST_WORDS))
+        """Let binding cycles end; those that wait on Permit would not in time."""
+        timer = asyncio.ensure_future(self._times.sleep(SHUTDOWN_TIMEOUT))
         try:
             while len(self._tasks) > self._resting and not timer.done():
                 await asyncio.wait((*self._tasks, timer), return_when=asyncio.FIRST_COMPLETED)
@@ -354,8 +354,8 @@ class Scheduler:
                 self._loops = [asyncio.create_task(self._flushing()), asyncio.create_task(self._scheduling())]
                 await _first_to_end(self._loops)
             if not self._draining:
-                raise RuntimeError(_CANCELLED_FROM_WITHIN)
-            # What else runs goes on until the end.
+                raise RuntimeError(_ENDED_UNEXPECTEDLY)
+            # The other tasks run until the scheduler is cancelled.
             await asyncio.Event().wait()
         finally:
             await self._cancelled(self._loops)
@@ -364,7 +364,7 @@ class Scheduler:
         clock = self._times.clock
         while True:
             turn_began, turn = clock(), 0.0
-            for _ in range(MOST_A_TURN):
+            for _ in range(MAX_PODS_PER_TURN):
                 queued = self.queue.pop()
                 if queued is None:
                     self._wake.clear()
@@ -372,13 +372,13 @@ class Scheduler:
                     break
                 self.schedule_one(queued)
                 turn = clock() - turn_began
-                while self._binding_now >= MOST_BINDING:
+                while self._binding_now >= MAX_CONCURRENT_BINDINGS:
                     self._fewer_binding.clear()
                     await self._fewer_binding.wait()
                     turn_began = clock()
-                if turn > (TURN_OF_REFUSED if queued.unschedulable_count else TURN):
+                if turn > (TURN_SECONDS_AFTER_REJECTION if queued.unschedulable_count else TURN_SECONDS):
                     break
-            await (asyncio.sleep(0) if turn < LONG_TURN else self._times.sleep(BREATHER))
+            await (asyncio.sleep(0) if turn < LONG_TURN_SECONDS else self._times.sleep(PAUSE_AFTER_LONG_TURN))
 
     async def _flushing(self) -> None:
         """Look after the queue's timers: once a second, and whenever it knows that something is due."""
@@ -439,13 +439,13 @@ class Scheduler:
 
     @property
     def _resting(self) -> int:
-        """Tasks that nothing but time, or somebody's word, moves on."""
+        """Tasks that only time, or a plugin's word, moves on."""
         return len(self.waiting_pods) + self._evictor.delayed_retries
 
-    # -- for those who look on ----------------------------------------------------------------------------------------
+    # -- for pages, metrics and tests ---------------------------------------------------------------------------------
 
     def refresh_metrics(self) -> None:
-        """Set the gauges that say how much there is of what; for whoever is about to show the metrics."""
+        """Set the gauges of sizes, before metrics are shown."""
         self._sizes.refresh()
 
     @property

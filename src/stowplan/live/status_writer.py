@@ -1,14 +1,14 @@
-"""Pod statuses on their way to the API: of each pod only the newest, and binds never wait for them.
+"""Pod statuses on their way to the API server: per pod only the newest, and binds never wait for them.
 
-`write` notes what a pod's status is to say and returns. A few workers send what is noted, in the lane of statuses; what
-is noted of a pod while it waits, or while an earlier patch of it is under way, is merged into one. So ten thousand
-pods that fail at once are ten thousand notes, and a pod that fails again before its turn costs nothing more.
+`write` notes what a pod's status shall say and returns. A few workers send the notes in the status lane; notes for a
+pod that wait, or come while an earlier patch of it is under way, are merged into one. So ten thousand pods that fail at
+once are ten thousand notes, and a pod that fails again before its turn costs nothing more.
 
-A patch is worked out when it is sent, against the newest that is known of the pod: what the informer said or what the
-last patch was answered, which may be ahead of it.
+A patch is computed when it is sent, against the newest known status: the informer's, or the last patch's answer, which
+may be ahead of the informer.
 
-A note that cannot be sent is lost after a few tries, as the pod's next failure writes it again. For a pod that is
-about to be bound, `withdraw` makes sure that no older note comes after the binding.
+A note that cannot be sent is dropped after a few tries, as the pod's next failure writes it again. For a pod that is
+about to be bound, `withdraw` makes sure that no older note is sent after the binding.
 
 Upstream: PatchPodStatus in pkg/scheduler/util/utils.go; merging as in pkg/scheduler/framework/api_calls.
 """
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from stowplan.api.types import PodCondition, PodStatus
     from stowplan.timing.times import Times
 
-MOST_IN_FLIGHT = 16
-TRIES = 4
+MAX_CONCURRENT_PATCHES = 16
+MAX_TRIES = 4
 RETRYING = BackoffPolicy(initial=0.01, factor=5.0, cap=1.0, jitter=0.1)
 
 _FAILURES = (ApiError, Unreachable)
@@ -120,7 +120,7 @@ class PodStatusWriter:
         self._reports = Reports(report, clock=times.clock)
         self._known: dict[str, _Known] = {}
         #: UIDs of pods with a note.
-        self._workers: Workers[str] = Workers(self._send_noted, limit=MOST_IN_FLIGHT, failed=self._send_failed)
+        self._workers: Workers[str] = Workers(self._send_noted, limit=MAX_CONCURRENT_PATCHES, failed=self._send_failed)
         self._workers.start()
         #: Patches that somebody awaits, and those of them that let time pass before they are tried again.
         self._awaited = 0
@@ -293,7 +293,7 @@ class PodStatusWriter:
                     lane=lane,
                 )
             except _FAILURES as error:
-                if tries == TRIES or self._last_try or not _is_retriable(error):
+                if tries == MAX_TRIES or self._last_try or not _is_retriable(error):
                     raise
                 await self._rest(backoff.next(), lane)
             except DecodeError as error:

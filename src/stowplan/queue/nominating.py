@@ -1,7 +1,8 @@
-"""Which node a pod is promised, as the queue hears of it.
+"""Which nodes pods are nominated to, as far as their way through the queue decides it.
 
-Upstream: pkg/scheduler/backend/queue/nominator.go, spec'd in queue.md §10. What is nominated is kept by the cluster,
-whose filters leave room for it.
+The nominations themselves are the cluster state's, as filters leave room for nominated pods.
+
+Upstream: pkg/scheduler/backend/queue/nominator.go, spec'd in queue.md §10.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Nominations:
         self._pending = pending
 
     def add(self, info: PodInfo, node_name: str | None = None) -> None:
-        """Promise the pod a node, "" none; None stands for the node that its status names."""
+        """Nominate the pod to a node; "" takes its nomination away, None stands for the node that its status names."""
         wanted = info.pod.status.nominated_node_name if node_name is None else node_name
         if wanted and self._pending.by_uid(info.uid) is None:
             # The nomination of a pod that is gone, or has its node, would never be taken back.
@@ -31,7 +32,7 @@ class Nominations:
         self._nominator.add(info, wanted)
 
     def update(self, old: Pod, info: PodInfo) -> None:
-        """The pod has changed: what was promised in memory stays, unless its status spoke or speaks of it."""
+        """The pod has changed: a nomination in memory stays, unless the old or the new status has one."""
         node_name = self._nominator.node_of(info.uid)
         old_uid = old.metadata.uid or info.key
         if old_uid != info.uid:

@@ -164,7 +164,7 @@ class SchedulingQueue:
         self._places.settle(queued, Place.GONE, REMOVED)
 
     def nominate(self, info: PodInfo, node_name: str | None) -> None:
-        """Promise a pending pod a node, "" none; None stands for the node that its status names."""
+        """Nominate a pending pod to a node; "" takes its nomination away, None stands for its status's."""
         self._nominations.add(info, node_name)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class SchedulingQueue:
         return True
 
     def done(self, uid: str) -> None:
-        """The pod's attempt needs the queue no more, and the pod does not come back; again is no matter."""
+        """The pod's attempt needs the queue no more, and the pod does not come back; idempotent."""
         queued = self._in_flight.end(uid)
         if queued is not None:
             self._places.settle(queued, Place.GONE, DONE)
@@ -239,7 +239,7 @@ class SchedulingQueue:
         self._tell_if_ready()
 
     def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
-        """Of pods that were tried in vain more is told than of those that come and wake; sets as Go shows them."""
+        """Pods that were rejected are logged with more than others; sets as Go formats them."""
         verbose = _log.v(3)
         if verbose.enabled and queued.place in QUEUE_NAMES:
             rejectors = _as_go_set(queued.unschedulable_plugins | queued.pending_plugins)
@@ -307,7 +307,7 @@ class SchedulingQueue:
                 _log.v(5).info(text, pod=queued.pod, event=interest.label)
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Have these pods tried soon, whatever they wait for; unknown ones are no matter."""
+        """Have these pods tried soon, whatever they wait for; unknown ones are ignored."""
         for info in pods:
             if not self._activate(info) and info.uid in self._in_flight:
                 self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))

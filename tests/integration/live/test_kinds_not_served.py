@@ -82,7 +82,7 @@ async def test_a_group_that_comes_later(api_server, namespace, caplog, error):
 
 
 async def test_it_is_looked_for_as_often_as_told(api_server, namespace):
-    settings = SchedulerSettings(look_again=5.0)
+    settings = SchedulerSettings(unserved_kinds_interval=5.0)
     async with scheduled(api_server, namespace, wrap=older(*DEVICES), settings=settings) as c:
         await c.advance(4.0)
         c.api.hidden.clear()

@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.api.api_errors import Conflict
-from stowplan.engine.error_origins import Origins
+from stowplan.engine.error_locations import LoggedLocations
 from stowplan.framework.status import error, unschedulable, wrapped
 
 
@@ -23,12 +23,12 @@ def failing_elsewhere():
 
 
 def test_the_innermost_cause_is_told_once_a_place():
-    origins = Origins()
+    locations = LoggedLocations()
     first, again, other = KeyError("team"), KeyError("other"), failing_elsewhere()
-    assert origins.new(failing(first)) is first
-    assert origins.new(failing(again)) is None
-    assert origins.new(other) is other.error
-    assert origins.new(other) is None
+    assert locations.first_error_at(failing(first)) is first
+    assert locations.first_error_at(failing(again)) is None
+    assert locations.first_error_at(other) is other.error
+    assert locations.first_error_at(other) is None
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_the_innermost_cause_is_told_once_a_place():
     ],
 )
 def test_what_comes_from_no_code_has_no_origin(status):
-    assert Origins().new(status) is None
+    assert LoggedLocations().first_error_at(status) is None

@@ -1,7 +1,7 @@
-"""Where a failure comes from in the code: told once a place, as every retry of every pod fails alike.
+"""Which code raised an error: logged with a stack trace once per location, as every retry of every pod fails alike.
 
-What the API server refuses is no failure of code. The rest is: mostly a plugin that raised, and whoever wrote it sees
-only "'team'" of a KeyError without this.
+What the API server refuses is not an error in code. The rest is, mostly of a plugin: its author would see nothing but
+"'team'" of a KeyError without the trace.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 _NOT_CODE = (ApiError, Unreachable, DecodeError)
 
 
-class Origins:
+class LoggedLocations:
     def __init__(self) -> None:
-        #: File and line of what was raised.
-        self._told: set[tuple[str, int]] = set()
+        #: File and line that raised.
+        self._logged: set[tuple[str, int]] = set()
 
-    def new(self, status: Status) -> BaseException | None:
-        """What was raised at first, if it was not yet told of its place."""
+    def first_error_at(self, status: Status) -> BaseException | None:
+        """The status's original exception, if none of its location was returned before."""
         found: BaseException | None = status.error
         while found is not None and found.__cause__ is not None:
             found = found.__cause__
         if found is None or isinstance(found, _NOT_CODE):
             return None
-        place = _place(found)
-        if place is None or place in self._told:
+        location = _location(found)
+        if location is None or location in self._logged:
             return None
-        self._told.add(place)
+        self._logged.add(location)
         return found
 
 
-def _place(raised: BaseException) -> tuple[str, int] | None:
+def _location(raised: BaseException) -> tuple[str, int] | None:
     traceback = raised.__traceback__
     if traceback is None:
         return None
