@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from stowplan.cli.main import cli
 from stowplan.daemon.pages import SchedulerPages
-from stowplan.serving.http import Response
+from stowplan.serving.requests.messages import Response
 from stowplan.testing import a_node, a_pod
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.live_scheduler import live

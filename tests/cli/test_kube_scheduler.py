@@ -13,7 +13,7 @@ import yaml
 from stowplan import __version__
 from stowplan.cli.kube_scheduler import main
 from stowplan.framework.runtime import PluginInitError
-from stowplan.serving.certificates import self_signed
+from stowplan.serving.tls.certificates import self_signed
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler
 from support.processes.servers import free_port

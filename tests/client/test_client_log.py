@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from stowplan.api.types import Pod
-from stowplan.client.credentials.file_content import FileContent
+from stowplan.client.endpoint.file_content import FileContent
+from stowplan.client.endpoint.tls import CertificatePair, TlsSettings
 from stowplan.client.http.throttling import Throttling
-from stowplan.client.http.tls import CertificatePair, TlsSettings
 from support.api.clients import SHORT, VirtualTime, a_pod, an_api
 from support.http.certificates import make_ca, make_client_certificate
 from support.http.kubeconfigs import Clock

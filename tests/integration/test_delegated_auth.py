@@ -19,6 +19,7 @@ from stowplan.api.users import UserInfo
 from stowplan.client.http_api import HttpApi
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
+from stowplan.serving.authentication.lookup import NAME, NAMESPACE
 from stowplan.serving.delegation import (
     CLIENT_LIMITS,
     CLIENT_SETTINGS,
@@ -27,8 +28,7 @@ from stowplan.serving.delegation import (
     delegated,
     delegated_connection,
 )
-from stowplan.serving.http import text
-from stowplan.serving.lookup import NAME, NAMESPACE
+from stowplan.serving.requests.messages import text
 from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import ServingSettings
 from stowplan.timing.times import REAL_TIMES

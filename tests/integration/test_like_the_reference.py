@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from stowplan.cli.kube_scheduler import main
-from stowplan.serving.certificates import self_signed
+from stowplan.serving.tls.certificates import self_signed
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.processes.servers import assets, free_port
 

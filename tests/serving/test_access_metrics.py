@@ -10,9 +10,9 @@ from stowplan.api.users import UserInfo
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.access_metrics import RequestMetrics, TokenCacheMetrics
-from stowplan.serving.authentication import DelegatedAuthenticator
+from stowplan.serving.authentication.authenticator import DelegatedAuthenticator
+from stowplan.serving.authentication.request_header import STANDARD
 from stowplan.serving.authorization import AllowedPaths, DelegatedAuthorizer
-from stowplan.serving.request_header import STANDARD
 from stowplan.serving.reviews import Reviewer
 from stowplan.serving.user import Peer, Rejected
 from stowplan.timing.manual_time import ManualTime

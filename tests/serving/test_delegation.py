@@ -17,6 +17,7 @@ from stowplan.client.connection import Surroundings
 from stowplan.command_line.flags.table import AUTHENTICATION, AUTHORIZATION
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
+from stowplan.serving.authentication.lookup import NAME, NAMESPACE
 from stowplan.serving.delegation import (
     AuthenticationOptions,
     AuthorizationOptions,
@@ -25,7 +26,6 @@ from stowplan.serving.delegation import (
     delegated,
     delegated_connection,
 )
-from stowplan.serving.lookup import NAME, NAMESPACE
 from stowplan.timing.manual_time import ManualTime, settle
 from support.http.client_chains import authority, client
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stowplan.klog import logger
-from stowplan.serving.health import HealthChecks
-from stowplan.serving.http import Response
+from stowplan.serving.requests.health import HealthChecks
+from stowplan.serving.requests.messages import Response
 from stowplan.timing.times import RealTimes
 from support.http.certificates import make_ca, make_client_certificate
 from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from stowplan.api.api_errors import NotAcceptable
-from stowplan.serving.http import Response
 from stowplan.serving.pages.configz import configz_page
 from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
+from stowplan.serving.requests.messages import Response
 from stowplan.timing.times import REAL_TIMES
 from support.serving.secure_port import asked
 

@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 
 from stowplan.serving.errors import ServingError
-from stowplan.serving.health import HealthChecks
-from stowplan.serving.http import Response, text
 from stowplan.serving.listener import Listener
 from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
+from stowplan.serving.requests.health import HealthChecks
+from stowplan.serving.requests.messages import Response, text
 from stowplan.serving.server import SecureServer
-from stowplan.serving.tls import TlsTransport, address_text, host_of
+from stowplan.serving.tls.transport import TlsTransport, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed
 from stowplan.timing.times import REAL_TIMES
 from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings

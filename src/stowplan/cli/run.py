@@ -173,7 +173,7 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     from stowplan.api.api_errors import ApiError, Forbidden, NotFound
     from stowplan.api.policy import Lease
     from stowplan.api.port import Unreachable
-    from stowplan.client.config_error import CredentialsError
+    from stowplan.client.endpoint.config_error import CredentialsError
     from stowplan.command_line.unreachable import no_answer
 
     election = job.config.leader_election

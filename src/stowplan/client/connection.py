@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stowplan.client.config_error import ClientConfigError, CredentialsError
-from stowplan.client.credentials.file_content import FileContent
 from stowplan.client.credentials.kubeconfig import (
     Kubeconfig,
     Selection,
@@ -35,9 +33,11 @@ from stowplan.client.credentials.kubeconfig import (
 from stowplan.client.credentials.kubeconfig_validation import check
 from stowplan.client.credentials.request_credentials import Credentials, TokenFile, UserCredentials
 from stowplan.client.credentials.user_credentials import Readers, content_of, credentials_of
-from stowplan.client.http.proxies import proxy_from_environment
-from stowplan.client.http.server_url import server_url
-from stowplan.client.http.tls import TlsSettings
+from stowplan.client.endpoint.config_error import ClientConfigError, CredentialsError
+from stowplan.client.endpoint.file_content import FileContent
+from stowplan.client.endpoint.proxies import proxy_from_environment
+from stowplan.client.endpoint.server_url import server_url
+from stowplan.client.endpoint.tls import TlsSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan import __version__
-from stowplan.client.config_error import ClientConfigError
+from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.command_line.event_loop import beside, first_of
 from stowplan.command_line.flags.kinds import NO_VERSION
 from stowplan.config.errors import os_error_text

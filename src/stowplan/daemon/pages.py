@@ -30,7 +30,7 @@ from stowplan.explain.judging import judged, only_asking
 from stowplan.explain.sending import sendable
 from stowplan.explain.tables import Line
 from stowplan.explain.text import explanation
-from stowplan.serving.http import JSON, Response
+from stowplan.serving.requests.messages import JSON, Response
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
     from stowplan.queue.queued_pod import QueuedPod
-    from stowplan.serving.http import Page, Request
+    from stowplan.serving.requests.messages import Page, Request
     from stowplan.timing.times import Times
 
 PREFIX = "/stowplan/"

@@ -37,17 +37,17 @@ from stowplan.serving.delegation import (
     delegated,
     delegated_connection,
 )
-from stowplan.serving.health import HealthChecks
-from stowplan.serving.key_pairs import CertificateFiles
 from stowplan.serving.listener import Listener
 from stowplan.serving.pages.configz import configz_page
 from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
 from stowplan.serving.profiling.pages import Profiling
+from stowplan.serving.requests.health import HealthChecks
 from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import ServingSettings
-from stowplan.serving.tls_options import TlsOptions
+from stowplan.serving.tls.key_pairs import CertificateFiles
+from stowplan.serving.tls.options import TlsOptions
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.daemon.process import Election
     from stowplan.live.scheduler import Scheduler
-    from stowplan.serving.health import Check
-    from stowplan.serving.http import Page
+    from stowplan.serving.requests.health import Check
+    from stowplan.serving.requests.messages import Page
 
 #: Seconds beyond its lease after which a leader that has not ended is ill.
 _EXPIRED_LEASE_TOLERANCE = 20.0

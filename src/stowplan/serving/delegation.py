@@ -18,21 +18,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from stowplan.api.durations import Duration
-from stowplan.client.config_error import ClientConfigError
 from stowplan.client.connection import connect_from_scheduler_flags, connect_in_cluster
+from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.client.http.transport import Limits
 from stowplan.config import ClientConnection
 from stowplan.klog import get_logger
 from stowplan.serving.access_metrics import AuthenticationMetrics, AuthorizationMetrics
-from stowplan.serving.authentication import DelegatedAuthenticator
-from stowplan.serving.authorities import AuthoritiesFile, BundleError
+from stowplan.serving.authentication.authenticator import DelegatedAuthenticator
+from stowplan.serving.authentication.authorities import AuthoritiesFile, BundleError
+from stowplan.serving.authentication.client_certificates import ClientCertificates
+from stowplan.serving.authentication.lookup import (
+    CLIENT_CA,
+    NAME,
+    NAMESPACE,
+    PROXY_CA,
+    ClusterAuthentication,
+    LookupFailed,
+)
+from stowplan.serving.authentication.request_header import FrontProxy, RequestHeaders
+from stowplan.serving.authentication.token_reviews import ReviewedTokens
+from stowplan.serving.authentication.tokens import BearerTokens, WebSocketTokens
 from stowplan.serving.authorization import AccessReviews, AllowedPaths, DelegatedAuthorizer
-from stowplan.serving.client_certificates import ClientCertificates
-from stowplan.serving.lookup import CLIENT_CA, NAME, NAMESPACE, PROXY_CA, ClusterAuthentication, LookupFailed
-from stowplan.serving.request_header import FrontProxy, RequestHeaders
 from stowplan.serving.reviews import REQUEST_TIMEOUT, Reviewer
-from stowplan.serving.token_reviews import ReviewedTokens
-from stowplan.serving.tokens import BearerTokens, WebSocketTokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,8 +47,8 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.client.connection import Connection, Surroundings
     from stowplan.metrics.serving import ServingMetrics
-    from stowplan.serving.authentication import Method
-    from stowplan.serving.authorities import Authorities
+    from stowplan.serving.authentication.authenticator import Method
+    from stowplan.serving.authentication.authorities import Authorities
     from stowplan.timing.times import Times
 
     Gate = Callable[[str], bool]

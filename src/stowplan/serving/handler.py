@@ -20,11 +20,11 @@ from stowplan.api.api_errors import ApiError, BadRequest
 from stowplan.klog.logger import get_logger
 from stowplan.klog.quoting import go_quote
 from stowplan.klog.values import stack_trace
-from stowplan.serving.bodies import read_body
-from stowplan.serving.forms import error_response
-from stowplan.serving.http import ALWAYS, Request, Response, refusal
-from stowplan.serving.targets import bad_escape, parse_query
-from stowplan.serving.tls import PEER_CERTIFICATES, address_text, host_of
+from stowplan.serving.requests.bodies import read_body
+from stowplan.serving.requests.forms import error_response
+from stowplan.serving.requests.messages import ALWAYS, Request, Response, refusal
+from stowplan.serving.requests.targets import bad_escape, parse_query
+from stowplan.serving.tls.transport import PEER_CERTIFICATES, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed, Peer
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from aiohttp.web_request import BaseRequest
 
-    from stowplan.serving.http import Page
-    from stowplan.serving.targets import Query
+    from stowplan.serving.requests.messages import Page
+    from stowplan.serving.requests.targets import Query
     from stowplan.serving.user import Authenticator, Authorizer
     from stowplan.timing.times import Times
 

@@ -10,16 +10,16 @@ import socket
 from typing import TYPE_CHECKING
 
 from stowplan.serving.errors import ServingError, reason_of
-from stowplan.serving.key_pairs import IdentityFiles, generated_identity
-from stowplan.serving.tls import address_text
-from stowplan.serving.tls_contexts import TlsContexts
-from stowplan.serving.tls_options import tls_parameters
+from stowplan.serving.tls.contexts import TlsContexts
+from stowplan.serving.tls.key_pairs import IdentityFiles, generated_identity
+from stowplan.serving.tls.options import tls_parameters
+from stowplan.serving.tls.transport import address_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stowplan.serving.settings import ServingSettings
-    from stowplan.serving.tls_contexts import IdentitySource
+    from stowplan.serving.tls.contexts import IdentitySource
 
 _ADDRESS_FAMILIES = {4: socket.AF_INET, 6: socket.AF_INET6}
 

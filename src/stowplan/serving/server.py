@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from stowplan.klog.logger import get_logger
 from stowplan.serving.handler import Handler, refuse
 from stowplan.serving.listener import Listener
-from stowplan.serving.protocol import HttpServer
-from stowplan.serving.tls import OpenConnections, TlsConnection
+from stowplan.serving.requests.protocol import HttpServer
+from stowplan.serving.tls.transport import OpenConnections, TlsConnection
 from stowplan.timing.times import REAL_TIMES, Times, within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stowplan.serving.http import Page
+    from stowplan.serving.requests.messages import Page
     from stowplan.serving.settings import ServingSettings
     from stowplan.serving.user import Authenticator, Authorizer
 

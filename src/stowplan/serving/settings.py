@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.serving.tls_options import TlsOptions
+from stowplan.serving.tls.options import TlsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.serving.key_pairs import CertificateFiles
+    from stowplan.serving.tls.key_pairs import CertificateFiles
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,13 +20,13 @@ from stowplan import __version__
 from stowplan.api.api_errors import ApiError, Forbidden, NotFound, Unauthorized
 from stowplan.api.port import Unreachable
 from stowplan.client.connection import ClientConfigError, Connection, CredentialsError, connect_from_flags
-from stowplan.client.credentials.file_content import FileContent
 from stowplan.client.credentials.request_credentials import TokenFile, UserCredentials
+from stowplan.client.endpoint.file_content import FileContent
+from stowplan.client.endpoint.proxies import proxy_from_environment
+from stowplan.client.endpoint.server_url import server_url
+from stowplan.client.endpoint.tls import TlsSettings
 from stowplan.client.http.answers import Subject
 from stowplan.client.http.lanes import Lanes, Turns
-from stowplan.client.http.proxies import proxy_from_environment
-from stowplan.client.http.server_url import server_url
-from stowplan.client.http.tls import TlsSettings
 from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.http.user_agent import user_agent
 from stowplan.command_line.errors import InputError

@@ -166,7 +166,7 @@ def _front(server: ApiServer, options: ClusterOptions) -> Front:
 
 
 def _kept_token(folder: Path) -> str:
-    from stowplan.serving.certificates import write_private
+    from stowplan.serving.tls.certificates import write_private
 
     file = folder / "token"
     try:

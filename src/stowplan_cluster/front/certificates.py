@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stowplan.serving.certificates import (
+from stowplan.serving.tls.certificates import (
     LIFETIME,
     SLACK,
     authority_builder,

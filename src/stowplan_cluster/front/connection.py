@@ -1,7 +1,7 @@
 """Reading from and writing to one client, never without bounds.
 
-Bodies are read by `stowplan.serving.bodies`; how long a client may leave an answer unread is the protocol's business
-(`protocol.py`).
+Bodies are read by `stowplan.serving.requests.bodies`; how long a client may leave an answer unread is up to
+`protocol.py`.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/rest.go.
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from stowplan.api.api_errors import ApiError, Timeout, UnsupportedMediaType
-from stowplan.serving.bodies import read_body
-from stowplan.serving.http import ALWAYS
+from stowplan.serving.requests.bodies import read_body
+from stowplan.serving.requests.messages import ALWAYS
 from stowplan_cluster.front.protocol import FrontConnection
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
-from stowplan.serving.http import JSON
+from stowplan.serving.requests.messages import JSON
 from stowplan_cluster.front import negotiation
 from stowplan_cluster.front.connection import Connection
 from stowplan_cluster.front.metrics import Metrics, RequestLabels
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from stowplan.api.users import UserInfo
-    from stowplan.serving.targets import Query
+    from stowplan.serving.requests.targets import Query
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.front.access import Access

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from stowplan.serving.certificates import write_private
+from stowplan.serving.tls.certificates import write_private
 
 if TYPE_CHECKING:
     from pathlib import Path

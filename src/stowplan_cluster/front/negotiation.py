@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from stowplan.api.api_errors import BadRequest, UnsupportedMediaType
-from stowplan.serving import forms
-from stowplan.serving.forms import YAML, Form, Target
-from stowplan.serving.http import JSON
+from stowplan.serving.requests import forms
+from stowplan.serving.requests.forms import YAML, Form, Target
+from stowplan.serving.requests.messages import JSON
 from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSIONS
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.protobuf import decode
@@ -26,7 +26,7 @@ from stowplan_cluster.front.yaml_body import UnreadableError, read_yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from stowplan.serving.forms import Clause
+    from stowplan.serving.requests.forms import Clause
     from stowplan_cluster.apiserver.objects import JsonObject
 
 #: Read only, never written, and not for custom resources.

@@ -29,7 +29,7 @@ from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.front.routes import boolean
 
 if TYPE_CHECKING:
-    from stowplan.serving.targets import Query
+    from stowplan.serving.requests.targets import Query
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.front.negotiation import PatchKind
     from stowplan_cluster.front.routes import Route

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.api.api_errors import NotAcceptable
-from stowplan.serving.forms import Form
-from stowplan.serving.health import HealthChecks, check_answer
-from stowplan.serving.http import JSON
+from stowplan.serving.requests.forms import Form
+from stowplan.serving.requests.health import HealthChecks, check_answer
+from stowplan.serving.requests.messages import JSON
 from stowplan_cluster.apiserver.discovery import AGGREGATED_GROUP, AGGREGATED_KIND, Discovery, etag_of, groups_of
 from stowplan_cluster.apiserver.schema import openapi
 from stowplan_cluster.apiserver.schema.openapi_protobuf import openapi_v2_protobuf
@@ -25,9 +25,9 @@ from stowplan_cluster.front.verbs import MethodNotServed, no_such_page
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stowplan.serving.health import Check
-    from stowplan.serving.http import Response
-    from stowplan.serving.targets import Query
+    from stowplan.serving.requests.health import Check
+    from stowplan.serving.requests.messages import Response
+    from stowplan.serving.requests.targets import Query
     from stowplan_cluster.apiserver.discovery import Document
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.registry import Registry

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from stowplan.api.api_errors import BadRequest, InternalError
-from stowplan.serving.http import ALWAYS
-from stowplan.serving.protocol import HttpConnection, HttpServer, Sleep
+from stowplan.serving.requests.messages import ALWAYS
+from stowplan.serving.requests.protocol import HttpConnection, HttpServer, Sleep
 from stowplan_cluster.front.responses import status_body
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotAcceptable
 from stowplan.api.field_errors import go_quote
-from stowplan.serving.forms import YAML, Form, as_yaml, error_headers, status_object
-from stowplan.serving.http import JSON
+from stowplan.serving.requests.forms import YAML, Form, as_yaml, error_headers, status_object
+from stowplan.serving.requests.messages import JSON
 from stowplan_cluster.apiserver.tables import table_of
 
 if TYPE_CHECKING:

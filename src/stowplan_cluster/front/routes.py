@@ -16,7 +16,7 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
-from stowplan.serving.targets import Query, bad_escape, parse_query
+from stowplan.serving.requests.targets import Query, bad_escape, parse_query
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.resources import Resource

@@ -16,9 +16,9 @@ import msgspec
 from stowplan.api.api_errors import ApiError, BadRequest, MethodNotAllowed, NotAcceptable, NotFound
 from stowplan.api.status import StatusDetails
 from stowplan.api.users import UserInfo
-from stowplan.serving.forms import wants_pretty
-from stowplan.serving.http import JSON
-from stowplan.serving.targets import Query
+from stowplan.serving.requests.forms import wants_pretty
+from stowplan.serving.requests.messages import JSON
+from stowplan.serving.requests.targets import Query
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.discovery import subresource_of
 from stowplan_cluster.apiserver.eviction import evict

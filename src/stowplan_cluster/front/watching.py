@@ -17,7 +17,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.api_errors import Expired
-from stowplan.serving.forms import status_object
+from stowplan.serving.requests.forms import status_object
 from stowplan_cluster.apiserver.changes import visible
 from stowplan_cluster.front.responses import PLAIN, encode
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from stowplan.client.config_error import CredentialsError
 from stowplan.client.credentials.exec_credentials import ExecCredentials, ExecPlugin, printable
 from stowplan.client.credentials.exec_protocol import ExecCluster
 from stowplan.client.credentials.request_credentials import UserCredentials
-from stowplan.client.http.tls import TlsSettings
+from stowplan.client.endpoint.config_error import CredentialsError
+from stowplan.client.endpoint.tls import TlsSettings
 from support.http import certificates
 from support.http.kubeconfigs import Clock
 

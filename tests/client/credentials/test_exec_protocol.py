@@ -6,7 +6,7 @@ import json
 import pytest
 
 from stowplan.client.credentials.exec_protocol import ExecAnswerError, ExecCluster, exec_info, parse_answer
-from stowplan.client.credentials.file_content import InlineContent
+from stowplan.client.endpoint.file_content import InlineContent
 from support.http import certificates
 
 V1 = "client.authentication.k8s.io/v1"

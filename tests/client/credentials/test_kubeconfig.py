@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.client.config_error import ClientConfigError
 from stowplan.client.credentials.kubeconfig import (
     kubeconfig_paths,
     load_kubeconfig,
@@ -16,6 +15,7 @@ from stowplan.client.credentials.kubeconfig import (
     parse_kubeconfig,
     select,
 )
+from stowplan.client.endpoint.config_error import ClientConfigError
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 
 SECRET = "s3cr3t-t0k3n"

@@ -4,8 +4,6 @@ import logging
 
 import pytest
 
-from stowplan.client.config_error import CredentialsError
-from stowplan.client.credentials.file_content import FileContent
 from stowplan.client.credentials.request_credentials import (
     FixedAuthorization,
     TokenFile,
@@ -14,7 +12,9 @@ from stowplan.client.credentials.request_credentials import (
     bearer,
     is_sendable,
 )
-from stowplan.client.http.tls import CertificatePair
+from stowplan.client.endpoint.config_error import CredentialsError
+from stowplan.client.endpoint.file_content import FileContent
+from stowplan.client.endpoint.tls import CertificatePair
 from support.http.kubeconfigs import Clock
 
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 from yarl import URL
 
-from stowplan.client.credentials.file_content import InlineContent
+from stowplan.client.endpoint.file_content import InlineContent
+from stowplan.client.endpoint.tls import TlsSettings
 from stowplan.client.http import connection_pool
 from stowplan.client.http.connection_pool import MOST_DIALS, ConnectionPool
 from stowplan.client.http.failures import CUT_OFF as CUT_OFF_WORDS
 from stowplan.client.http.failures import NO_ANSWER, SILENT, NotAnswered
-from stowplan.client.http.tls import TlsSettings
 from stowplan.client.http.transport import Limits
 from support.http.certificates import make_ca, make_server_certificate
 from support.http.misbehaving_server import Misbehaving, answers, closes, does, hangs, resets, sends, streams

@@ -31,11 +31,11 @@ from stowplan.api.api_errors import (
 )
 from stowplan.api.port import Unreachable
 from stowplan.api.types import Event, Lease, Node, ObjectMeta, Pod
-from stowplan.client.credentials.file_content import InlineContent
 from stowplan.client.credentials.request_credentials import UserCredentials, bearer
+from stowplan.client.endpoint.file_content import InlineContent
+from stowplan.client.endpoint.tls import TlsSettings
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.http.answers import retry_after_seconds
-from stowplan.client.http.tls import TlsSettings
 from stowplan.client.http.transport import Limits
 from support.api.clients import AGENT, NOW, SHORT, VirtualTime, a_pod, a_pod_list, an_api
 from support.http.certificates import make_ca, make_server_certificate

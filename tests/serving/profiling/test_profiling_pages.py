@@ -9,10 +9,10 @@ import tracemalloc
 import pytest
 
 from stowplan.api.users import UserInfo
-from stowplan.serving.http import Request
 from stowplan.serving.profiling import heap, stacks
 from stowplan.serving.profiling.cpu import CpuSampler
 from stowplan.serving.profiling.pages import Profiling
+from stowplan.serving.requests.messages import Request
 from support.serving.pprof_reading import read_profile
 
 CANARY = "canary-5d1f"

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from cryptography import x509
 
-from stowplan.serving.certificates import write_private
+from stowplan.serving.tls.certificates import write_private
 from stowplan_cluster.front.certificates import Certificates, certificates_for
 from stowplan_cluster.front.kubeconfig_file import is_ours, kubeconfig, write_kubeconfig
 

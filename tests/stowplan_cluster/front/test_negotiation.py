@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.api.api_errors import BadRequest, NotAcceptable, UnsupportedMediaType
-from stowplan.serving.forms import YAML, Form, Target, wants_pretty
-from stowplan.serving.http import JSON
+from stowplan.serving.requests.forms import YAML, Form, Target, wants_pretty
+from stowplan.serving.requests.messages import JSON
 from stowplan_cluster.front.negotiation import (
     negotiate,
     patch_kind_of,

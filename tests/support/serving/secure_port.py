@@ -13,10 +13,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from stowplan.api.api_errors import Forbidden, Unauthorized
 from stowplan.api.users import ANONYMOUS_USER, UserInfo
-from stowplan.serving.http import Request
-from stowplan.serving.key_pairs import CertificateFiles
+from stowplan.serving.requests.messages import Request
 from stowplan.serving.server import SecureServer
 from stowplan.serving.settings import ServingSettings
+from stowplan.serving.tls.key_pairs import CertificateFiles
 from stowplan.timing.times import REAL_TIMES
 from support.http.certificates import make_ca, make_server_certificate
 

@@ -23,15 +23,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stowplan.client.config_error import ClientConfigError, CredentialsError
 from stowplan.client.credentials.exec_protocol import ExecAnswer, ExecAnswerError, ExecCluster, exec_info, parse_answer
 from stowplan.client.credentials.request_credentials import bearer
+from stowplan.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.config.errors import os_error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stowplan.client.http.tls import ClientCertificate
+    from stowplan.client.endpoint.tls import ClientCertificate
 
 _log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from stowplan.client.config_error import ClientConfigError
 from stowplan.client.credentials.request_credentials import is_sendable
-from stowplan.client.http.tls import ClientCertificate, load_client_certificate
+from stowplan.client.endpoint.config_error import ClientConfigError
+from stowplan.client.endpoint.tls import ClientCertificate, load_client_certificate
 from stowplan.config.documents import parse_document
 from stowplan.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from stowplan.client.credentials.file_content import Content
+    from stowplan.client.endpoint.file_content import Content
 
 GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from stowplan.api.field_errors import go_quote
-from stowplan.client.config_error import ClientConfigError
 from stowplan.client.credentials.kubeconfig_types import Cluster, Context, Header, User
+from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.config.documents import parse_document
 from stowplan.config.errors import ConfigError, os_error_text
 

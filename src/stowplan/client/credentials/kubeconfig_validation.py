@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.field_errors import aggregate, go_quote
-from stowplan.client.config_error import ClientConfigError
 from stowplan.client.credentials.exec_protocol import API_VERSIONS, GROUP
-from stowplan.client.http.proxies import proxy_problem
+from stowplan.client.endpoint.config_error import ClientConfigError
+from stowplan.client.endpoint.proxies import proxy_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from stowplan.client.config_error import ClientConfigError, CredentialsError
-from stowplan.client.http.tls import NoCertificate
+from stowplan.client.endpoint.config_error import ClientConfigError, CredentialsError
+from stowplan.client.endpoint.tls import NoCertificate
 from stowplan.config.errors import os_error_text
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from multidict import MultiMapping
 
-    from stowplan.client.http.tls import CertificateSource, ClientCertificate
+    from stowplan.client.endpoint.tls import CertificateSource, ClientCertificate
 
 _log = logging.getLogger(__name__)
 

@@ -16,10 +16,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from stowplan.client.config_error import ClientConfigError
 from stowplan.client.credentials.exec_credentials import ExecCredentials, ExecPlugin
 from stowplan.client.credentials.exec_protocol import GROUP, ExecCluster
-from stowplan.client.credentials.file_content import Content, FileContent, InlineContent
 from stowplan.client.credentials.kubeconfig_validation import authenticates_without_plugin
 from stowplan.client.credentials.request_credentials import (
     FixedAuthorization,
@@ -29,7 +27,9 @@ from stowplan.client.credentials.request_credentials import (
     bearer,
     is_sendable,
 )
-from stowplan.client.http.tls import CertificatePair
+from stowplan.client.endpoint.config_error import ClientConfigError
+from stowplan.client.endpoint.file_content import Content, FileContent, InlineContent
+from stowplan.client.endpoint.tls import CertificatePair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stowplan.client.credentials.kubeconfig import Entry, Selection
     from stowplan.client.credentials.kubeconfig_types import Cluster, ExecConfig, User
     from stowplan.client.credentials.request_credentials import AuthorizationSource
-    from stowplan.client.http.tls import TlsSettings
+    from stowplan.client.endpoint.tls import TlsSettings
 
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 #: Bytes of an extra's key that stand for themselves in a header's name; `%` has to be written out.

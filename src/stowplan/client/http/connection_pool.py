@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from yarl import URL
 
+    from stowplan.client.endpoint.tls import TlsSettings
     from stowplan.client.http.answers import Answer
-    from stowplan.client.http.tls import TlsSettings
     from stowplan.client.http.transport import Limits
 
 #: Handshakes at a time: they cost the server far more than requests do.

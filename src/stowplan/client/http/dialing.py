@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiohappyeyeballs import AddrInfoType
     from yarl import URL
 
-    from stowplan.client.http.tls import TlsSettings
+    from stowplan.client.endpoint.tls import TlsSettings
 
 _SECONDS_BETWEEN_PROBES = 30
 _PROBES = 3

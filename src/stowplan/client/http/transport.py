@@ -30,7 +30,7 @@ from yarl import URL
 
 from stowplan.api.port import Lane, Unreachable
 from stowplan.client.backoff import REQUESTING, Backoff, BackoffPolicy
-from stowplan.client.config_error import ClientConfigError, CredentialsError
+from stowplan.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.client.errors import OutcomeUnknown, StreamSilent
 from stowplan.client.http.aiohttp_session import READ_BUFFER, AiohttpSession, read
 from stowplan.client.http.answers import Answer, Subject, api_error, retry_after_seconds

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.serving.forms import as_json
-from stowplan.serving.http import JSON, NO_SNIFF, Page, Request, Response
+from stowplan.serving.requests.forms import as_json
+from stowplan.serving.requests.messages import JSON, NO_SNIFF, Page, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable

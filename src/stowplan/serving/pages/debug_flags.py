@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.field_errors import go_quote
-from stowplan.serving.http import NO_SNIFF, Page, Request, Response
+from stowplan.serving.requests.messages import NO_SNIFF, Page, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
-from stowplan.serving.http import Page, Request, Response, text
+from stowplan.serving.requests.messages import Page, Request, Response, text
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy

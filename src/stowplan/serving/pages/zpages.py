@@ -11,13 +11,13 @@ import datetime
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from stowplan.serving.forms import PLAIN_TEXT, YAML, Form, negotiate, wants_pretty
-from stowplan.serving.http import JSON, Page, Request, Response, text
+from stowplan.serving.requests.forms import PLAIN_TEXT, YAML, Form, negotiate, wants_pretty
+from stowplan.serving.requests.messages import JSON, Page, Request, Response, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from stowplan.serving.forms import Target
+    from stowplan.serving.requests.forms import Target
     from stowplan.timing.times import Times
 
 _COMPONENT = "kube-scheduler"

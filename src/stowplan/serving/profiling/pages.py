@@ -19,15 +19,15 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stowplan.serving.http import TEXT, Request, Response
 from stowplan.serving.profiling import heap, stacks
 from stowplan.serving.profiling.cpu import CpuSampler
 from stowplan.serving.profiling.pprof import Profile
+from stowplan.serving.requests.messages import TEXT, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from stowplan.serving.http import Page
+    from stowplan.serving.requests.messages import Page
 
 PREFIX = "/debug/pprof/"
 _DEFAULT_SECONDS = 30.0

@@ -1,0 +1,102 @@
+"""Who sends a request: each way of saying it is tried in turn, and the first that is good counts.
+
+A credential that is no good does not end the search, as upstream's union has it: a wrong certificate beside a right
+token is somebody. Only if nothing that was presented is good the request is refused; a request that presents nothing is
+anonymous. What was wrong is logged and not told.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/authentication/authenticatorfactory/delegating.go, request/union, group,
+pkg/endpoints/filters/authentication.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from stowplan.api.api_errors import Unauthorized
+from stowplan.api.field_errors import aggregate
+from stowplan.api.users import ANONYMOUS, ANONYMOUS_USER, AUTHENTICATED, UNAUTHENTICATED, UserInfo
+from stowplan.klog import get_logger
+from stowplan.serving.access_metrics import AuthenticationMetrics
+from stowplan.serving.authentication import request_header, tokens
+from stowplan.serving.user import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.metrics.serving import ServingMetrics
+    from stowplan.serving.authentication.request_header import RequestHeaders
+    from stowplan.serving.user import Headers, Peer
+
+_log = get_logger(__name__)
+
+
+class Method(Protocol):
+    async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
+        """The user; None if nothing was presented that this is about; raise Rejected if it is no good."""
+
+
+class DelegatedAuthenticator:
+    """An `Authenticator`."""
+
+    def __init__(
+        self,
+        methods: Sequence[Method],
+        *,
+        clock: Callable[[], float],
+        headers: Callable[[], RequestHeaders],
+        metrics: ServingMetrics | None = None,
+    ) -> None:
+        """`headers` are those that a front proxy speaks by."""
+        self._methods = methods
+        self._clock = clock
+        self._headers = headers
+        self._metrics = None if metrics is None else AuthenticationMetrics(metrics)
+
+    async def authenticate(self, headers: Headers, peer: Peer) -> UserInfo:
+        began = self._clock()
+        try:
+            user = await self._identified(headers, peer)
+        except Rejected as error:
+            _log.error(error, "Unable to authenticate the request")
+            self._count(None, began)
+            raise Unauthorized("Unauthorized") from None
+        self._count(user.name, began)
+        return user
+
+    def without_credentials(self, headers: Headers) -> Headers:
+        left = request_header.without(
+            headers, request_header.STANDARD, self._headers(), names=("Authorization", tokens.PROTOCOLS)
+        )
+        protocols = tokens.without_token(headers)
+        if not protocols:
+            return left
+        kept = CIMultiDict(left)
+        kept[tokens.PROTOCOLS] = ",".join(protocols)
+        return CIMultiDictProxy(kept)
+
+    async def _identified(self, headers: Headers, peer: Peer) -> UserInfo:
+        errors: list[str] = []
+        for method in self._methods:
+            try:
+                user = await method.identify(headers, peer)
+            except Rejected as error:
+                errors.append(str(error))
+                continue
+            if user is not None:
+                return _authenticated(user)
+        if errors:
+            raise Rejected(aggregate(errors))
+        return ANONYMOUS_USER
+
+    def _count(self, username: str | None, began: float) -> None:
+        if self._metrics is not None:
+            self._metrics.attempted(username, self._clock() - began)
+
+
+def _authenticated(user: UserInfo) -> UserInfo:
+    if user.name == ANONYMOUS or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, AUTHENTICATED))

@@ -1,0 +1,231 @@
+"""Users by their client certificate: common name and organizations, if an authority that is believed vouches for them.
+
+The handshake lets every certificate pass, so that a bad one is refused in HTTP. Here OpenSSL builds the chain, from
+what was presented to one authority after the other: each is an anchor of its own, as in Go's pool, also if it is no
+root or shares its name with another. What Go asks beyond OpenSSL is asked of the chain it found: that every issuer may
+sign certificates, that no link is signed with a broken hash, and that nobody in the chain forbids clientAuth.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/x509; crypto/x509 (Verify) of Go.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import warnings
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from OpenSSL import crypto
+from OpenSSL._util import lib
+
+from stowplan.api.users import UserInfo
+from stowplan.serving.user import Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.metrics.families import Histogram
+    from stowplan.serving.authentication.authorities import Authorities
+    from stowplan.serving.user import Headers, Peer
+
+#: An authority may certify a user's UID by this attribute of the subject.
+UID = x509.ObjectIdentifier("1.3.6.1.4.1.57683.2")
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+
+UNKNOWN_AUTHORITY = "x509: certificate signed by unknown authority"
+WRONG_USAGE = "x509: certificate specifies an incompatible key usage"
+#: Nobody's chain is longer, and a hundred would hold up the event loop for 20 ms, whoever sends them. Go gives up after
+#: a hundred signatures.
+MOST_PRESENTED = 10
+
+E = TypeVar("E", bound=x509.ExtensionType)
+
+_DER = serialization.Encoding.DER
+_CLIENT_USAGES = frozenset((ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE))
+_BROKEN_HASHES = ("md5", "sha1")
+#: What reading a part of somebody else's certificate may end with.
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+
+
+class ClientCertificates:
+    def __init__(
+        self,
+        authorities: Authorities,
+        *,
+        wall_clock: Callable[[], float],
+        uid_allowed: bool,
+        expiration: Histogram | None = None,
+    ) -> None:
+        self._authorities = authorities
+        self._wall_clock = wall_clock
+        self._uid_allowed = uid_allowed
+        self._expiration = expiration
+
+    async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
+        """The user of the peer's certificate, None without one; raise Rejected for one that is no good."""
+        authorities = self._authorities.current()
+        if not peer.certificates or not authorities:
+            return None
+        leaf = parsed(peer.certificates[0])
+        now = self._wall_clock()
+        if self._expiration is not None:
+            self._expiration.observe(leaf.not_valid_after_utc.timestamp() - now)
+        try:
+            verify(peer.certificates, authorities, now=now)
+        except Rejected as error:
+            raise Rejected(f"verifying certificate {_described(leaf)} failed: {error}") from None
+        return user_of(leaf, uid_allowed=self._uid_allowed)
+
+
+def parsed(der: bytes) -> x509.Certificate:
+    try:
+        # What the library warns of would come out on standard error, as often as somebody likes.
+        with warnings.catch_warnings(action="ignore"):
+            certificate = x509.load_der_x509_certificate(der)
+            serial = certificate.serial_number
+            # These are parsed when they are first read.
+            _ = certificate.extensions, certificate.subject
+            _ = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    except UNREADABLE as error:
+        raise Rejected(f"x509: malformed certificate: {error}") from None
+    if serial <= 0:
+        # Go refuses negative ones; zero, which no authority gives, the library warns of and will not read some day.
+        raise Rejected("x509: malformed certificate: its serial number is not positive")
+    return certificate
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """Go takes the last one."""
+    names = _values(certificate, NameOID.COMMON_NAME)
+    return names[-1] if names else ""
+
+
+def user_of(certificate: x509.Certificate, *, uid_allowed: bool) -> UserInfo | None:
+    name = common_name(certificate)
+    if not name:
+        return None
+    digest = hashlib.sha256(certificate.public_bytes(_DER)).hexdigest()
+    return UserInfo(
+        name,
+        uid=_uid(certificate) if uid_allowed else "",
+        groups=tuple(_values(certificate, NameOID.ORGANIZATION_NAME)),
+        extra={CREDENTIAL_ID: (f"X509SHA256={digest}",)},
+    )
+
+
+def _uid(certificate: x509.Certificate) -> str:
+    uids = _values(certificate, UID)
+    if len(uids) > 1:
+        raise Rejected(f"expected 1 UID, but found multiple: [{' '.join(uids)}]")
+    if uids == [""]:
+        raise Rejected("UID cannot be an empty string")
+    return uids[0] if uids else ""
+
+
+def _values(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[str]:
+    found = certificate.subject.get_attributes_for_oid(oid)
+    return [attribute.value for attribute in found if isinstance(attribute.value, str)]
+
+
+# --- is it any good?
+
+
+def verify(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
+    """Raise Rejected unless the first certificate is a client's of one of the authorities; the others may link them."""
+    if len(presented) > MOST_PRESENTED:
+        raise Rejected(f"x509: {len(presented)} certificates were presented, {MOST_PRESENTED} at most are looked at")
+    certificates = [parsed(der) for der in presented]
+    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+    _check_time(certificates[0], moment)
+    why = UNKNOWN_AUTHORITY
+    for authority in authorities:
+        chain = _chain(certificates, authority, moment)
+        if not chain or not all(_is_sound(signed, issuer) for signed, issuer in pairwise(chain)):
+            continue
+        if all(_is_for_clients(certificate) for certificate in chain):
+            return
+        why = WRONG_USAGE
+    raise Rejected(why)
+
+
+def _check_time(certificate: x509.Certificate, moment: datetime.datetime) -> None:
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if begin <= moment <= end:
+        return
+    relation = f"before {_rfc3339(begin)}" if moment < begin else f"after {_rfc3339(end)}"
+    raise Rejected(f"x509: certificate has expired or is not yet valid: current time {_rfc3339(moment)} is {relation}")
+
+
+def _chain(
+    certificates: Sequence[x509.Certificate], authority: x509.Certificate, moment: datetime.datetime
+) -> list[x509.Certificate] | None:
+    store = crypto.X509Store()
+    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+    store.set_time(moment)
+    try:
+        store.add_cert(crypto.X509.from_cryptography(authority))
+        leaf, *links = map(crypto.X509.from_cryptography, certificates)
+        chain = crypto.X509StoreContext(store, leaf, links).get_verified_chain()
+    except (crypto.X509StoreContextError, crypto.Error):
+        return None
+    finally:
+        # What is left in OpenSSL's queue of errors, the next TLS connection would take for its own.
+        lib.ERR_clear_error()
+    return [certificate.to_cryptography() for certificate in chain]
+
+
+def _is_sound(signed: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """What Go asks of a link besides the signature."""
+    try:
+        algorithm = signed.signature_hash_algorithm
+        constraints = _extension(issuer, x509.BasicConstraints)
+    except UNREADABLE:
+        return False
+    if algorithm is not None and algorithm.name in _BROKEN_HASHES:
+        return False
+    # The oldest version of certificates has no extensions; OpenSSL takes one of these for an authority only as a root.
+    # Its older releases also take a key's usage for a claim to be one.
+    return constraints.ca if constraints is not None else issuer.version is x509.Version.v1
+
+
+def _is_for_clients(certificate: x509.Certificate) -> bool:
+    try:
+        usages = _extension(certificate, x509.ExtendedKeyUsage)
+    except UNREADABLE:
+        return False
+    return usages is None or not _CLIENT_USAGES.isdisjoint(usages)
+
+
+def _described(certificate: x509.Certificate) -> str:
+    subject_key = _extension(certificate, x509.SubjectKeyIdentifier)
+    authority_key = _extension(certificate, x509.AuthorityKeyIdentifier)
+    own = subject_key.digest if subject_key is not None else b""
+    issuers = authority_key.key_identifier if authority_key is not None else None
+    return f"SN={certificate.serial_number}, SKID={_hex(own)}, AKID={_hex(issuers or b'')}"
+
+
+def _extension(certificate: x509.Certificate, type_: type[E]) -> E | None:
+    try:
+        return certificate.extensions.get_extension_for_class(type_).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _hex(data: bytes) -> str:
+    return data.hex(":").upper()
+
+
+def _rfc3339(moment: datetime.datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

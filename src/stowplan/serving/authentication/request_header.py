@@ -1,0 +1,125 @@
+"""Users that a front proxy names in headers, as the aggregator of an API server does.
+
+Headers are believed only from a peer whose certificate an authority of front proxies vouches for, and whose common name
+is allowed. From everybody else they mean nothing, and no page gets to see them.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/headerrequest/requestheader.go,
+request/x509 (Verifier), pkg/endpoints/filters/authentication.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from stowplan.api.users import UserInfo
+from stowplan.serving.authentication.client_certificates import common_name, parsed, verify
+from stowplan.serving.user import Rejected, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.serving.authentication.authorities import Authorities
+    from stowplan.serving.user import Headers, Peer
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestHeaders:
+    """Which headers say what; names are compared without regard to case."""
+
+    usernames: tuple[str, ...] = ()
+    uids: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    extra_prefixes: tuple[str, ...] = ()
+    #: Common names of front proxies; empty: any that the authorities vouch for.
+    allowed_names: tuple[str, ...] = ()
+
+    def speak_of_a_user(self, header: str) -> bool:
+        header = header.lower()
+        named = (*self.usernames, *self.uids, *self.groups)
+        return any(header == name.lower() for name in named) or any(
+            header.startswith(prefix.lower()) for prefix in self.extra_prefixes
+        )
+
+
+STANDARD = RequestHeaders(
+    usernames=("X-Remote-User",),
+    uids=("X-Remote-Uid",),
+    groups=("X-Remote-Group",),
+    extra_prefixes=("X-Remote-Extra-",),
+)
+
+
+class FrontProxy:
+    def __init__(
+        self, authorities: Authorities, headers: Callable[[], RequestHeaders], *, wall_clock: Callable[[], float]
+    ) -> None:
+        self._authorities = authorities
+        self.headers = headers
+        self._wall_clock = wall_clock
+
+    async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
+        """Whom a front proxy speaks for; None if it names nobody; raise Rejected if the peer is no front proxy."""
+        authorities = self._authorities.current()
+        if not peer.certificates or not authorities:
+            return None
+        verify(peer.certificates, authorities, now=self._wall_clock())
+        names = self.headers()
+        proxy = common_name(parsed(peer.certificates[0]))
+        if names.allowed_names and proxy not in names.allowed_names:
+            raise Rejected(f"x509: subject with cn={proxy} is not in the allowed list")
+        return _user(headers, names)
+
+
+def _user(headers: Headers, names: RequestHeaders) -> UserInfo | None:
+    name = _first(headers, names.usernames)
+    if not name:
+        return None
+    return UserInfo(
+        name,
+        uid=_first(headers, names.uids),
+        groups=tuple(readable(value) for group in names.groups for value in headers.getall(group, ()) if value),
+        extra=_extra(headers, names.extra_prefixes),
+    )
+
+
+def _first(headers: Headers, names: Sequence[str]) -> str:
+    """Of each header the first value counts, and of these the first that is not empty."""
+    return readable(next((value for name in names if (value := headers.get(name))), ""))
+
+
+def _extra(headers: Headers, prefixes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    extra: dict[str, tuple[str, ...]] = {}
+    for prefix in prefixes:
+        for header, value in headers.items():
+            if header.lower().startswith(prefix.lower()):
+                key = _unescaped(header[len(prefix) :].lower())
+                extra[key] = (*extra.get(key, ()), readable(value))
+    return extra
+
+
+def _unescaped(key: str) -> str:
+    """Percent-encoding away, unless it is none: then the key is taken as it is."""
+    pieces = key.split("%")[1:]
+    if any(len(piece) < 2 or not _is_hex(piece[:2]) for piece in pieces):
+        return readable(key)
+    return unquote_to_bytes(key).decode(errors="replace")
+
+
+def _is_hex(text: str) -> bool:
+    return all(char in "0123456789abcdef" for char in text)
+
+
+def without(headers: Headers, *spoken_of: RequestHeaders, names: Sequence[str] = ()) -> Headers:
+    """The headers but for some, and for those that say who somebody is."""
+    dropped = {name.lower() for name in names}
+    return CIMultiDictProxy(
+        CIMultiDict(
+            (header, value)
+            for header, value in headers.items()
+            if header.lower() not in dropped and not any(each.speak_of_a_user(header) for each in spoken_of)
+        )
+    )

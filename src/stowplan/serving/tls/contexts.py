@@ -1,0 +1,134 @@
+"""Which certificate a client is shown, and under which rules: one OpenSSL context a certificate.
+
+It is decided by the name that the client asks for, else by the address it came to. Names given for a certificate
+win over those that are in one, and a whole name over a wildcard.
+
+Client certificates are asked for and taken as they come: whether one is any good is found out when a request
+comes with it. So a stale one is answered with 401, as upstream does, and not with a torn connection.
+
+Upstream: staging/src/k8s.io/apiserver/pkg/server/dynamiccertificates/named_certificates.go, tlsconfig.go; Go's
+crypto/tls (getCertificate).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from OpenSSL import SSL
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from OpenSSL import crypto
+
+    from stowplan.serving.tls.key_pairs import Identity
+    from stowplan.serving.tls.options import TlsParameters
+
+_HTTP = b"http/1.1"
+
+
+class IdentitySource(Protocol):
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """For which it is; none: those in the certificate."""
+
+    @property
+    def generation(self) -> int:
+        """Moves when there is another identity."""
+
+    def refresh(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Contexts:
+    default: SSL.Context
+    by_name: Mapping[str, SSL.Context]
+
+    def of_name(self, name: str) -> SSL.Context:
+        plain = name.lower().rstrip(".")
+        wildcard = ".".join(("*", *plain.split(".")[1:]))
+        return self.by_name.get(plain) or self.by_name.get(wildcard) or self.default
+
+
+class TlsContexts:
+    def __init__(
+        self,
+        default: IdentitySource,
+        named: Sequence[IdentitySource] = (),
+        *,
+        parameters: TlsParameters,
+    ) -> None:
+        self._sources = (default, *named)
+        self._parameters = parameters
+        self._generations = self._now()
+        self._contexts = self._build()
+
+    def of_connection(self, local_address: str) -> SSL.Context:
+        """The context to begin with; it gives way to another once the client has said whom it looks for."""
+        for source in self._sources:
+            source.refresh()
+        generations = self._now()
+        if generations != self._generations:
+            self._generations, self._contexts = generations, self._build()
+        return self._contexts.by_name.get(local_address, self._contexts.default)
+
+    def _now(self) -> tuple[int, ...]:
+        return tuple(source.generation for source in self._sources)
+
+    def _build(self) -> _Contexts:
+        default, *named = [self._context(source.identity) for source in self._sources]
+        implicit: dict[str, SSL.Context] = {}
+        explicit: dict[str, SSL.Context] = {}
+        # The first of two that want the same name has it.
+        for source, context in reversed(list(zip(self._sources[1:], named, strict=True))):
+            if source.names:
+                explicit |= dict.fromkeys(source.names, context)
+            else:
+                implicit |= dict.fromkeys(source.identity.own_names, context)
+        contexts = _Contexts(default, implicit | explicit)
+        if named:
+            for context in (default, *named):
+                context.set_tlsext_servername_callback(_Chooser(contexts))
+        return contexts
+
+    def _context(self, identity: Identity) -> SSL.Context:
+        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        # Nothing is kept between connections: a resumed one would come without its client's certificates.
+        context.set_options(
+            SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION | SSL.OP_CIPHER_SERVER_PREFERENCE
+        )
+        context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+        context.set_session_id(b"stowplan")
+        self._parameters.apply_to(context)
+        leaf, *others = identity.certificates
+        context.use_certificate(leaf)
+        for other in others:
+            context.add_extra_chain_cert(other)
+        context.use_privatekey(identity.key)
+        context.set_alpn_select_callback(_select_protocol)
+        context.set_verify(SSL.VERIFY_PEER, _take_any)
+        return context
+
+
+class _Chooser:
+    """Turns to the certificate of the name that a client asks for."""
+
+    def __init__(self, contexts: _Contexts) -> None:
+        self._contexts = contexts
+
+    def __call__(self, connection: SSL.Connection) -> None:
+        name = connection.get_servername()
+        if name:
+            connection.set_context(self._contexts.of_name(name.decode("ascii", "replace")))
+
+
+def _take_any(connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int) -> bool:
+    return True
+
+
+def _select_protocol(connection: SSL.Connection, offered: list[bytes]) -> bytes | SSL._NoOverlappingProtocols:
+    return _HTTP if _HTTP in offered else SSL.NO_OVERLAPPING_PROTOCOLS

@@ -1,0 +1,347 @@
+"""TLS between a socket and HTTP: OpenSSL works in memory, the event loop moves the bytes.
+
+asyncio's own TLS wants every client certificate verified in the handshake, or none asked for; here they are asked for
+and handed on as they are (`tls_contexts.py`). So this is an asyncio protocol below and a transport above:
+
+    TCP transport  <->  TlsConnection (ciphertext | OpenSSL | plaintext)  <->  TlsTransport  <->  HttpConnection
+
+Backpressure passes through both ways: what is written goes to the TCP transport at once, which tells when it has too
+much. A client that sends nonsense, nothing, or plain HTTP costs one line of the log at v5.
+
+Upstream: Go's crypto/tls and net/http (tlsHandshakeTimeout, badRequestError for plain HTTP).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from OpenSSL import SSL, crypto
+
+from stowplan.klog.logger import get_logger
+from stowplan.serving.requests.protocol import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from stowplan.serving.requests.protocol import HttpConnection, Sleep
+    from stowplan.serving.tls.contexts import TlsContexts
+
+log = get_logger(__name__)
+
+#: Bytes to take from OpenSSL, or to give to it, at a time.
+_PORTION = 64 * 1024
+#: How much of a record says what it is, and how plain HTTP begins.
+_RECORD_HEAD = 5
+_PLAIN_HTTP = (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"DELET", b"PATCH", b"CONNE", b"TRACE")
+_PLAIN_ANSWER = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+#: Seconds that a client has for the rest, once its connection was closed by either side.
+_CLOSING = 5.0
+#: extra_info of the transport: the client's certificates as DER, its own first.
+PEER_CERTIFICATES = "peer_certificates"
+
+
+class OpenConnections:
+    """Those of one server, which bears only so many.
+
+    For a new one, one is closed that waits for its client, the oldest first: whoever opens connections and does nothing
+    with them keeps nobody else out, such as the one who asks whether this process lives.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self._most = most
+        #: In the order in which they came.
+        self._all: dict[TlsConnection, None] = {}
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def __iter__(self) -> Iterator[TlsConnection]:
+        return iter(tuple(self._all))
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, connection: TlsConnection) -> bool:
+        """Whether there is room for it."""
+        if len(self._all) >= self._most and not self._make_room():
+            return False
+        self._all[connection] = None
+        self._none.clear()
+        return True
+
+    def _make_room(self) -> bool:
+        waiting = next((one for one in self._all if one.awaits_client), None)
+        if waiting is None:
+            return False
+        del self._all[waiting]
+        waiting.make_room()
+        return True
+
+    def discard(self, connection: TlsConnection) -> None:
+        self._all.pop(connection, None)
+        if not self._all:
+            self._none.set()
+
+    async def ended(self) -> None:
+        await self._none.wait()
+
+
+class TlsConnection(asyncio.Protocol):
+    def __init__(
+        self,
+        make_http: Callable[[], HttpConnection],
+        *,
+        contexts: TlsContexts,
+        open_connections: OpenConnections,
+        sleep: Sleep,
+        handshake_timeout: float,
+    ) -> None:
+        self._make_http = make_http
+        self._contexts = contexts
+        self._open = open_connections
+        self._handshake_timeout = handshake_timeout
+        self._timer = Timer(sleep)
+        #: What came before it could be told what it is; None once it can.
+        self._begun: bytes | None = b""
+        self._http: HttpConnection | None = None
+        self._closing = False
+
+    # From the TCP transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._tcp = cast("asyncio.Transport", transport)
+        if not self._open.add(self):
+            log.v(2).info("Too many connections: one more was closed", srcIP=_address_of(self._tcp))
+            self.abort()
+            return
+        # Kept beside the connection, which may turn to another one: OpenSSL goes on calling this one's callbacks.
+        self._context = self._contexts.of_connection(host_of(self._tcp.get_extra_info("sockname")))
+        self._tls = SSL.Connection(self._context, None)
+        self._tls.set_accept_state()
+        self._timer.start(self._handshake_timeout, lambda: self._handshake_failed("i/o timeout"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._open.discard(self)
+        self._timer.stop()
+        if self._http is not None:
+            self._http.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        if self._begun is not None:
+            self._begun += data
+            if len(self._begun) < _RECORD_HEAD:
+                return
+            data, self._begun = self._begun, None
+            if data.startswith(_PLAIN_HTTP):
+                self._tcp.write(_PLAIN_ANSWER)
+                self._handshake_failed("client sent an HTTP request to an HTTPS server")
+                return
+        self._feed(data)
+
+    def eof_received(self) -> bool:
+        """Keep the connection for what is still to be answered, for a while: most who end it are gone."""
+        if self._http is None:
+            if not self._closing:
+                self._handshake_failed("EOF")
+            return False
+        if self._closing or not self._http.ended_by_client():
+            return False
+        self._timer.start(_CLOSING, self._tcp.abort)
+        return True
+
+    def pause_writing(self) -> None:
+        if self._http is not None:
+            self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._http is not None:
+            self._http.resume_writing()
+
+    # Through OpenSSL
+
+    def _feed(self, data: bytes) -> None:
+        self._tls.bio_write(data)
+        try:
+            if self._http is None:
+                self._tls.do_handshake()
+                self._established()
+            self._receive()
+        except SSL.WantReadError:
+            pass
+        except SSL.ZeroReturnError:
+            self._flush()
+            if self.eof_received():
+                return
+            self.close()
+        except SSL.Error as error:
+            self._flush()
+            self._broken(error)
+        self._flush()
+
+    def _established(self) -> None:
+        self._timer.stop()
+        self._flush()
+        self._http = self._make_http()
+        self._http.connection_made(TlsTransport(self, self._tcp, _certificates_of(self._tls)))
+
+    def _receive(self) -> None:
+        """Hand on all that can be read; ends with one of OpenSSL's exceptions."""
+        assert self._http is not None
+        while not self._closing:
+            self._http.data_received(self._tls.recv(_PORTION))
+
+    def _broken(self, error: SSL.Error) -> None:
+        if self._http is None:
+            self._handshake_failed(_reason_of(error))
+        else:
+            log.v(5).info("A TLS connection broke", srcIP=_address_of(self._tcp), reason=_reason_of(error))
+            self._closing = True
+            self._tcp.abort()
+
+    def _handshake_failed(self, reason: str) -> None:
+        verbose = log.v(5)
+        if verbose.enabled:
+            verbose.plain(f"http: TLS handshake error from {_address_of(self._tcp)}: {reason}")
+        self._end()
+
+    def _flush(self) -> None:
+        """Send what OpenSSL has to say."""
+        while not self._tcp.is_closing():
+            try:
+                self._tcp.write(self._tls.bio_read(_PORTION))
+            except SSL.WantReadError:
+                return
+
+    # From the transport above
+
+    @property
+    def closing(self) -> bool:
+        return self._closing
+
+    def send(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data).cast("B")
+        try:
+            while view and not self._closing:
+                view = view[self._tls.send(bytes(view[:_PORTION])) :]
+                self._flush()
+        except SSL.Error as error:
+            self._broken(error)
+
+    def close(self) -> None:
+        """Say goodbye, and wait a little for the client to take what was sent."""
+        if self._closing:
+            return
+        try:
+            self._tls.shutdown()
+        except SSL.Error as error:
+            log.v(5).info("A TLS connection ended early", srcIP=_address_of(self._tcp), reason=_reason_of(error))
+        self._flush()
+        self._end()
+
+    def _end(self) -> None:
+        self._closing = True
+        self._tcp.close()
+        self._timer.start(_CLOSING, self._tcp.abort)
+
+    def abort(self) -> None:
+        self._closing = True
+        self._tcp.abort()
+
+    @property
+    def awaits_client(self) -> bool:
+        return self._http is None or self._http.awaits_client
+
+    def make_room(self) -> None:
+        log.v(2).info("Too many connections: one that waited for its client was closed", srcIP=_address_of(self._tcp))
+        self.abort()
+
+    def end_if_idle(self) -> None:
+        """Close it unless a request is under way."""
+        if self._http is None:
+            self.abort()
+        elif not self._http.busy:
+            self.close()
+
+
+class TlsTransport(asyncio.Transport):
+    """What HTTP writes to: plain bytes."""
+
+    def __init__(self, connection: TlsConnection, tcp: asyncio.Transport, certificates: tuple[bytes, ...]) -> None:
+        super().__init__({PEER_CERTIFICATES: certificates})
+        self._connection = connection
+        self._tcp = tcp
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        own = super().get_extra_info(name)
+        return self._tcp.get_extra_info(name, default) if own is None else own
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._connection.send(data)
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self._connection.send(b"".join(list_of_data))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def abort(self) -> None:
+        self._connection.abort()
+
+    def is_closing(self) -> bool:
+        return self._connection.closing
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self._tcp.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._tcp.is_closing():
+            self._tcp.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._tcp.is_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return self._tcp.get_write_buffer_size()
+
+
+def _certificates_of(tls: SSL.Connection) -> tuple[bytes, ...]:
+    leaf = tls.get_peer_certificate()
+    if leaf is None:
+        return ()
+    # A server gets the others without the client's own.
+    return tuple(_der(one) for one in (leaf, *(tls.get_peer_cert_chain() or ())))
+
+
+def _der(certificate: crypto.X509) -> bytes:
+    return crypto.dump_certificate(crypto.FILETYPE_ASN1, certificate)
+
+
+def host_of(address: Any) -> str:
+    """Without the mapping of IPv4 into IPv6 that sockets of both families show."""
+    return str(address[0]).removeprefix("::ffff:") if address else ""
+
+
+def _address_of(tcp: asyncio.Transport) -> str:
+    return address_text(tcp.get_extra_info("peername"))
+
+
+def address_text(address: Any) -> str:
+    """Render a socket's address as Go does: `127.0.0.1:10259`, `[::1]:10259`."""
+    if not address:
+        return ""
+    host = host_of(address)
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"
+
+
+def _reason_of(error: SSL.Error) -> str:
+    """OpenSSL's last word on it."""
+    queue = error.args[0] if error.args else None
+    if isinstance(queue, list) and queue:
+        return str(queue[-1][-1])
+    return str(error) or type(error).__name__

@@ -1,0 +1,104 @@
+"""What is changed of aiohttp's server, by itself: no TLS, and handlers that no program of ours has."""
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from stowplan.serving.handler import refuse
+from stowplan.serving.requests.protocol import HttpServer, Timer
+from stowplan.timing.manual_time import ManualTime
+
+
+@asynccontextmanager
+async def serving(handler):
+    http = HttpServer(handler, refuse=refuse, sleep=asyncio.sleep, write_timeout=60)
+    server = await asyncio.get_running_loop().create_server(http, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await http.shutdown(1)
+        await server.wait_closed()
+
+
+async def answered(port):
+    """All that comes until the connection ends."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def errors(caplog):
+    return [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_a_handler_with_a_bug_is_answered_for_and_told_of(caplog):
+    async def broken(request):
+        raise ValueError("bug")
+
+    async with serving(broken) as port:
+        answer = await answered(port)
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    (told,) = errors(caplog)
+    assert told.exc_info[1].args == ("bug",)
+
+
+async def test_an_answer_that_has_begun_is_broken_off(caplog):
+    async def broken(request):
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"half")
+        raise ValueError("bug")
+
+    async with serving(broken) as port:
+        answer = await answered(port)
+    assert answer.endswith(b"\r\n\r\nhalf")
+    assert len(errors(caplog)) == 1
+
+
+class Timed:
+    def __init__(self):
+        self.time = ManualTime()
+        self.timer = Timer(self.time.sleep)
+        self.acted = []
+
+    def start(self, seconds):
+        self.timer.start(seconds, lambda: self.acted.append(self.time.now))
+
+
+@pytest.fixture
+async def timed():
+    timed = Timed()
+    yield timed
+    timed.timer.stop()
+
+
+async def test_a_timer_acts_once(timed):
+    assert not timed.timer.runs
+    timed.start(5)
+    assert timed.timer.runs
+    await timed.time.advance(20)
+    assert timed.acted == [5]
+    assert not timed.timer.runs
+
+
+async def test_a_timer_that_is_started_again_forgets_what_it_was_to_do(timed):
+    timed.start(5)
+    await timed.time.advance(3)
+    timed.start(5)
+    await timed.time.advance(20)
+    assert timed.acted == [8]
+
+
+async def test_a_timer_that_is_stopped_does_nothing(timed):
+    timed.start(5)
+    timed.timer.stop()
+    assert not timed.timer.runs
+    await timed.time.advance(20)
+    assert timed.acted == []
