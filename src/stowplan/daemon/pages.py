@@ -26,7 +26,7 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.explain.history import Standing, decisions_page, waiting_page
-from stowplan.explain.judging import judged, only_asking
+from stowplan.explain.judging import judged
 from stowplan.explain.sending import sendable
 from stowplan.explain.tables import Line
 from stowplan.explain.text import explanation
@@ -191,19 +191,18 @@ class SchedulerPages:
         wide = _is_wide(request)
         too_wide = wide and self._scheduler.state.table.count > _MOST_WIDE
         note = [Line(((_TOO_WIDE, "dim"),))] if too_wide else []
-        with only_asking(framework):
-            verdict = judged(framework, info)
-            drawn = _drawn(
-                request,
-                lambda: [
-                    *self._caveat(),
-                    *explanation(framework, verdict, wide=wide and not too_wide),
-                    *note,
-                    *standing.blocks(wide=wide),
-                ],
-            )
-            # Whoever wants a page has no use for a megabyte of scores.
-            told = {"pod": verdict.key} if drawn else verdict.to_dict()
+        verdict = judged(framework, info)
+        drawn = _drawn(
+            request,
+            lambda: [
+                *self._caveat(),
+                *explanation(framework, verdict, wide=wide and not too_wide),
+                *note,
+                *standing.blocks(wide=wide),
+            ],
+        )
+        # Whoever wants a page has no use for a megabyte of scores.
+        told = {"pod": verdict.key} if drawn else verdict.to_dict()
         return told | {"scheduler": standing.to_dict()} | self._standing_by() | drawn
 
     def _find(self, key: str) -> PodInfo | None:

@@ -22,6 +22,8 @@ from stowplan.framework.metrics import ended, timed
 from stowplan.framework.status import Code, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import Random
-    from stowplan.framework.interface import PostFilterResult
+    from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
     from stowplan.framework.runtime import Framework
 
 #: Attributes of an enumeration take their time.
@@ -252,8 +254,11 @@ def _row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
 
 
 def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
-    """Let PostFilter plugins try to help a pod that fits nowhere."""
-    results, messages = _run_post_filter(framework, state, pod, diagnosis) if framework.post_filter else ([], [])
+    """Let PostFilter plugins try to help a pod that fits nowhere; a question is not put to those with effects."""
+    plugins, run = framework.post_filter, _timed_post_filter
+    if state.asking:
+        plugins, run = tuple(plugin for plugin in plugins if plugin.effect_free), _run_post_filter
+    results, messages = run(framework, plugins, state, pod, diagnosis) if plugins else ([], [])
     succeeded = bool(results) and results[-1][1].status.code == Code.Success
     text = diagnosis.message("" if succeeded else ", ".join(messages))
     status = Status(Code.Unschedulable, (text,))
@@ -267,14 +272,13 @@ def _end_of_post_filter(answer: tuple[list[tuple[str, PostFilterResult]], list[s
     return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
 
 
-@timed("PostFilter", _end_of_post_filter)
 def _run_post_filter(
-    framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    framework: Framework, plugins: Sequence[PostFilterPlugin], state: CycleState, pod: PodInfo, diagnosis: Diagnosis
 ) -> tuple[list[tuple[str, PostFilterResult]], list[str]]:
     """What each plugin said, up to the one that had the last word, and their messages."""
     results: list[tuple[str, PostFilterResult]] = []
     messages: list[str] = []
-    for plugin in framework.post_filter:
+    for plugin in plugins:
         result = framework.run_post_filter(plugin, state, pod, diagnosis)
         results.append((plugin.name, result))
         if result.status.code == Code.Success:
@@ -285,3 +289,6 @@ def _run_post_filter(
             break
         messages += result.status.shown_reasons
     return results, messages
+
+
+_timed_post_filter = timed("PostFilter", _end_of_post_filter)(_run_post_filter)

@@ -37,7 +37,7 @@ class VerdictInspection(Inspection):
         return other
 
     def filtered(self, pod: PodInfo) -> Diagnosis | None:
-        evaluation = Evaluation(self.framework)
+        evaluation = Evaluation(self.framework, asking=True)
         outcome = evaluation.filter(pod)
         if outcome.error is not None:
             return None

@@ -3,13 +3,12 @@
 Nothing is shared with other pods and nothing is left out: every node is looked at, whatever sampling would do, and
 every plugin says its word. A pod that has a node, be it only assumed, is judged as if it had none.
 
-A scheduler at work is asked in the same way, with a difference: what would act on the answer (preemption, and users'
-PostFilter plugins, of which nobody knows what they do) must not. `only_asking` sees to that.
+A running scheduler is asked in the same way: by `CycleState.asking` everybody who takes part knows that nothing may
+follow. PostFilter plugins that do not declare themselves free of effects are left out, and the verdict names them.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,8 +22,6 @@ from stowplan.framework.status import Code, Status
 from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.runtime import Framework
@@ -49,22 +46,6 @@ def _of_unplaced(framework: Framework, info: PodInfo) -> Verdict:
     return verdict
 
 
-@contextmanager
-def only_asking(framework: Framework) -> Iterator[None]:
-    """A live scheduler's profile, asked without consequences: nobody is evicted, nothing is counted, no dice are cast.
-
-    Nothing else may run meanwhile: whoever asks must not wait for anything.
-    """
-    handle = framework.handle
-    before = handle.random, handle.metrics, framework.metrics, framework.post_filter
-    handle.random = handle.metrics = framework.metrics = None
-    framework.post_filter = tuple(p for p in framework.post_filter if p.effect_free)
-    try:
-        yield
-    finally:
-        handle.random, handle.metrics, framework.metrics, framework.post_filter = before
-
-
 def _unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
     """The pod without its node: spec.nodeName would otherwise bind it there. Always a pod of the verdict's own."""
     pod = info.pod
@@ -82,7 +63,7 @@ def _judged(framework: Framework, info: PodInfo) -> Verdict:
     if not table.count:
         verdict.error = Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES))
         return verdict
-    evaluation = Evaluation(framework)
+    evaluation = Evaluation(framework, asking=True)
     outcome = evaluation.filter(info)
     if outcome.error is not None:
         verdict.error = outcome.error
@@ -112,5 +93,6 @@ def _fail(verdict: Verdict, framework: Framework, diagnosis: Diagnosis, state: A
     verdict.message = diagnosis.message()
     decision = post_filtered(framework, state, verdict.pod, diagnosis)
     verdict.full_message = decision.message
+    verdict.not_asked = tuple(plugin.name for plugin in framework.post_filter if not plugin.effect_free)
     details = [result.detail for _, result in decision.post_filter]
     verdict.preemption = next((preemption_of(d) for d in details if isinstance(d, PreemptionOutcome)), None)

@@ -14,6 +14,7 @@ from stowplan.explain.explanations import Explanations
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
 from stowplan.explain.tables import Cell, Grid, Line
+from stowplan.explain.verdict import NOT_EFFECT_FREE
 from stowplan.framework.explanations.formatting import count, joined, listed, sentence
 from stowplan.preemption.dry_run import NO_VICTIMS, NOT_HELPFUL
 
@@ -74,6 +75,7 @@ class _Page:
         blocks += self._help()
         if not verdict.node_name:
             blocks += self._preemption()
+            blocks += self._not_asked()
         return [*blocks, *self._refused()]
 
     def _said(self) -> list[Block]:
@@ -231,6 +233,13 @@ class _Page:
         if outcome.selected is None:
             return [Line(), head, Line(f"would not help: {_unhelpful(outcome)}", 2)]
         return [Line(), head, *self._victims(outcome, outcome.selected)]
+
+    def _not_asked(self) -> list[Block]:
+        names = self._verdict.not_asked
+        if not names:
+            return []
+        head = Line((("Not asked", "head"),))
+        return [Line(), head, *(Line(((name, ""), (f": {NOT_EFFECT_FREE}", "dim")), 2) for name in names)]
 
     def _victims(self, outcome: Preemption, selected: Eviction) -> list[Block]:
         victims = selected.victims

@@ -61,7 +61,8 @@ class Trials:
             world = stack.enter_context(cluster.what_if())
             for info in {info.uid: info for change in changes for info in change.leaving}.values():
                 world.evict(info)
-            outcome = Evaluation(self.inspection.framework).filter(cluster.pod_info(self.changed(changes)))
+            evaluation = Evaluation(self.inspection.framework, asking=True)
+            outcome = evaluation.filter(cluster.pod_info(self.changed(changes)))
             return np.flatnonzero(outcome.feasible if self.only is None else outcome.feasible & self.only)
 
 

@@ -50,6 +50,9 @@ def undone(state: ClusterState) -> Iterator[None]:
     finally:
         _RESTORED[state] = (state.version, before)
 
+#: Why a PostFilter plugin was not asked.
+NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
+
 
 @dataclass
 class Verdict:
@@ -75,6 +78,8 @@ class Verdict:
     #: The same with what PostFilter added: the condition's message on a live cluster.
     full_message: str = ""
     preemption: Preemption | None = None
+    #: PostFilter plugins that were left out, as they may have effects.
+    not_asked: tuple[str, ...] = ()
     #: The node that holds the pod now, when it was placed already and judged as if it were not.
     current_node: str = ""
     #: The version of the cluster that was judged.
@@ -133,6 +138,7 @@ class Verdict:
             found["message"] = self.message
             found["fullMessage"] = self.full_message
             found["preemption"] = self._preemption()
+            found["notAsked"] = dict.fromkeys(self.not_asked, NOT_EFFECT_FREE)
             found |= self._advice()
         return {key: value for key, value in found.items() if value not in (None, "", [], {})}
 

@@ -48,8 +48,11 @@ class PodsToActivate:
 class CycleState(Memos):
     """A key-value store for one scheduling attempt; memos on it live as long as equal pods share results."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, asking: bool = False) -> None:
         super().__init__()
+        #: Whether the attempt only answers a question, such as `stowplan explain`: nothing may follow from it. No
+        #: metric moves, no chance is drawn on (ties go to the first), no decision is logged, nothing is begun.
+        self.asking = asking
         self._data: dict[str, Any] = {}
         #: Plugins whose PreFilter said Skip: their Filter and pod extensions are not called.
         self.skip_filter: set[str] = set()
@@ -87,7 +90,7 @@ class CycleState(Memos):
 
         State that extensions change must have a `clone` method; anything else is shared by the copies.
         """
-        copy = CycleState()
+        copy = CycleState(asking=self.asking)
         copy._data = {k: v.clone() if hasattr(v, "clone") else v for k, v in self._data.items()}
         copy.skip_filter, copy.skip_score = self.skip_filter, self.skip_score
         copy.plugin_times = self.plugin_times

@@ -284,7 +284,7 @@ class Framework:
             call(state, pod, nodes) if times is None else times.time("PreFilter", plugin.name, call, state, pod, nodes)
         )
         # Nearly all that skip say so with the same object.
-        if answer is not SKIP and self.metrics is not None and not _skips(answer):
+        if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_filter[plugin.name].value += 1
         return answer
 
@@ -296,7 +296,7 @@ class Framework:
         self, plugin: FilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> Rejections | Status | None:
         """One plugin's answer; a Status is an error that ends the attempt."""
-        if self.metrics is not None:
+        if self.metrics is not None and not state.asking:
             self.metrics.filter[plugin.name].value += len(nodes)
         return self.ask_filter(plugin, state, pod, nodes)
 
@@ -403,7 +403,7 @@ class Framework:
             call(state, pod, nodes) if times is None else times.time("PreScore", plugin.name, call, state, pod, nodes)
         )
         # Nearly all that skip say so with the same object.
-        if answer is not SKIP and self.metrics is not None and not _skips(answer):
+        if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_score[plugin.name].value += 1
         return answer
 
@@ -415,7 +415,7 @@ class Framework:
         self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
     ) -> npt.NDArray[np.int64] | Status:
         """One plugin's raw scores over a view."""
-        if self.metrics is not None:
+        if self.metrics is not None and not state.asking:
             self.metrics.score[plugin.name].value += len(nodes)
         return self.ask_score(plugin, state, pod, nodes)
 

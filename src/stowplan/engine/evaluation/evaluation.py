@@ -72,13 +72,13 @@ class Outcome:
 class Evaluation:
     """The nodes as pods of one signature see them."""
 
-    def __init__(self, framework: Framework, sums: NodeSums | None = None) -> None:
-        """`sums` are shared with other evaluations of the profile."""
+    def __init__(self, framework: Framework, sums: NodeSums | None = None, *, asking: bool = False) -> None:
+        """`sums` are shared with other evaluations of the profile; `asking`: see `CycleState.asking`."""
         self._framework = framework
         self._cluster = framework.handle.cluster
         sums = sums if sums is not None else NodeSums(framework)
-        self._filtering = Filtering(framework, sums)
-        self._scoring = Scoring(framework, sums)
+        self._filtering = Filtering(framework, sums, asking=asking)
+        self._scoring = Scoring(framework, sums, asking=asking)
         self._nominated = NominatedNodes(framework)
         self._generation = -1
         #: Lookup objects that the answers depend on; None before there are any.

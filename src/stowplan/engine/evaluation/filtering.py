@@ -36,12 +36,13 @@ if TYPE_CHECKING:
 class Filtering:
     """All rows' verdicts as pods of one signature get them."""
 
-    def __init__(self, framework: Framework, sums: NodeSums) -> None:
+    def __init__(self, framework: Framework, sums: NodeSums, *, asking: bool) -> None:
         self._framework = framework
-        self._metrics = framework.metrics
+        self._asking = asking
+        self._metrics = None if asking else framework.metrics
         self._sums = sums
         self._cluster = framework.handle.cluster
-        self.state = CycleState()
+        self.state = CycleState(asking=self._asking)
         #: What PreFilter said; None before the first run.
         self.pre_filtered: PreFiltered | None = None
         #: Why the last run ended with an error.
@@ -81,7 +82,7 @@ class Filtering:
     def run(self, pod: PodInfo, *, within: Rows | None, one_by_one: bool = True) -> None:
         """Ask every plugin about every node. Without `one_by_one`, plugins that look at single nodes are left out."""
         self.whole = one_by_one
-        self.state = CycleState()
+        self.state = CycleState(asking=self._asking)
         self.sample()
         self._answers, self.error, self.patched, self.renewed = {}, None, False, set()
         nodes = Nodes(self._cluster)

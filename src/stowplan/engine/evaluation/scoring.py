@@ -70,9 +70,9 @@ class Scored:
 class Scoring:
     """All rows' scores as pods of one signature get them."""
 
-    def __init__(self, framework: Framework, sums: NodeSums) -> None:
+    def __init__(self, framework: Framework, sums: NodeSums, *, asking: bool) -> None:
         self._framework = framework
-        self._metrics = framework.metrics
+        self._metrics = None if asking else framework.metrics
         self._sums = sums
         self._cluster = framework.handle.cluster
         #: The evaluation's, of the pod that is being scored.

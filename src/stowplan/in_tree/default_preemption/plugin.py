@@ -53,23 +53,30 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         return unresolvable(PREEMPTING) if preemptions is not None and preemptions.under_way(pod) else None
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
-        if self.handle.metrics is not None:
+        if self.handle.metrics is not None and not state.asking:
             self.handle.metrics.scheduler.preemption_attempts_total.inc()
         reason = self.ineligible_reason(pod, diagnosis)
         if reason:
-            _log.v(5).info("Pod is not eligible for preemption", pod=pod, reason=reason)
+            if not state.asking:
+                _log.v(5).info("Pod is not eligible for preemption", pod=pod, reason=reason)
             outcome = PreemptionOutcome(reason)
             return PostFilterResult(unschedulable(f"preemption: {reason}"), self._as_promised(pod), outcome)
         run = dry_run(self.handle.framework, state, pod, diagnosis)
         if not len(run):
+            if run.error is None and not state.asking:
+                _log_without_candidates(pod, run)
             return self._without_candidates(pod, run)
-        best = run.best
-        at = self.handle.random.randrange(len(best)) if self.handle.random is not None and len(best) > 1 else 0
-        selected = run.candidate_on(best[at])
-        text = "the target node for the preemption is determined"
-        _log.v(2).info(text, pod=pod, node=selected.node_name)
+        selected = run.candidate_on(self._chosen(state, run.best))
+        if not state.asking:
+            text = "the target node for the preemption is determined"
+            _log.v(2).info(text, pod=pod, node=selected.node_name)
         outcome = PreemptionOutcome(run=run, selected=selected)
         return PostFilterResult(Status(Code.Success), selected.node_name, outcome, self._plan(pod, selected))
+
+    def _chosen(self, state: CycleState, best: Sequence[str]) -> str:
+        """One of equally good nodes: any, or the first when there is no chance to draw on."""
+        random = None if state.asking else self.handle.random
+        return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
 
     def _plan(self, pod: PodInfo, selected: Candidate) -> EvictionPlan:
         return EvictionPlan(
@@ -88,10 +95,6 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         outcome = PreemptionOutcome(run=run)
         if run.error is not None:
             return PostFilterResult(error(f"preemption: {run.error.message}"), self._as_promised(pod), outcome)
-        if not run.tried:
-            _log.v(3).info("Preemption will not help schedule pod on any node", pod=pod)
-        text = "No preemption candidate is found; preemption is not helpful for scheduling"
-        _log.v(2).info(text, pod=pod)
         return PostFilterResult(unschedulable(f"preemption: {run.message()}"), "", outcome)
 
     def ineligible_reason(self, pod: PodInfo, diagnosis: Diagnosis) -> str:
@@ -115,6 +118,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # Never worth a try by itself; registered so that gated preemptors are looked at again.
         return (on(POD, Action.Delete, lambda pod, old, new: Hint.SKIP, by_shape=True),)
+
+
+def _log_without_candidates(pod: PodInfo, run: DryRun) -> None:
+    if not run.tried:
+        _log.v(3).info("Preemption will not help schedule pod on any node", pod=pod)
+    _log.v(2).info("No preemption candidate is found; preemption is not helpful for scheduling", pod=pod)
 
 
 def _terminates_by_preemption(pod: Pod) -> bool:
