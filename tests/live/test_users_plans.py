@@ -1,0 +1,92 @@
+"""Eviction plans of users' PostFilter plugins: carried out like those of DefaultPreemption, or refused as wrong."""
+
+import pytest
+
+import stowplan
+from stowplan.plugins import Code, EvictionPlan, PostFilterPlugin, PostFilterResult, Status, unschedulable
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+
+
+class Ousting(PostFilterPlugin):
+    """Evicts the pods of the first node."""
+
+    name = "Ousting"
+    effect_free = True
+
+    def post_filter(self, state, pod, diagnosis):
+        cluster = self.handle.cluster
+        plan = EvictionPlan(
+            preemptor=self.preemptor(pod),
+            node_name=cluster.table.names[0],
+            victims=tuple(cluster.row_pods[0]),
+            plugin=self.name,
+        )
+        return PostFilterResult(self.status(), plan.node_name, plan=plan)
+
+    def preemptor(self, pod):
+        return pod
+
+    def status(self):
+        return Status(Code.Success)
+
+
+CONFIG = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "profiles": [
+        {"plugins": {"postFilter": {"enabled": [{"name": "Ousting"}], "disabled": [{"name": "DefaultPreemption"}]}}}
+    ],
+}
+
+
+def objects():
+    return [a_node("n").allocatable(cpu="1", pods="4").obj(), a_pod("v").requests(cpu="1").on("n").obj()]
+
+
+def boss():
+    return a_pod("boss").requests(cpu="1").obj()
+
+
+async def test_the_live_scheduler_carries_it_out():
+    async with live(*objects(), config=CONFIG, plugins=[Ousting]) as cluster:
+        await cluster.create(boss())
+        assert "deletionTimestamp" in cluster.pod("v")["metadata"]
+        assert cluster.condition("v", "DisruptionTarget")["reason"] == "PreemptionByScheduler"
+        assert cluster.pod("boss")["status"]["nominatedNodeName"] == "n"
+        assert [event["reason"] for event in cluster.events("v")] == ["Preempted"]
+        await cluster.delete("pods", "v")
+        await cluster.advance(11.0)
+        assert cluster.node_of("boss") == "n"
+
+
+def test_in_memory_it_is_only_returned():
+    cluster = stowplan.Cluster(objects(), CONFIG, plugins=[Ousting])
+    (decision,) = cluster.schedule([boss()])
+    assert (decision.nominated_node_name, [info.key for info in decision.plan.victims]) == ("n", ["default/v"])
+    assert cluster.pod("default/v").node_name == "n"
+
+
+class Undecided(Ousting):
+    def status(self):
+        return unschedulable("no idea")
+
+
+class Confused(Ousting):
+    def preemptor(self, pod):
+        return self.handle.cluster.row_pods[0][0]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "problem"),
+    [
+        (Undecided, "an eviction plan goes with status Success, not Unschedulable"),
+        (Confused, "the eviction plan is for pod default/v, not for default/boss"),
+    ],
+)
+async def test_a_wrong_plan_fails_the_attempt(plugin, problem):
+    async with live(*objects(), config=CONFIG, plugins=[plugin]) as cluster:
+        await cluster.create(boss())
+        message = cluster.condition("boss")["message"]
+        assert message.endswith(f'running PostFilter plugin "Ousting": {problem}'), message
+        assert "deletionTimestamp" not in cluster.pod("v")["metadata"]
