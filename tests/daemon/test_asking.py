@@ -87,7 +87,7 @@ def scenes(draw):
 
 
 async def told(cluster, name, **query):
-    pages = SchedulerPages(cluster.scheduler, times=cluster.time.times()).pages()
+    pages = SchedulerPages(cluster.scheduler, times=cluster.time).pages()
     request = asked(f"/stowplan/explain/default/{name}", query={key: [value] for key, value in query.items()})
     answer = next(page for prefix, page in pages.items() if request.path.startswith(prefix))(request)
     return json.loads((await answer if inspect.isawaitable(answer) else answer).body)

@@ -50,6 +50,7 @@ def undone(state: ClusterState) -> Iterator[None]:
     finally:
         _RESTORED[state] = (state.version, before)
 
+
 #: Why a PostFilter plugin was not asked.
 NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
 
