@@ -33,16 +33,17 @@ def test_examples_run(block):
 
 
 def test_there_is_an_example_of_each_level_offline_and_live():
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 7
     assert sum("live_cluster" in block for block in BLOCKS) == 2
 
 
-def test_bad_arguments_are_told_as_the_guide_says():
+@pytest.mark.parametrize("args", [{"percent": 200}, {"percent": "10"}, {"percnt": 10}])
+def test_bad_arguments_are_told_as_the_guide_says(args):
     guide = run(next(block for block in BLOCKS if "Headroom" in block))
-    guide["config"]["profiles"][0]["pluginConfig"][0]["args"]["percent"] = 200
-    with pytest.raises(ValueError, match="initializing plugin") as caught:
+    guide["config"]["profiles"][0]["pluginConfig"][0]["args"] = args
+    with pytest.raises(stowplan.ConfigError) as caught:
         stowplan.Cluster([], config=guide["config"], plugins=[guide["Headroom"]])
-    assert f"`{caught.value}`" in GUIDE
+    assert f"\n{caught.value}\n" in GUIDE
 
 
 def test_every_extension_point_and_kind_of_reading_is_listed():

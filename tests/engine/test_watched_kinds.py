@@ -159,6 +159,32 @@ def test_known_kinds_are_watched_for_their_events_and_not_needed():
     assert found[len(CORE) :] == (WatchedKind(t.CSINode),)
 
 
+def looking_up(name, base=None, **kinds):
+    return type(name, (base or fake(name, filter=None),), {"name": name, **kinds})
+
+
+def test_users_plugins_declare_kinds_that_they_look_up():
+    silent = waiting_for("Gate")
+    plugin = looking_up("Gate", silent, needs_kinds=(t.StorageClass,), reads_kinds=(t.Service, custom_resource(QUEUES)))
+    found = kinds_of(bare_with("Gate"), plugins=[plugin])
+    assert found[len(CORE) :] == (
+        WatchedKind(t.StorageClass, frozenset({"Gate"})),
+        WatchedKind(t.Service, read_by=frozenset({"Gate"})),
+        WatchedKind(custom_resource(QUEUES), read_by=frozenset({"Gate"})),
+    )
+
+
+def test_a_plugin_that_only_reads_a_custom_resource_goes_on_without():
+    plugin = looking_up("Gate", waiting_for("Gate", QUEUES), reads_kinds=(custom_resource(QUEUES),))
+    found = kinds_of(bare_with("Gate"), plugins=[plugin])
+    assert found[len(CORE) :] == (WatchedKind(custom_resource(QUEUES), read_by=frozenset({"Gate"})),)
+
+
+def test_core_kinds_are_watched_once_whoever_reads_them():
+    plugin = looking_up("Gate", waiting_for("Gate"), needs_kinds=(t.Namespace,), reads_kinds=(t.Node,))
+    assert [watched.kind for watched in kinds_of(bare_with("Gate"), plugins=[plugin])] == list(CORE)
+
+
 @pytest.mark.parametrize("plugin", [fake("Mute", filter=None), waiting_for("Mute", ANY)], ids=["says nothing", "any"])
 def test_who_waits_for_anything_hears_of_all_kinds_that_have_events(plugin):
     found = {watched.kind for watched in kinds_of(bare_with("Mute"), plugins=[plugin])}

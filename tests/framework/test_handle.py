@@ -229,3 +229,27 @@ def test_an_installed_plugin_that_cannot_be_had(installed, answer, text):
     assert text in str(caught.value)
     with pytest.raises(PluginLoadError):
         stowplan.Cluster()
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_had_by_name_and_all_together():
+    pod = a_pod("there").labels(app="a").annotations(owner="me").on("n2")
+    framework = framework_of(recorder("Any", []), objects=(a_node("n1"), a_node("n2").labels(zone="a"), pod))
+    handle = framework.handle
+    node = handle.node("n2")
+    assert (node.name, node.labels["zone"], node.annotations) == ("n2", "a", {})
+    assert [(other.name, other.namespace, other.labels, other.annotations) for other in node.pods] == [
+        ("there", "default", {"app": "a"}, {"owner": "me"})
+    ]
+    assert handle.node("n3") is None
+    assert [node.name for node in handle.nodes()] == ["n1", "n2"]
+
+
+def test_a_node_that_left_is_not_there():
+    framework = framework_of(recorder("Any", []), objects=(a_node("n1"), a_node("n2"), a_pod("there").on("n1")))
+    state, handle = framework.handle.cluster, framework.handle
+    state.remove_node("n1")
+    assert handle.node("n1") is None
+    assert [node.name for node in handle.nodes()] == ["n2"]

@@ -32,6 +32,14 @@ class NodeInfo:
         return self.node.metadata.name
 
     @property
+    def labels(self) -> dict[str, str]:
+        return self.node.metadata.labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.node.metadata.annotations
+
+    @property
     def pods(self) -> Sequence[PodInfo]:
         return self._nodes.pods(self._index)
 

@@ -353,8 +353,16 @@ class PodInfo:
         self.slot = -1
 
     @property
+    def name(self) -> str:
+        return self.pod.metadata.name
+
+    @property
     def labels(self) -> dict[str, str]:
         return self.shape.labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.pod.metadata.annotations
 
     @property
     def namespace(self) -> str:

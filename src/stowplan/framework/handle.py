@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.cluster.view import Nodes
 from stowplan.framework.nominated_pods import statuses_with_nominated_pods
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
     from stowplan.api.port import Api
     from stowplan.api.types import Pod
+    from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.cluster.view import Nodes
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.metrics import FrameworkMetrics
@@ -106,6 +107,16 @@ class Handle:
     def nominator(self) -> Nominator:
         """Which pods are nominated to which node."""
         return self.cluster.nominator
+
+    def node(self, name: str) -> NodeInfo | None:
+        """The node of that name, None if there is none; valid until the call that asked returns."""
+        row = self.cluster.table.row_of.get(name)
+        return None if row is None else Nodes(self.cluster).info(row)
+
+    def nodes(self) -> list[NodeInfo]:
+        """All nodes as they are, also while preemption tries out evictions; valid until the call that asked returns."""
+        view = Nodes(self.cluster)
+        return [view.info(i) for i in view.positions()]
 
     def pod_info(self, pod: Pod) -> PodInfo:
         return self.cluster.pod_info(pod)

@@ -119,7 +119,7 @@ def framework_on(state, *plugins, without=(), **gates):
     profile = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": multi}}
     raw = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
     features = DEFAULT_FEATURES.with_gates(gates)
-    config = load_config(raw, known_plugins=registry.points(), features=features)
+    config = load_config(raw, plugins=registry.declarations, features=features)
     return Framework(
         config.profiles[0], registry, Handle(cluster=state, profile_name="default-scheduler", features=features)
     )

@@ -1,0 +1,217 @@
+"""Arguments of users' plugins: decoded into the type that the plugin declares, or refused with a path."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.config import ConfigError, load_config
+from stowplan.framework.registry import PluginLoadError, Registry
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.offline import Cluster
+from support.plugins.fake_plugins import fake
+
+HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+ENTRY = "profiles[0].pluginConfig[0].args"
+
+
+class Weight(msgspec.Struct):
+    name: str
+    value: int = 1
+
+
+class StructArgs(msgspec.Struct, frozen=True, rename="camel"):
+    weights: tuple[Weight, ...] = ()
+    max_pods: int = 5
+    mode: Literal["spread", "pack"] = "spread"
+    by_zone: dict[str, Weight] = {}
+    either: Weight | int | None = None
+
+    def validate(self, path, features):
+        if self.max_pods == 13:
+            raise ValueError("unlucky")
+        if self.max_pods == 14:
+            raise KeyError("oops")
+        return (f"{path}.maxPods: {self.max_pods} is negative",) if self.max_pods < 0 else None
+
+
+@dataclass
+class DataclassArgs:
+    weights: list[Weight] = field(default_factory=list)
+    percent: int = 10
+
+    def __post_init__(self):
+        if self.percent > 100:
+            raise ValueError("more than 100 percent")
+
+
+@dataclass
+class Required:
+    percent: int
+
+
+def mine(args_type):
+    plugin = fake("Mine", filter=None)
+    plugin.args_type = args_type
+    return plugin
+
+
+def configured(args_type, *entries):
+    registry = in_tree_registry()
+    registry.merge(Registry((mine(args_type),)))
+    profile = {
+        "plugins": {"filter": {"enabled": [{"name": "Mine"}]}},
+        "pluginConfig": [{"name": "Mine", "args": args} for args in entries],
+    }
+    return load_config({**HEADER, "profiles": [profile]}, plugins=registry.declarations), registry
+
+
+def decoded(args_type, *entries):
+    config, _ = configured(args_type, *entries)
+    return config.profiles[0].plugin_args("Mine")
+
+
+@pytest.mark.parametrize(
+    ("args_type", "raw", "expected"),
+    [
+        pytest.param(StructArgs, {}, StructArgs(), id="defaults"),
+        pytest.param(StructArgs, None, StructArgs(), id="null"),
+        pytest.param(
+            StructArgs,
+            {"weights": [{"name": "a"}, {"name": "b", "value": 2}], "maxPods": 7, "mode": "pack"},
+            StructArgs(weights=(Weight("a"), Weight("b", 2)), max_pods=7, mode="pack"),
+            id="struct",
+        ),
+        pytest.param(StructArgs, {"byZone": {"z": {"name": "a"}}}, StructArgs(by_zone={"z": Weight("a")}), id="map"),
+        pytest.param(StructArgs, {"either": {"name": "a"}}, StructArgs(either=Weight("a")), id="either, object"),
+        pytest.param(StructArgs, {"either": 3}, StructArgs(either=3), id="either, number"),
+        pytest.param(StructArgs, {"apiVersion": "x/v1", "kind": "MineArgs"}, StructArgs(), id="header"),
+        pytest.param(DataclassArgs, {"weights": [{"name": "a"}]}, DataclassArgs([Weight("a")]), id="dataclass"),
+        pytest.param(Required, {"percent": 3}, Required(3), id="required"),
+    ],
+)
+def test_what_the_plugin_gets(args_type, raw, expected):
+    assert decoded(args_type, raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("args_type", "raw", "text"),
+    [
+        pytest.param(
+            StructArgs, {"weights": [{"name": "a"}, {"name": 3}]}, ".weights[1].name: expected str, got int", id="type"
+        ),
+        pytest.param(StructArgs, {"weights": {}}, ".weights: expected array, got object", id="list"),
+        pytest.param(StructArgs, {"maxPods": "5"}, ".maxPods: expected int, got str", id="no conversion"),
+        pytest.param(StructArgs, {"mode": "x"}, ".mode: invalid enum value 'x'", id="enum"),
+        pytest.param(StructArgs, "x", ": expected object, got str", id="no object"),
+        pytest.param(
+            StructArgs, {"weights": [{}]}, ".weights[0]: object missing required field name", id="missing below"
+        ),
+        pytest.param(
+            StructArgs,
+            {"max_pods": 1},
+            ".max_pods: unknown field; known fields: weights, maxPods, mode, byZone, either",
+            id="unknown",
+        ),
+        pytest.param(
+            StructArgs,
+            {"weights": [{"name": "a", "valeu": 1}]},
+            ".weights[0].valeu: unknown field; known fields: name, value",
+            id="unknown below",
+        ),
+        pytest.param(
+            StructArgs,
+            {"byZone": {"z": {"name": "a", "x": 1}}},
+            '.byZone["z"].x: unknown field; known fields: name, value',
+            id="unknown in a map",
+        ),
+        pytest.param(
+            StructArgs,
+            {"either": {"name": "a", "x": 1}},
+            ".either.x: unknown field; known fields: name, value",
+            id="unknown in one of several",
+        ),
+        pytest.param(
+            DataclassArgs, {"percnt": 1}, ".percnt: unknown field; known fields: weights, percent", id="dataclass"
+        ),
+        pytest.param(DataclassArgs, {"percent": 101}, ": more than 100 percent", id="__post_init__"),
+    ],
+)
+def test_what_is_refused(args_type, raw, text):
+    with pytest.raises(ConfigError) as caught:
+        decoded(args_type, raw)
+    assert str(caught.value) == f"{ENTRY}{text} (plugin Mine)"
+
+
+@pytest.mark.parametrize(
+    ("pods", "text"),
+    [
+        (-1, f"{ENTRY}.maxPods: -1 is negative"),
+        (13, f"{ENTRY}: unlucky"),
+        (14, f"{ENTRY}: validate raised KeyError: 'oops'"),
+    ],
+)
+def test_the_arguments_validate_themselves(pods, text):
+    with pytest.raises(ConfigError) as caught:
+        decoded(StructArgs, {"maxPods": pods})
+    assert str(caught.value) == text
+
+
+def test_several_problems_are_told_together():
+    registry = in_tree_registry()
+    registry.register(mine(StructArgs))
+    profile = {"percentageOfNodesToScore": 101, "pluginConfig": [{"name": "Mine", "args": {"maxPods": -1}}]}
+    with pytest.raises(ConfigError, match=r"^\[profiles\[0\]\.percentageOfNodesToScore: .*maxPods: -1 is negative\]$"):
+        load_config({**HEADER, "profiles": [profile]}, plugins=registry.declarations)
+
+
+def test_without_an_entry_there_are_the_defaults():
+    assert decoded(StructArgs) == StructArgs()
+    with pytest.raises(ConfigError) as caught:
+        decoded(Required)
+    assert str(caught.value) == "profiles[0].pluginConfig: object missing required field percent (plugin Mine)"
+
+
+@pytest.mark.parametrize(("args_type", "raw"), [(StructArgs, {"weights": [{"name": "a"}]}), (Required, {"percent": 1})])
+def test_what_is_written_reads_back(args_type, raw):
+    config, registry = configured(args_type, raw)
+    assert load_config(config.to_dict(), plugins=registry.declarations) == config
+
+
+@pytest.mark.parametrize("args_type", [dict, int, dict[str, int], "StructArgs"])
+def test_other_types_are_no_arguments(args_type):
+    with pytest.raises(PluginLoadError, match=r"^args_type of plugin Mine is .*, not a msgspec.Struct or dataclass$"):
+        Registry((mine(args_type),))
+
+
+def test_a_cluster_hands_them_to_the_plugin():
+    plugin = mine(StructArgs)
+    profile = {
+        "plugins": {"filter": {"enabled": [{"name": "Mine"}]}},
+        "pluginConfig": [{"name": "Mine", "args": {"maxPods": 9}}],
+    }
+    cluster = Cluster([], {**HEADER, "profiles": [profile]}, plugins=[plugin])
+    assert cluster.config.profiles[0].plugin_args("Mine") == StructArgs(max_pods=9)
+
+
+_NAMES = st.sampled_from(["weights", "maxPods", "mode", "byZone", "either", "name", "value", "kind", "other"])
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-20, 20) | st.sampled_from(["", "pack", "a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(_JSON)
+def test_anything_is_either_taken_or_refused_with_its_path(raw):
+    try:
+        args = decoded(StructArgs, raw)
+    except ConfigError as error:
+        assert str(error).startswith(ENTRY)  # noqa: PT017
+    else:
+        given_names = set() if raw is None else set(raw) - {"kind"}
+        assert given_names <= {"weights", "maxPods", "mode", "byZone", "either"}
+        assert msgspec.convert({k: v for k, v in (raw or {}).items() if k != "kind"}, StructArgs) == args
