@@ -114,12 +114,12 @@ def test_preemption_is_decided_and_keeps_the_room():
     assert nodes_of(cluster.schedule([a_pod("high").requests(cpu="1").priority(9).obj()])) == ["n"]
 
 
-def test_what_if_restores_everything(cluster):
+def test_a_transaction_restores_everything(cluster):
     cluster.add(a_pod("big").requests(cpu="3").on("a").obj())
     asked = a_pod("other").requests(cpu="4").obj()
     before = cluster.explain(asked).to_dict()
-    with cluster.what_if() as world:
-        world.evict(cluster.pod("big"))
+    with cluster.transaction():
+        cluster.state.remove_pod(cluster.pod("big").uid)
         assert cluster.explain(asked).node_name == "a"
     assert cluster.explain(asked).to_dict() == before
     assert cluster.pod("big").node_name == "a"

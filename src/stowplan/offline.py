@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.cluster.what_if import WhatIf
+    from stowplan.cluster.transaction import Transaction
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import Plugin
@@ -160,14 +160,14 @@ class Cluster:
         framework = self.framework_of(info)
         return advise(framework, judged(framework, info))
 
-    def what_if(self) -> WhatIf:
-        """A context in which pods can be moved and any question be asked; leaving it restores everything.
+    def transaction(self) -> Transaction:
+        """A context in which everything may be changed; leaving it undoes the changes, unless they are committed.
 
-        with cluster.what_if() as world:
-            world.evict(cluster.pod("shop/web-0"))
+        with cluster.transaction():
+            cluster.evict("shop/web-0")
             verdict = cluster.explain("shop/api-0")
         """
-        return self.state.what_if()
+        return self.state.transaction()
 
     def framework_of(self, info: PodInfo) -> Framework:
         framework = self.scheduler.framework_for(info)

@@ -145,14 +145,14 @@ def change(world, what, which):
         state.add_node(struct(a_node(f"n{which % 5}").zone("ab"[which % 2]).allocatable(cpu="3", pods=str(which))))
     elif what == "remove node" and len(state.table.row_of) > 1:
         state.remove_node(sorted(state.table.row_of)[which % len(state.table.row_of)])
-    elif what == "what if" and placed:
-        with state.what_if() as hypothesis:
-            hypothesis.evict(state.placed(placed[which % len(placed)]))
+    elif what == "transaction" and placed:
+        with state.transaction():
+            state.remove_pod(placed[which % len(placed)])
             world.check(KINDS[which % len(KINDS)])
 
 
 CHANGES = ("delete", "bring back", "touch", "start", "terminate", "budget", "nominate", "take back", "node",
-           "remove node", "what if")  # fmt: skip
+           "remove node", "transaction")  # fmt: skip
 
 
 def test_what_is_kept_is_what_a_full_evaluation_says():

@@ -99,8 +99,8 @@ def test_a_placed_pod_can_be_looked_at_closer(cluster):
 
 def test_inside_a_question_of_what_would_be(cluster):
     outside = cluster.explain("big")
-    with cluster.what_if() as world:
-        world.evict(cluster.pod("db"))
+    with cluster.transaction():
+        cluster.remove(a_pod("db").obj())
         with pytest.raises(StaleVerdictError):
             outside.suggestions()
         inside = cluster.explain(big(cpu="3"))

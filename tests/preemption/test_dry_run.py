@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.pod_info import NOT_STARTED
-from stowplan.cluster.what_if import WhatIf
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.framework.status import Code
@@ -88,18 +87,18 @@ class Plain:
         lesser = [p for p in self.state.row_pods[row] if p.priority < self.pod.priority]
         if not lesser:
             return [NO_VICTIMS]
-        with WhatIf(self.state) as world:
+        with self.state.transaction():
             for info in lesser:
-                world.evict(info)
+                self.state.remove_pod(info.uid)
             reasons = self.reasons(name, row)
             if reasons:
                 return reasons
             violating, others = self.grouped(by_importance(lesser))
             victims, violations = [], 0
             for info in (*violating, *others):
-                world.place(info, name)
+                self.state.assume(info, name)
                 if self.reasons(name, row):
-                    world.evict(info)
+                    self.state.remove_pod(info.uid)
                     victims.append(info)
                     violations += info in violating
         return [v.uid for v in (by_importance(victims) if violating and others else victims)], violations
@@ -107,9 +106,9 @@ class Plain:
     def reasons(self, name, row):
         """Both passes: with the pods that were promised the node, and without."""
         if self.promised.get(name):
-            with WhatIf(self.state) as world:
+            with self.state.transaction():
                 for info in self.promised[name]:
-                    world.place(info, name)
+                    self.state.assume(info, name)
                 reasons = self.reasons_now(row)
             if reasons:
                 return reasons

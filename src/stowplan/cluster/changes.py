@@ -1,21 +1,23 @@
-"""Which rows' pods changed, as a log that readers follow from where they last stood."""
+"""What changed (rows of the node table, or nodes by name), as a log that readers follow from where they last stood."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Generic, TypeVar
 
-_LIMIT = 8192
+T = TypeVar("T", int, str)
 
 
-class ChangeLog:
-    """Rows in the order of their changes; the oldest entries are dropped.
+class ChangeLog(Generic[T]):
+    """Rows (or names) in the order of their changes; the oldest entries are dropped.
 
     Each change has a number of its own, which is never given again: not even to what comes after an undone change. So
     a reader that stood among changes that were undone is told to look at everything.
     """
 
-    def __init__(self) -> None:
-        self._rows: list[int] = []
+    def __init__(self, limit: int = 8192) -> None:
+        self._limit = limit
+        self._rows: list[T] = []
         #: Number of each change, rising.
         self._numbers: list[int] = []
         #: Where a reader stands that knows of none of these.
@@ -27,15 +29,16 @@ class ChangeLog:
         """Where a reader that knows everything stands."""
         return self._numbers[-1] if self._numbers else self._start
 
-    def append(self, row: int) -> None:
+    def append(self, row: T) -> None:
         self._last += 1
         self._rows.append(row)
         self._numbers.append(self._last)
-        if len(self._rows) > _LIMIT:
-            self._start = self._numbers[_LIMIT // 2 - 1]
-            del self._rows[: _LIMIT // 2], self._numbers[: _LIMIT // 2]
+        if len(self._rows) > self._limit:
+            dropped = max(1, self._limit // 2)
+            self._start = self._numbers[dropped - 1]
+            del self._rows[:dropped], self._numbers[:dropped]
 
-    def since(self, position: int) -> list[int] | None:
+    def since(self, position: int) -> list[T] | None:
         """Distinct rows that changed since, ascending; None when there is no telling."""
         if position == self.position:
             return []

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stowplan.api.types import Node
 
 
@@ -53,3 +55,23 @@ class ImageIndex:
                     state.rows.discard(row)
                     if not state.rows:
                         del self._states[name]
+
+    def set_size(self, name: str, size: int) -> None:
+        self._states[name].size = size
+
+    def saved(self, row: int, *nodes: Node) -> Callable[[], None]:
+        """What restores the images of these versions of a row's node as they are now."""
+        names = {name for node in nodes for image in node.status.images for name in image.names}
+        states = [(name, self._states.get(name)) for name in names]
+        held = [(name, state, state is not None and row in state.rows) for name, state in states]
+
+        def restore() -> None:
+            for name, state, on_row in held:
+                if state is None:
+                    self._states.pop(name, None)
+                    continue
+                # Rows of other nodes did not change meanwhile.
+                self._states[name] = state
+                (state.rows.add if on_row else state.rows.discard)(row)
+
+        return restore

@@ -15,7 +15,7 @@ import numpy as np
 from stowplan.cluster.columns import grown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -65,6 +65,23 @@ class LabelColumn:
         if old:
             self._leave(old)
         self.codes[row] = self._join(value) if value is not None else 0
+
+    def saved(self) -> Callable[[], None]:
+        """What restores the column as it is now."""
+        codes, copy = self.codes, self.codes.copy()
+        lists = list(self.values), list(self._population), list(self._free)
+        code_of, counts = dict(self._code_of), (self._shared, self._having)
+
+        def restore() -> None:
+            # Also in the array itself: readers may have kept it.
+            codes[:] = copy
+            if self.codes is not codes:
+                self.codes[: len(copy)], self.codes[len(copy) :] = copy, 0
+            self.values, self._population, self._free = lists
+            self._code_of = code_of
+            self._shared, self._having = counts
+
+        return restore
 
     def _join(self, value: str) -> int:
         code = self._code_of.get(value, 0)
@@ -118,3 +135,15 @@ class LabelColumns:
     def grow(self, capacity: int) -> None:
         for column in self._columns.values():
             column.codes = grown(column.codes, capacity)
+
+    def saved(self) -> Callable[[], None]:
+        """What restores all columns as they are now; those that are asked for later are forgotten."""
+        columns = dict(self._columns)
+        restore_columns = [column.saved() for column in columns.values()]
+
+        def restore() -> None:
+            self._columns = columns
+            for restore_column in restore_columns:
+                restore_column()
+
+        return restore

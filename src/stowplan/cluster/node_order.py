@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     import numpy.typing as npt
 
     from stowplan.api.types import Node
@@ -44,6 +46,23 @@ class NodeOrder:
         if old != new:
             self.remove(row, old)
             self.add(row, new)
+
+    def saved(self) -> Callable[[], None]:
+        """What restores the order as it is now."""
+        zones, rows = {zone: dict(rows) for zone, rows in self._zones.items()}, self._rows
+
+        def restore() -> None:
+            self._zones, self._rows = zones, rows
+
+        return restore
+
+    def by_zone(self) -> list[tuple[Zone, list[int]]]:
+        """The rows of each zone, in order."""
+        return [(zone, list(rows)) for zone, rows in self._zones.items()]
+
+    def load(self, by_zone: Iterable[tuple[Zone, Iterable[int]]]) -> None:
+        self._zones = {zone: dict.fromkeys(rows) for zone, rows in by_zone}
+        self._rows = None
 
     @property
     def rows(self) -> npt.NDArray[np.intp]:

@@ -22,7 +22,7 @@ from stowplan.cluster.labels import LabelColumn, LabelColumns
 from stowplan.cluster.node_order import NodeOrder, zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     import numpy.typing as npt
 
@@ -77,6 +77,15 @@ class Interner:
         """Distinct values in use, the common one always among them."""
         return len(self._ids)
 
+    def saved(self) -> Callable[[], None]:
+        """What restores the numbers as they are now."""
+        copies = list(self.values), dict(self._ids), list(self._rows), list(self._free)
+
+        def restore() -> None:
+            self.values, self._ids, self._rows, self._free = copies
+
+        return restore
+
 
 class NodeTable:
     """Rows of nodes; written by `ClusterState` only."""
@@ -88,6 +97,8 @@ class NodeTable:
         #: Nodes in the table.
         self.count = 0
         self.generation = 0
+        #: The last generation given: none is given twice, also when a transaction winds the generation back.
+        self._clock = 0
         self.nodes: list[Node | None] = []
         self.names: list[str] = []
         self.row_of: dict[str, int] = {}
@@ -130,6 +141,8 @@ class NodeTable:
         "taint_set",
         "feature_set",
     )
+    #: Those that hang on node objects alone.
+    _OF_NODES = ("allocatable", "allowed_pods", "valid", "unschedulable", "taint_set", "feature_set")
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -173,7 +186,11 @@ class NodeTable:
         self.nodes[row], self.names[row] = None, ""
         self._free.append(row)
         self.count -= 1
-        self.generation += 1
+        self._move_on()
+
+    def _move_on(self) -> None:
+        self._clock += 1
+        self.generation = self._clock
 
     def _append(self) -> int:
         if self.n == self.capacity:
@@ -199,7 +216,7 @@ class NodeTable:
         self.feature_set[row] = self.feature_sets.exchange(int(self.feature_set[row]), features)
         self._labels.set_row(row, node.metadata.labels)
         self.images.add(row, node)
-        self.generation += 1
+        self._move_on()
 
     def _write_allocatable(self, row: int, amounts: dict[str, int]) -> None:
         self.allocatable[:, row] = 0
@@ -218,6 +235,61 @@ class NodeTable:
             self.allocatable = with_rows(self.allocatable, i + 1)
             self.requested = with_rows(self.requested, i + 1)
         return i
+
+    # -- transactions, dump and load ----------------------------------------------------------------------------------
+
+    def saved(self) -> Callable[[], None]:
+        """What restores everything that hangs on node objects, images apart (`ImageIndex.saved`).
+
+        Arrays that grew meanwhile stay large. What pods take is not restored here.
+        """
+        numbers = self.n, self.count, self.generation, self.unschedulable_count
+        rows = list(self.nodes), list(self.names), dict(self.row_of), list(self._free)
+        columns = [(name, getattr(self, name), getattr(self, name).copy()) for name in self._OF_NODES]
+        parts = [part.saved() for part in (self.taint_sets, self.feature_sets, self.order, self._labels)]
+        memos = self._memos, self._memos_of
+        self._memos = {}
+
+        def restore() -> None:
+            self.n, self.count, self.generation, self.unschedulable_count = numbers
+            self.nodes, self.names, self.row_of, self._free = rows
+            for name, array, copy in columns:
+                _write_back(array, copy)
+                if getattr(self, name) is not array:
+                    _write_back(getattr(self, name), copy)
+            for restore_part in parts:
+                restore_part()
+            self._memos, self._memos_of = memos
+
+        return restore
+
+    def dump(self) -> dict[str, Any]:
+        """The nodes by row (None: no node there), with everything of their history that a decision depends on."""
+        return {
+            "rows": list(self.nodes),
+            "free rows": list(self._free),
+            "order": self.order.by_zone(),
+            "image sizes": {name: state.size for name, state in self.images.items()},
+            "resources": list(self.resources),
+        }
+
+    def load(self, dumped: dict[str, Any]) -> None:
+        """Fill the table, which must be without nodes."""
+        for name in dumped["resources"]:
+            self.resource(name)
+        nodes: Sequence[Node | None] = dumped["rows"]
+        self.n = 0
+        self.nodes, self.names = [], []
+        for _ in nodes:
+            self._append()
+        for row, node in enumerate(nodes):
+            if node is not None:
+                self._free = [row]
+                self.add(node)
+        self._free = list(dumped["free rows"])
+        self.order.load(dumped["order"])
+        for name, size in dumped["image sizes"].items():
+            self.images.set_size(name, size)
 
     # -- what plugins read --------------------------------------------------------------------------------------------
 
@@ -252,6 +324,15 @@ class NodeTable:
     def taints(self, row: int) -> tuple[Taint, ...]:
         found: tuple[Taint, ...] = self.taint_sets.values[self.taint_set[row]]
         return found
+
+
+def _write_back(array: npt.NDArray[Any], copy: npt.NDArray[Any]) -> None:
+    """Let an array be as a copy of it was, when it may have been smaller."""
+    if array.shape == copy.shape:
+        array[...] = copy
+    else:
+        array[...] = 0
+        array[tuple(slice(size) for size in copy.shape)] = copy
 
 
 def allocatable_amounts(node: Node) -> dict[str, int]:

@@ -1,72 +1,78 @@
-"""Pods that preemption promised a node to, until they get there.
+"""Nominated pods: preemption makes room for them on a node, and they are not there yet.
 
 Upstream: pkg/scheduler/backend/queue/nominator.go.
 """
 
 from __future__ import annotations
 
-from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from stowplan.cluster.changes import ChangeLog
+from stowplan.cluster.transaction import CopiedBeforeChange
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
 
-
-#: Nodes whose last change is remembered.
-_LIMIT = 8192
+_Copy = tuple[dict[str, str], "dict[str, list[PodInfo]]", int]
 
 
-class Nominator:
+class Nominator(CopiedBeforeChange):
     """Node name -> pods nominated to it, in order of nomination."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: int = 8192) -> None:
+        """`remembered`: changes that readers can be told of."""
+        super().__init__()
         self._node_of: dict[str, str] = {}
+        #: The lists are replaced, never changed.
         self._pods: dict[str, list[PodInfo]] = {}
-        #: Moves with every change.
-        self.version = 0
-        #: Node -> version of its last change, in the order of these; the oldest are dropped.
-        self._touched: dict[str, int] = {}
-        self._forgotten = 0
+        #: Nodes whose nominations changed.
+        self._changes: ChangeLog[str] = ChangeLog(remembered)
+        #: Makes a `PodInfo` of a pod; `load` needs it.
+        self.compile: Callable[[Pod], PodInfo] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._node_of)
 
+    @property
+    def version(self) -> int:
+        """Moves with every change."""
+        return self._changes.position
+
     def add(self, info: PodInfo, node_name: str) -> None:
-        """Nominate a pod; an empty name only takes the old nomination away. A promise that is renewed keeps its age."""
+        """Nominate a pod; an empty name only takes the old nomination away. A renewed nomination keeps its place."""
         if node_name and self._node_of.get(info.uid) == node_name:
-            self._touch(node_name)
+            self._changing(node_name)
             self._pods[node_name] = [info if known.uid == info.uid else known for known in self._pods[node_name]]
             return
         self.delete(info.uid)
         if node_name:
-            self._touch(node_name)
+            self._changing(node_name)
             self._node_of[info.uid] = node_name
-            self._pods.setdefault(node_name, []).append(info)
+            self._pods[node_name] = [*self._pods.get(node_name, ()), info]
 
     def delete(self, uid: str) -> None:
-        node_name = self._node_of.pop(uid, None)
+        node_name = self._node_of.get(uid)
         if node_name is None:
             return
-        self._touch(node_name)
+        self._changing(node_name)
+        del self._node_of[uid]
         left = [info for info in self._pods[node_name] if info.uid != uid]
         if left:
             self._pods[node_name] = left
         else:
             del self._pods[node_name]
 
-    def _touch(self, node_name: str) -> None:
-        self.version += 1
-        self._touched.pop(node_name, None)
-        self._touched[node_name] = self.version
-        if len(self._touched) > _LIMIT:
-            oldest = next(iter(self._touched))
-            self._forgotten = self._touched.pop(oldest)
+    def _changing(self, node_name: str) -> None:
+        if self._uncopied:
+            self._copy_now()
+        self._changes.append(node_name)
 
     def changed_since(self, version: int) -> list[str] | None:
-        """Nodes whose promises changed since, the last one first; None when there is no telling."""
-        if version < self._forgotten:
-            return None
-        return [name for name, _ in takewhile(lambda item: item[1] > version, reversed(self._touched.items()))]
+        """Nodes whose nominations changed since; None when there is no telling."""
+        return self._changes.since(version)
 
     def nodes(self) -> list[str]:
         return list(self._pods)
@@ -76,3 +82,26 @@ class Nominator:
 
     def node_of(self, uid: str) -> str:
         return self._node_of.get(uid, "")
+
+    # -- as a participant of transactions -----------------------------------------------------------------------------
+
+    def _copied(self) -> _Copy:
+        return dict(self._node_of), dict(self._pods), self.version
+
+    def _restore(self, copy: _Copy) -> None:
+        self._node_of, self._pods, version = copy
+        self._changes.rewind(version)
+
+    def changed_nodes(self, mark: Any) -> list[str] | None:
+        return self.changed_since(mark.copy[2]) if mark.copied else []
+
+    def dump(self) -> list[tuple[str, list[Pod]]]:
+        return [(node_name, [info.pod for info in pods]) for node_name, pods in self._pods.items()]
+
+    def load(self, dumped: list[tuple[str, list[Pod]]]) -> None:
+        assert self.compile is not None, "only a ClusterState's nominator can be loaded"
+        for uid in list(self._node_of):
+            self.delete(uid)
+        for node_name, pods in dumped:
+            for pod in pods:
+                self.add(self.compile(pod), node_name)

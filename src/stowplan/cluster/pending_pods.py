@@ -11,18 +11,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, ValuesView
+from stowplan.cluster.transaction import CopiedBeforeChange
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, ValuesView
+
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
 
 
-class PendingPods:
+class PendingPods(CopiedBeforeChange):
     """`namespace/name` -> pod without a node, in the order in which the names came."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._by_key: dict[str, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
+        #: Makes a `PodInfo` of a pod; `load` needs it.
+        self.compile: Callable[[Pod], PodInfo] | None = None
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -44,6 +50,8 @@ class PendingPods:
 
     def put(self, info: PodInfo) -> None:
         """Take in a pod or its new version; another pod of its name is gone."""
+        if self._uncopied:
+            self._copy_now()
         known = self._by_key.get(info.key)
         if known is not None and known.uid != info.uid:
             del self._by_uid[known.uid]
@@ -51,7 +59,29 @@ class PendingPods:
 
     def remove(self, key: str) -> PodInfo | None:
         """Take out the pod of that name; no-op if there is none."""
-        info = self._by_key.pop(key, None)
+        info = self._by_key.get(key)
         if info is not None:
-            del self._by_uid[info.uid]
+            if self._uncopied:
+                self._copy_now()
+            del self._by_key[key], self._by_uid[info.uid]
         return info
+
+    # -- as a participant of transactions -----------------------------------------------------------------------------
+
+    def _copied(self) -> tuple[dict[str, PodInfo], dict[str, PodInfo]]:
+        return dict(self._by_key), dict(self._by_uid)
+
+    def _restore(self, copy: tuple[dict[str, PodInfo], dict[str, PodInfo]]) -> None:
+        self._by_key, self._by_uid = copy
+
+    def changed_nodes(self, mark: object) -> tuple[str, ...]:
+        return ()
+
+    def dump(self) -> list[Pod]:
+        return [info.pod for info in self._by_key.values()]
+
+    def load(self, dumped: list[Pod]) -> None:
+        assert self.compile is not None, "only a ClusterState's pending pods can be loaded"
+        self._by_key, self._by_uid = {}, {}
+        for pod in dumped:
+            self.put(self.compile(pod))

@@ -42,6 +42,8 @@ class PodTable:
         self.shape_non_zero: npt.NDArray[np.int64] = np.zeros((2, 64), np.int64)
         #: Moves with every change, also of the order of a node's pods.
         self.version = 0
+        #: The last version given: none is given twice, also when a transaction winds the version back.
+        self._clock = 0
         self._free: list[int] = []
         self._next_order = 0
 
@@ -60,13 +62,29 @@ class PodTable:
         """Let the pod come after all others in the order."""
         self.order[slot] = self._next_order
         self._next_order += 1
-        self.version += 1
+        self._move_on()
 
     def remove(self, slot: int) -> None:
         self.infos[slot] = None
         self.row[slot] = -1
         self._free.append(slot)
-        self.version += 1
+        self._move_on()
+
+    def _move_on(self) -> None:
+        self._clock += 1
+        self.version = self._clock
+
+    def mark(self) -> tuple[int, int]:
+        return self.version, self._next_order
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Give version and order the numbers that they had at the mark: the changes since were undone."""
+        self.version, self._next_order = mark
+
+    def in_order(self) -> list[PodInfo]:
+        """The pods in the order in which they came to their nodes."""
+        slots: list[int] = np.argsort(self.order[: self.n]).tolist()
+        return [info for slot in slots if (info := self.infos[slot]) is not None]
 
     def _append(self) -> int:
         if self.n == len(self.row):

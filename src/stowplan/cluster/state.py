@@ -3,7 +3,7 @@
 `ClusterState` takes nodes, pods and other objects in any order and keeps every column, counter and index current.
 A pod may name a node that is not there yet: it waits as a ghost and is counted when the node appears; a node that
 goes leaves its pods as ghosts. Placing a pod that is not bound yet is `assume`; what is assumed is confirmed by
-`add_pod` with the bound object, or taken back by `forget`.
+`add_pod` with the bound object, or taken back by `forget`. Everything can be tried in a `transaction`.
 
 Upstream: pkg/scheduler/backend/cache.
 """
@@ -23,11 +23,12 @@ from stowplan.cluster.node_table import NodeTable
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.objects import ObjectStore
 from stowplan.cluster.pending_pods import PendingPods
+from stowplan.cluster.placements import PlacementLog, Placements
 from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, shape_key, template_key
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
-from stowplan.cluster.what_if import WhatIf
+from stowplan.cluster.transaction import Transaction, Transactions
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -56,7 +57,7 @@ class ClusterState:
         self.nominator = Nominator()
         self.pending = PendingPods()
         #: Rows whose pods changed, in order; what reuse looks at.
-        self.changes = ChangeLog()
+        self.changes: ChangeLog[int] = ChangeLog()
         #: Pods on each row, in the order in which a node lists them.
         self.row_pods: list[list[PodInfo]] = []
         #: "namespace/claim" -> pods on present nodes that mount it.
@@ -71,47 +72,71 @@ class ClusterState:
         self._shape_ids = 0
         self._free_shape_ids: list[int] = []
         self._vectors: dict[int, npt.NDArray[np.int64]] = {}
+        #: What undoes changes; None while no transaction is open.
+        self._log: PlacementLog | None = None
+        self.nominator.compile = self.pending.compile = self.pod_info
+        #: Whoever keeps something about this cluster that transactions shall restore registers here.
+        self.transactions = Transactions()
+        self.transactions.register("nodes and pods", Placements(self))
+        self.transactions.register("objects", self.objects)
+        self.transactions.register("nominations", self.nominator)
+        self.transactions.register("pending pods", self.pending)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
         """Take in a node, or the new version of one that is known."""
         row = self.table.row_of.get(node.metadata.name)
+        if self._log is not None:
+            self._log.adding_node(node)
         if row is not None:
             if self.table.update(row, node):
                 self._forget_sums()
             return
         row = self.table.add(node)
-        self._fit_to_table()
+        self.fit_to_table()
         self._forget_sums()
-        for info in self._ghosts.pop(node.metadata.name, ()):
-            info.row = row
-            self.pods.row[info.slot] = row
-            self._book(info, row, 1)
-            self.row_pods[row].append(info)
+        pods = self._ghosts.pop(node.metadata.name, [])
+        self.row_pods[row] = pods
+        self._count_on(pods, row)
+        if self._log is not None:
+            self._log.added_node(node, row)
 
     update_node = add_node
 
     def remove_node(self, name: str) -> None:
+        """Take a node out; its pods become pods of an unknown node. No-op if there is no such node."""
         row = self.table.row_of.get(name)
         if row is None:
             return
+        if self._log is not None:
+            self._log.removing_node(name, row)
         pods = self.row_pods[row]
-        for info in pods:
-            self._book(info, row, -1)
-            info.row = -1
-            self.pods.row[info.slot] = -1
+        self._count_off(pods, row)
         if pods:
             self._ghosts[name] = pods
         self.row_pods[row] = []
         self.table.remove(row)
         self._forget_sums()
 
+    def _count_on(self, pods: list[PodInfo], row: int) -> None:
+        """Count pods of an unknown node on the row that the node has now."""
+        for info in pods:
+            info.row = row
+            self.pods.row[info.slot] = row
+            self._book(info, row, 1)
+
+    def _count_off(self, pods: list[PodInfo], row: int) -> None:
+        for info in pods:
+            self._book(info, row, -1)
+            info.row = -1
+            self.pods.row[info.slot] = -1
+
     def _forget_sums(self) -> None:
         self.matches.forget_sums()
         self.held.forget_sums()
 
-    def _fit_to_table(self) -> None:
+    def fit_to_table(self) -> None:
         """Let everything that has a column a row follow the table's growth."""
         while len(self.row_pods) < self.table.n:
             self.row_pods.append([])
@@ -144,7 +169,8 @@ class ClusterState:
         return None if info is None else info.pod
 
     def placed_pods(self) -> list[PodInfo]:
-        return list(self._placed.values())
+        """In the order in which they came to their nodes."""
+        return self.pods.in_order()
 
     def sizes(self) -> dict[str, int]:
         """How many nodes there are, those included that only pods speak of; pods on them; and pods assumed there."""
@@ -166,36 +192,43 @@ class ClusterState:
         old = self._placed.get(info.uid)
         if old is not None:
             return self._replace(old, info, pod.spec.node_name)
-        self._attach(info, pod.spec.node_name)
+        self._place(info, pod.spec.node_name)
         return info
 
     update_pod = add_pod
 
     def _replace(self, old: PodInfo, new: PodInfo, node_name: str) -> PodInfo:
-        self._assumed.discard(old.uid)
+        self._set_assumed(old.uid, assumed=False)
         same = old.shape is new.shape and old.node_name == node_name and old.terminating == new.terminating
         if same and old.start_time == new.start_time:
+            if self._log is not None:
+                self._log.replacing(old)
             old.pod = new.pod
             self._list_last(old)
             return old
-        self._detach(old)
-        self._attach(new, node_name)
+        self._take_off(old)
+        self._place(new, node_name)
         return new
 
+    def _set_assumed(self, uid: str, *, assumed: bool) -> None:
+        if self._log is not None:
+            self._log.assuming(uid)
+        (self._assumed.add if assumed else self._assumed.discard)(uid)
+
     def remove_pod(self, uid: str) -> None:
-        """The pod is gone; unknown pods are no matter."""
+        """The pod is gone. No-op if unknown."""
         info = self._placed.get(uid)
         if info is not None:
-            self._assumed.discard(uid)
-            self._detach(info)
+            self._set_assumed(uid, assumed=False)
+            self._take_off(info)
 
     def assume(self, info: PodInfo, node_name: str) -> None:
         """Count the pod on the node before the API server has heard of it."""
         if info.uid in self._placed:
             raise ValueError(f"pod {info.uid}({info.key}) is in the cache, so can't be assumed")
         self.nominator.delete(info.uid)
-        self._assumed.add(info.uid)
-        self._attach(info, node_name)
+        self._set_assumed(info.uid, assumed=True)
+        self._place(info, node_name)
 
     def forget(self, info: PodInfo) -> None:
         """Take an assumed pod back."""
@@ -203,12 +236,22 @@ class ClusterState:
             return
         if info.uid not in self._assumed:
             raise ValueError(f"pod {info.uid}({info.key}) wasn't assumed so cannot be forgotten")
-        self._assumed.discard(info.uid)
-        self._detach(self._placed[info.uid])
+        self._set_assumed(info.uid, assumed=False)
+        self._take_off(self._placed[info.uid])
 
-    def _attach(self, info: PodInfo, node_name: str) -> None:
+    def _place(self, info: PodInfo, node_name: str) -> None:
+        self._attach(info, node_name, self.table.row_of.get(node_name, -1))
+        if self._log is not None:
+            self._log.attached(info)
+
+    def _take_off(self, info: PodInfo) -> None:
+        if self._log is not None:
+            self._log.detaching(info)
+        self._detach(info)
+
+    def _attach(self, info: PodInfo, node_name: str, row: int) -> None:
+        """Put a pod last onto a node; row -1 if the node is not there."""
         self._hold(info.shape)
-        row = self.table.row_of.get(node_name, -1)
         info.node_name, info.row = node_name, row
         info.slot = self.pods.add(info, row)
         self._placed[info.uid] = info
@@ -222,28 +265,29 @@ class ClusterState:
         """Where the pod's node lists it."""
         return self.row_pods[info.row] if info.row >= 0 else self._ghosts[info.node_name]
 
-    def _unlist(self, info: PodInfo, pods: list[PodInfo]) -> int:
-        """Take the pod from its node's list; the position that it had."""
+    def _unlist(self, info: PodInfo, pods: list[PodInfo]) -> None:
+        """Take the pod from its node's list."""
         position = pods.index(info)
         # Parity: a node's list of pods closes a hole with its last element.
         last = pods.pop()
         if last is not info:
             pods[position] = last
             self.pods.order[last.slot] = self.pods.order[info.slot]
-        return position
 
     def _list_last(self, info: PodInfo) -> None:
         """Parity: any update of a pod takes it off its node and puts it back, even if nothing that counts changed."""
+        if self._log is not None:
+            self._log.listing_last(info)
         pods = self._list_of(info)
         self._unlist(info, pods)
         pods.append(info)
         self.pods.place_last(info.slot)
 
-    def _detach(self, info: PodInfo) -> int:
-        """Take the pod off its node; its position in the node's list."""
+    def _detach(self, info: PodInfo) -> None:
+        """Take the pod off its node."""
         row = info.row
         pods = self._list_of(info)
-        position = self._unlist(info, pods)
+        self._unlist(info, pods)
         if row >= 0:
             self._book(info, row, -1)
         elif not pods:
@@ -252,7 +296,6 @@ class ClusterState:
         del self._placed[info.uid]
         self._release(info.shape)
         info.slot, info.row, info.node_name = -1, -1, ""
-        return position
 
     def _book(self, info: PodInfo, row: int, sign: int) -> None:
         """Add a pod to, or take it from, everything that is summed up a row."""
@@ -292,9 +335,17 @@ class ClusterState:
             self.nominator.version,
         )
 
-    def what_if(self) -> WhatIf:
-        """A context in which pods can be moved; leaving it restores the state exactly."""
-        return WhatIf(self)
+    def transaction(self) -> Transaction:
+        """A context in which everything may be changed; leaving it undoes the changes, unless they are committed."""
+        return self.transactions.begin()
+
+    def dump(self) -> dict[str, Any]:
+        """Everything that decisions depend on, as plain data, API objects as they are."""
+        return self.transactions.dump()
+
+    def load(self, dumped: dict[str, Any]) -> None:
+        """Replace everything by what was dumped. Versions are new: nothing that was worked out before is reused."""
+        self.transactions.load(dumped)
 
     # -- shapes -------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import numpy as np
 from stowplan.cluster.columns import grown, with_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -109,6 +109,16 @@ class _DomainSums:
     sums: npt.NDArray[np.int64]
 
 
+@dataclass(eq=False, slots=True)
+class _Mark:
+    """Where the versions of slots stood."""
+
+    versions: list[int]
+    detached: int
+    #: Of held terms.
+    epoch: int = 0
+
+
 class _CountMatrix:
     """A row of counts a slot, and what is derived from it."""
 
@@ -144,6 +154,30 @@ class _CountMatrix:
         """Nodes changed, and with them domains."""
         self._sums.clear()
 
+    def saved_sums(self) -> Callable[[], None]:
+        """What restores the sums as they are now, once the counts are as they are now."""
+        sums, detached = self._sums, self.detached
+        # Arrays of the same domains go on in a dictionary of their own.
+        self._sums = {}
+
+        def restore() -> None:
+            # A slot that changed hands has another term's sums now.
+            self._sums = sums if self.detached == detached else {}
+
+        return restore
+
+    def mark(self) -> _Mark:
+        return _Mark(list(self.versions), self.detached)
+
+    def rewind(self, mark: _Mark) -> None:
+        """Give the slots the versions that they had at the mark: the changes since were undone.
+
+        Slots that were registered since keep their own, newer versions. So do all when an array that a reader may have
+        kept stopped following its counts since: it did not see the changes undone.
+        """
+        if self.detached == mark.detached:
+            self.versions[: len(mark.versions)] = mark.versions
+
     def _add(self, slot: int, row: int, by: int) -> None:
         """Change a count, and all that is derived from it."""
         self.counts[slot, row] += by
@@ -163,6 +197,7 @@ class _CountMatrix:
 
     def grow(self, capacity: int) -> None:
         self.counts = grown(self.counts, capacity)
+        self.detached += 1
 
 
 def domain_sums(
@@ -326,9 +361,19 @@ class HeldCounts(_CountMatrix):
             self._slots_of[shape.id] = times
 
     def _new_epoch(self) -> None:
-        # Never the number of another set, also when a hypothesis winds the epoch back.
+        # Never the number of another set, also when a transaction winds the epoch back.
         self._clock += 1
         self.epoch = self._clock
+
+    def mark(self) -> _Mark:
+        mark = super().mark()
+        mark.epoch = self.epoch
+        return mark
+
+    def rewind(self, mark: _Mark) -> None:
+        super().rewind(mark)
+        if self.detached == mark.detached:
+            self.epoch = mark.epoch
 
     def _allocate(self, held: HeldTerm) -> int:
         self._new_epoch()

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stowplan.engine.evaluation.evaluation import Evaluation
-from stowplan.explain.verdict import undone
 from stowplan.framework.explanations.inspection import Inspection
 
 if TYPE_CHECKING:
@@ -53,6 +52,6 @@ def inspecting(framework: Framework, verdict: Verdict) -> Iterator[VerdictInspec
     if placed is None:
         yield VerdictInspection(framework, verdict)
         return
-    with undone(state), state.what_if() as world:
-        world.evict(placed)
+    with state.transaction():
+        state.remove_pod(placed.uid)
         yield VerdictInspection(framework, verdict)

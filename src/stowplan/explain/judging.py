@@ -17,7 +17,7 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.algorithm import NO_NODES, nominated_row, post_filtered
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.explain.preemption import preemption_of
-from stowplan.explain.verdict import Verdict, undone, version_of
+from stowplan.explain.verdict import Verdict
 from stowplan.framework.status import Code, Status
 from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def judged(framework: Framework, info: PodInfo) -> Verdict:
     """Judge a pod on every node; nothing changes."""
     state = framework.handle.cluster
-    version = version_of(state)
+    version = state.version
     verdict = _of_unplaced(framework, info) if info.node_name else _judged(framework, _unplaced(state, info))
     verdict.version = version
     return verdict
@@ -39,8 +39,8 @@ def judged(framework: Framework, info: PodInfo) -> Verdict:
 def _of_unplaced(framework: Framework, info: PodInfo) -> Verdict:
     """The verdict on a placed pod, made while it is off its node."""
     state, current = framework.handle.cluster, info.node_name
-    with undone(state), state.what_if() as world:
-        world.evict(info)
+    with state.transaction():
+        state.remove_pod(info.uid)
         verdict = _judged(framework, _unplaced(state, info))
     verdict.current_node = current
     return verdict

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.engine.evaluation.evaluation import Evaluation
-from stowplan.explain.verdict import undone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -55,26 +53,11 @@ class Trials:
         """Rows that would take the pod after the changes."""
         self.tries += 1
         cluster = self.inspection.cluster
-        with ExitStack() as stack:
-            stack.enter_context(undone(cluster))
-            stack.enter_context(_nodes_replaced(self.inspection, self._changed_nodes(changes)))
-            world = stack.enter_context(cluster.what_if())
-            for info in {info.uid: info for change in changes for info in change.leaving}.values():
-                world.evict(info)
+        with cluster.transaction():
+            for node in self._changed_nodes(changes):
+                cluster.update_node(node)
+            for uid in dict.fromkeys(info.uid for change in changes for info in change.leaving):
+                cluster.remove_pod(uid)
             evaluation = Evaluation(self.inspection.framework, asking=True)
             outcome = evaluation.filter(cluster.pod_info(self.changed(changes)))
             return np.flatnonzero(outcome.feasible if self.only is None else outcome.feasible & self.only)
-
-
-@contextmanager
-def _nodes_replaced(inspection: VerdictInspection, nodes: Sequence[Node]) -> Iterator[None]:
-    """Let nodes be different for a while; what is kept of node objects is worked out anew before and after."""
-    before = [inspection.table.nodes[inspection.table.row_of[node.metadata.name]] for node in nodes]
-    try:
-        for node in nodes:
-            inspection.cluster.update_node(node)
-        yield
-    finally:
-        for old in before:
-            if old is not None:
-                inspection.cluster.update_node(old)

@@ -7,16 +7,14 @@ as the verdict saw it, and raises `StaleVerdictError` once that has moved on.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
@@ -27,28 +25,9 @@ if TYPE_CHECKING:
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.status import Status
 
-#: A cluster's version after everything was undone -> the version that it stands for again.
-_RESTORED: WeakKeyDictionary[ClusterState, tuple[tuple[int, ...], tuple[int, ...]]] = WeakKeyDictionary()
-
 
 class StaleVerdictError(RuntimeError):
     """The cluster has moved on since the verdict; says whose verdict it is, and what to do."""
-
-
-def version_of(state: ClusterState) -> tuple[int, ...]:
-    """Equal for two moments between which nothing changed, or all that changed was undone by explain."""
-    now, stands_for = _RESTORED.get(state, ((), ()))
-    return stands_for if state.version == now else state.version
-
-
-@contextmanager
-def undone(state: ClusterState) -> Iterator[None]:
-    """Whatever changes within is undone within, so the cluster's version is what it was before."""
-    before = version_of(state)
-    try:
-        yield
-    finally:
-        _RESTORED[state] = (state.version, before)
 
 
 #: Why a PostFilter plugin was not asked.
@@ -107,7 +86,7 @@ class Verdict:
 
     def check_current(self, state: ClusterState) -> None:
         """Raise StaleVerdictError unless the cluster is as the verdict saw it."""
-        if version_of(state) != self.version:
+        if state.version != self.version:
             raise StaleVerdictError(
                 f'the verdict on pod "{self.key}" is of an earlier state of the cluster, which has changed since: '
                 "explain the pod again and ask the new verdict"

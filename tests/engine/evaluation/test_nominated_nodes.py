@@ -98,7 +98,7 @@ KINDS = ("small", "small", "large", "port", "choosy", "spread", "new resource")
 #: Those that matter to others by nothing but what they take.
 TAKERS = ("small", "large", "port", "spread", "new resource")
 STEPS = st.tuples(
-    st.sampled_from((*["promise", "place", "delete"] * 3, "renew", "take back", "node", "remove node", "what if")),
+    st.sampled_from((*["promise", "place", "delete"] * 3, "renew", "take back", "node", "remove node", "transaction")),
     st.sampled_from(KINDS),
     st.integers(0, 29),
 )
@@ -123,9 +123,9 @@ def change(world, what, kind, which):
         state.add_node(struct(a_node(node).zone("ab"[which % 2]).allocatable(cpu=str(which % 5), pods="9")))
     elif what == "remove node" and len(state.table.row_of) > 1:
         state.remove_node(sorted(state.table.row_of)[which % len(state.table.row_of)])
-    elif what == "what if" and placed:
-        with state.what_if() as hypothesis:
-            hypothesis.evict(state.placed(placed[which % len(placed)]))
+    elif what == "transaction" and placed:
+        with state.transaction():
+            state.remove_pod(placed[which % len(placed)])
             world.check(world.pod(kind, 1))
 
 

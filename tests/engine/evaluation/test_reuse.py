@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from stowplan.api import types as t
 from stowplan.cluster.state import ClusterState
-from stowplan.cluster.what_if import WhatIf
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.evaluation import evaluation as evaluation_module
 from stowplan.engine.evaluation.evaluation import Evaluation
@@ -234,7 +233,7 @@ class World:
 
 
 STEPS = ("place", "place", "place", "place", "try", "delete", "delete", "foreign", "node", "remove node", "object",
-         "nominate", "label pod", "what if")  # fmt: skip
+         "nominate", "label pod", "transaction")  # fmt: skip
 
 steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), min_size=4, max_size=25)
 
@@ -273,9 +272,9 @@ def step(world, what, which, draw):
             pod = t.Pod(metadata=info.pod.metadata, spec=info.pod.spec, status=info.pod.status)
             labels = {**info.labels, "app": ("web", "db")[which % 2]}
             state.add_pod(_relabelled(pod, labels))
-    elif what == "what if" and placed:
-        with WhatIf(state) as hypothesis:
-            hypothesis.evict(state.placed(placed[which % len(placed)]))
+    elif what == "transaction" and placed:
+        with state.transaction():
+            state.remove_pod(placed[which % len(placed)])
             world.check(world.next_pod(which))
 
 
@@ -351,7 +350,7 @@ def test_reuse_of_pods_that_count_others():
         st.lists(st.sampled_from(sorted(COUNTING)), min_size=1, max_size=4, unique=True),
         st.lists(
             st.tuples(
-                st.sampled_from(("place", "place", "place", "delete", "what if", "nominate")), st.integers(0, 50)
+                st.sampled_from(("place", "place", "place", "delete", "transaction", "nominate")), st.integers(0, 50)
             ),
             min_size=5,
             max_size=25,
@@ -454,25 +453,25 @@ def test_a_filter_that_no_longer_takes_part_is_not_in_the_diagnosis():
     world.check(world.next_pod(0))
 
 
-def test_an_evaluation_from_inside_a_hypothesis_is_not_used_afterwards():
+def test_an_evaluation_from_inside_a_transaction_is_not_used_afterwards():
     world = world_of(sizes=(2, 1))
     world.state.add_pod(filler("n0", "2"))
     other = world.state.add_pod(filler("n1", "1"))
-    with WhatIf(world.state) as hypothesis:
-        hypothesis.evict(other)
+    with world.state.transaction():
+        world.state.remove_pod(other.uid)
         assert world.check(world.next_pod(0)) == "n1"
     assert world.check(world.next_pod(0)) == ""
     world.state.remove_pod("filler-n0")
     assert world.check(world.next_pod(0)) == "n0"
 
 
-def test_preemption_knows_of_terms_whose_only_holder_was_away_in_a_hypothesis():
+def test_preemption_knows_of_terms_whose_only_holder_was_away_in_a_transaction():
     world = world_of(shape=a_pod().labels(app="web").priority(10), sizes=(4,))
     avoider = a_pod("avoider").uid("avoider").avoids_pods(ZONE, {"matchLabels": {"app": "web"}}).on("n0")
     avoider = world.state.add_pod(struct(avoider))
     world.check(world.next_pod(0))
-    with WhatIf(world.state) as hypothesis:
-        hypothesis.evict(avoider)
+    with world.state.transaction():
+        world.state.remove_pod(avoider.uid)
     world.check(world.next_pod(0))
 
 

@@ -113,22 +113,46 @@ def _pod(state, info):
 
 
 def exact(state):
-    """The same with every number that readers may have remembered, and every order."""
-    pods = state.pods
-    placed = sorted(state.placed_pods(), key=lambda info: info.uid)
+    """The same with every number that readers may have remembered, every order, and what will be handed out next."""
+    pods, table = state.pods, state.table
+    placed = state.placed_pods()
     n = pods.n
     used = np.array([info is not None for info in pods.infos[:n]], bool)
     return {
         "dump": dump(state),
-        "rows": dict(state.table.row_of),
-        "generation": state.table.generation,
+        "rows": (table.n, list(table.names), dict(table.row_of), list(table._free)),
+        "node columns": [getattr(table, name)[: table.n].tolist() for name in ("taint_set", "feature_set", "valid")],
+        "numbers of taints": (list(table.taint_sets.values), list(table.taint_sets._free)),
+        "node order": (table.order.rows.tolist(), table.order.by_zone()),
+        "generation": table.generation,
         "position": state.changes.position,
-        "objects": state.objects.total_version,
+        "pods version": pods.version,
+        "objects": (
+            state.objects.total_version,
+            {kind: version for kind, version in state.objects._versions.items() if version},
+            state.objects.dump(),
+        ),
         "matches": (list(state.matches.versions), dict(state.matches.items())),
         "held": (list(state.held.versions), state.held.epoch, dict(state.held.items())),
         "order on nodes": [[info.uid for info in of_row] for of_row in state.row_pods],
+        "ghosts": {name: [info.uid for info in of_node] for name, of_node in state._ghosts.items()},
         "slots": [(info.uid, info.slot, info.row, info.node_name, info.shape.id, info.shape.refs) for info in placed],
         "order": [(info.uid, int(pods.order[info.slot])) for info in placed],
+        "identity": [id(info) for info in placed],
+        "next slots": [*reversed(pods._free), *range(n, n + 100)][:50],
         "pod columns": [getattr(pods, name)[:n][used].tolist() for name in ("row", "priority", "shape", "terminating")],
-        "nominated": {name: [info.uid for info in state.nominator.on(name)] for name in state.nominator.nodes()},
+        "pending": [(key, id(state.pending.get(key))) for key in state.pending],
+        "nominations": (
+            state.nominator.version,
+            [(name, [info.uid for info in state.nominator.on(name)]) for name in state.nominator.nodes()],
+        ),
     }
+
+
+def label_codes(state, keys):
+    """The exact codes of label columns; they are made if nobody has asked for them yet."""
+    found = {}
+    for key in keys:
+        column = state.table.label(key)
+        found[key] = (column.codes[: state.table.n].tolist(), list(column.values), column.unique, list(column.items()))
+    return found

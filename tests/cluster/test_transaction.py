@@ -1,17 +1,19 @@
-"""Trying changes leaves the state exactly as it was."""
+"""A transaction leaves the state exactly as it was; inside it is as if the changes were real."""
+
+from copy import copy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
 
 from stowplan.api.selectors import compile_label_selector
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import MatchCounts, PodTerm
-from stowplan.cluster.what_if import WhatIf
 from stowplan.testing import a_node, a_pod
-from support.examples import examples
-from support.scheduling.dump import dump, exact
-from support.scheduling.worlds import ZONE, clusters, pods, state_of, struct
+from support.scheduling.cluster_changes import POD_NAMES, POD_NODES, Changes
+from support.scheduling.dump import dump, exact, label_codes
+from support.scheduling.worlds import ZONE, clusters, lookup_objects, pods, state_of, struct
 
 
 class BoomError(Exception):
@@ -23,62 +25,113 @@ def term(**labels):
     return PodTerm(((None, compile_label_selector(pod.spec.topology_spread_constraints[0].label_selector)),))
 
 
-@st.composite
-def moves(draw):
-    return draw(
-        st.lists(
-            st.tuples(
-                st.sampled_from(("place", "evict", "move", "in", "out", "term", "raise")),
-                st.integers(0, 20),
-                st.integers(0, 7),
-            ),
-            max_size=12,
-        )
+class Transactions(Changes):
+    """All changes of `Changes`, and nominations and objects, in transactions within transactions."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    # -- more changes
+
+    @rule(pod=pods(names=POD_NAMES), node=POD_NODES)
+    def nominate(self, pod, node):
+        self.state.nominator.add(self.state.pod_info(struct(pod)), node)
+
+    @rule(pod=pods(names=POD_NAMES))
+    def take_nomination_back(self, pod):
+        self.state.nominator.delete(pod["metadata"]["uid"])
+
+    @rule(pod=pods(names=POD_NAMES))
+    def put_pending(self, pod):
+        self.state.pending.put(self.state.pod_info(struct(pod)))
+
+    @rule(name=st.sampled_from(POD_NAMES))
+    def remove_pending(self, name):
+        self.state.pending.remove(f"default/{name}")
+
+    @rule(obj=lookup_objects(), there=st.booleans())
+    def put_or_remove_object(self, obj, there):
+        (self.state.put_object if there else self.state.remove_object)(struct(obj))
+
+    # -- transactions
+
+    @precondition(lambda self: len(self.open) < 4)
+    @rule()
+    def begin(self):
+        state = self.state
+        model = [copy(part) for part in (self.nodes, self.pods, self.assumed, self.keys, self.summed)]
+        order = {name: list(listed) for name, listed in self.order.items()}
+        terms = dict(state.matches.items())
+        detached = state.matches.detached, state.held.detached
+        before = exact(state), label_codes(state, self.keys), state.changes.position, state.nominator.version
+        transaction = state.transaction()
+        transaction.__enter__()
+        self.open.append((transaction, model, order, terms, detached, before))
+
+    @precondition(lambda self: self.open)
+    @rule()
+    def undo(self):
+        transaction, model, self.order, terms, detached, (before, codes, position, nominated) = self.open.pop()
+        numbers = version_numbers(self.state)
+        transaction.__exit__(None, None, None)
+        self.nodes, self.pods, self.assumed, _, _ = model
+        state = self.state
+        assert label_codes(state, codes) == codes
+        assert_restored(state, before, terms, detached)
+        assert state.changes.since(position) in ([], None)
+        assert state.nominator.changed_since(nominated) in ([], None)
+        assert all(now >= then for now, then in zip(version_numbers(state), numbers, strict=True)), "none is reused"
+
+    @precondition(lambda self: self.open)
+    @rule()
+    def commit(self):
+        transaction, *_ = self.open.pop()
+        transaction.commit()
+        transaction.__exit__(None, None, None)
+
+    @precondition(lambda self: self.open)
+    @rule()
+    def changed_nodes_are_told(self):
+        transaction, _, _, _, _, (before, *_) = self.open[-1]
+        changed = transaction.changed_nodes()
+        if changed is None:
+            return
+        nodes_before, nodes_now = before["dump"]["nodes"], dump(self.state)["nodes"]
+        for name in {*nodes_before, *nodes_now}:
+            then, now = nodes_before.get(name), nodes_now.get(name)
+            assert name in changed or what_is_there(then) == what_is_there(now)
+
+    def teardown(self):
+        while self.open:
+            self.undo()
+
+
+class TestTransactions(Transactions.TestCase):
+    settings = settings(max_examples=100, stateful_step_count=40)
+
+
+def what_is_there(node):
+    """A node's dump without counts of terms that nobody holds, or that nobody has asked for."""
+    return node and {**node, "matches": None, "held": {held: count for held, count in node["held"].items() if count}}
+
+
+def version_numbers(state):
+    """The last number that each version was given."""
+    return (
+        state.table._clock,
+        state.pods._clock,
+        state.objects._clock,
+        state.changes._last,
+        state.matches._clock,
+        state.held._clock,
+        state.nominator._changes._last,
     )
 
 
-def run(state, world, waiting, plan, names):
-    """Carry out a plan; `in` opens a world inside the world, `out` leaves it, `raise` falls out of it."""
-    while plan:
-        what, which, where = plan.pop(0)
-        placed = sorted(state.placed_pods(), key=lambda info: info.uid)
-        if what == "place" and waiting:
-            world.place(waiting.pop(which % len(waiting)), names[where % len(names)])
-        elif what in ("evict", "move") and placed:
-            info = placed[which % len(placed)]
-            world.evict(info)
-            if what == "move":
-                world.place(info, names[where % len(names)])
-        elif what == "in":
-            try:
-                with WhatIf(state) as inner:
-                    run(state, inner, list(waiting), plan, names)
-            except BoomError:
-                pass
-        elif what == "term":
-            state.matches.slot(term(app="web", x=str(which)), state.pods)
-        elif what == "raise":
-            raise BoomError
-        elif what == "out":
-            return
-
-
-@examples(150)
-@given(clusters(most_nodes=4, most_pods=8), st.lists(pods("w"), max_size=4), moves(), st.booleans())
-def test_leaving_restores_everything(cluster, waiting, plan, counted):
-    state = state_of(*cluster)
-    if counted:
-        state.matches.slot(term(app="web"), state.pods)
-    infos = [state.pod_info(struct(w | {"metadata": w["metadata"] | {"uid": f"w{i}"}})) for i, w in enumerate(waiting)]
-    before, terms = exact(state), dict(state.matches.items())
-    detached = state.matches.detached, state.held.detached
-    names = [*state.table.row_of, "nowhere"]
-    try:
-        with WhatIf(state) as world:
-            run(state, world, infos, list(plan), names)
-    except BoomError:
-        pass
-    after = exact(state)
+def assert_restored(state, before, terms, detached):
+    """`before`: what `exact` said; `terms`, `detached`: the terms that were counted then, and the arrays let go."""
+    before, after = dict(before), exact(state)
     # What was counted for the first time in there stays counted.
     registered = {t: slot for t, slot in state.matches.items() if t not in terms}
     for node in after["dump"]["nodes"].values():
@@ -114,17 +167,17 @@ def test_inside_it_is_as_if_it_were_real(cluster, data):
     state, real = state_of(*cluster), state_of(*cluster)
     placed = sorted(info.uid for info in state.placed_pods())
     gone = data.draw(st.lists(st.sampled_from(placed), unique=True)) if placed else []
-    with WhatIf(state) as world:
+    with state.transaction():
         for uid in gone:
-            world.evict(state.placed(uid))
+            state.remove_pod(uid)
             real.remove_pod(uid)
         assert dump(state, (ZONE,)) == dump(real, (ZONE,))
 
 
-def test_a_world_in_which_nothing_happened_moves_nothing():
+def test_a_transaction_in_which_nothing_happened_moves_nothing():
     state = state_of([a_node("a")], [a_pod("p").on("a")])
     before = exact(state)
-    with WhatIf(state):
+    with state.transaction():
         pass
     assert exact(state) == before
 
@@ -134,8 +187,8 @@ def test_an_error_passes_through():
     before = exact(state)
 
     def evict_and_fail():
-        with WhatIf(state) as world:
-            world.evict(state.placed_pods()[0])
+        with state.transaction():
+            state.remove_pod(state.placed_pods()[0].uid)
             raise BoomError
 
     with pytest.raises(BoomError):
@@ -147,8 +200,8 @@ def test_what_was_remembered_inside_is_not_taken_for_real_afterwards():
     """A number that told "as it is in there" must not come back for another state of things."""
     avoider = a_pod("avoider").labels(app="x").avoids_pods(ZONE, {"matchLabels": {"app": "web"}})
     state = state_of([a_node("a").zone("z")], [])
-    with WhatIf(state) as world:
-        world.place(state.pod_info(struct(a_pod("other").avoids_pods(ZONE, {"matchLabels": {"app": "db"}}))), "a")
+    with state.transaction():
+        state.assume(state.pod_info(struct(a_pod("other").avoids_pods(ZONE, {"matchLabels": {"app": "db"}}))), "a")
         inside = state.held.epoch
     state.add_pod(struct(avoider.on("a")))
     assert state.held.epoch != inside
@@ -161,7 +214,7 @@ def test_an_evicted_terms_slot_is_not_taken_for_what_it_was():
     state.add_node(struct(a_node("a")))
     slot = state.matches.slot(term(app="web"), state.pods)
     before = state.matches.versions[slot]
-    with WhatIf(state):
+    with state.transaction():
         assert state.matches.slot(term(app="db"), state.pods) == slot
     assert state.matches.versions[slot] != before
 
@@ -169,8 +222,8 @@ def test_an_evicted_terms_slot_is_not_taken_for_what_it_was():
 def test_a_reader_that_stood_inside_sees_that_everything_may_have_changed():
     state = state_of([a_node("a"), a_node("b")], [a_pod("p").on("a"), a_pod("q").on("b")])
     p, q = sorted(state.placed_pods(), key=lambda info: info.uid)
-    with WhatIf(state) as world:
-        world.evict(p)
+    with state.transaction():
+        state.remove_pod(p.uid)
         inside = state.changes.position
     state.remove_pod(q.uid)
     changed = state.changes.since(inside)
@@ -185,12 +238,12 @@ def test_arrays_that_follow_the_counts_are_not_trusted_if_they_missed_the_undoin
     column = state.table.label(ZONE)
     ((_, slot),) = state.held.items()
     kept, version = state.held.sum_by_domain(slot, column, 1), state.held.versions[slot]
-    with WhatIf(state) as world:
+    with state.transaction():
         if also == "many new terms":
             for i in range(20):
                 other = a_pod(f"o{i}").uid(f"o{i}").avoids_pods(ZONE, {"matchLabels": {"app": str(i)}})
-                world.place(state.pod_info(struct(other)), "a")
-        world.evict(state.placed("default-avoider-uid"))
+                state.assume(state.pod_info(struct(other)), "a")
+        state.remove_pod("default-avoider-uid")
     ((_, slot),) = state.held.items()
     now = state.held.sum_by_domain(slot, column, 1)
     assert now[column.code("z")] == 1

@@ -1,0 +1,212 @@
+"""What undoes the changes of nodes and of the pods on them; and both written out.
+
+Nodes and pods are one participant of transactions: where a pod is counted depends on whether its node is there. While
+a transaction is open, `ClusterState` notes each change in a log, and undoing goes through the log from its end:
+
+* A pod that came leaves, and a pod that left comes back to its place in its node's list, through the same counters as
+  any other pod. So counts that were registered meanwhile are right afterwards, too.
+* Before the first change of a node in a transaction everything that hangs on node objects is copied (`NodeTable.saved`:
+  codes of labels and taints, free rows and the order of zones depend on history, and cannot be worked back).
+
+The rest of what identifies a state (versions, the log of changed rows, the order of placements) is wound back at the
+end. Rows, slots and ids that are free are handed out last in, first out, so each comes back to whom it belonged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.api.types import Node, Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+
+
+@dataclass(slots=True)
+class _Mark:
+    """The state when a transaction began."""
+
+    outer: _Mark | None
+    #: Of the log of changed rows.
+    position: int
+    #: Of `PodTable`, `MatchCounts` and `HeldCounts`.
+    pods: Any
+    matches: Any
+    held: Any
+    #: What undoes each change since, in their order.
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    #: Nodes that came, went or were updated since.
+    nodes: set[str] = field(default_factory=set)
+
+
+class PlacementLog:
+    """What undoes the changes since the innermost open transaction began; `ClusterState` writes it."""
+
+    def __init__(self, state: ClusterState, mark: _Mark) -> None:
+        self._state = state
+        self._mark = mark
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def attached(self, info: PodInfo) -> None:
+        self._mark.undo.append(partial(self._state._detach, info))
+
+    def detaching(self, info: PodInfo) -> None:
+        place = _Place(self._state, info)
+        self._mark.undo.append(partial(self._put_back, info, place))
+
+    def listing_last(self, info: PodInfo) -> None:
+        self._mark.undo.append(partial(_Place(self._state, info).take, info))
+
+    def replacing(self, info: PodInfo) -> None:
+        """The pod gets another object."""
+        self._mark.undo.append(partial(setattr, info, "pod", info.pod))
+
+    def assuming(self, uid: str) -> None:
+        """Whether a pod is assumed may change."""
+        assumed = self._state._assumed
+        self._mark.undo.append(partial((assumed.add if uid in assumed else assumed.discard), uid))
+
+    def _put_back(self, info: PodInfo, place: _Place) -> None:
+        self._state._attach(info, place.node_name, place.row)
+        place.take(info)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def adding_node(self, node: Node) -> None:
+        name, state = node.metadata.name, self._state
+        row = state.table.row_of.get(name)
+        old = () if row is None else (state.table.nodes[row],)
+        self._save_nodes(name)
+        if row is not None:
+            self._mark.undo.append(state.table.images.saved(row, node, *old))
+
+    def added_node(self, node: Node, row: int) -> None:
+        images = self._state.table.images
+        self._mark.undo.append(partial(images.remove, row, node))
+        self._mark.undo.append(partial(self._unhouse, node.metadata.name, row))
+
+    def removing_node(self, name: str, row: int) -> None:
+        table = self._state.table
+        node = table.nodes[row]
+        assert node is not None
+        self._save_nodes(name)
+        self._mark.undo.append(table.images.saved(row, node))
+        self._mark.undo.append(partial(self._house, name, row))
+
+    def _save_nodes(self, name: str) -> None:
+        if not self._mark.nodes:
+            state = self._state
+            restore = (state.matches.saved_sums(), state.held.saved_sums(), state.table.saved())
+            self._mark.undo += restore
+        self._mark.nodes.add(name)
+
+    def _house(self, name: str, row: int) -> None:
+        """The node's pods are counted on it again."""
+        state = self._state
+        pods = state._ghosts.pop(name, [])
+        state.row_pods[row] = pods
+        state._count_on(pods, row)
+
+    def _unhouse(self, name: str, row: int) -> None:
+        """The node's pods are pods of an unknown node again."""
+        state = self._state
+        pods = state.row_pods[row]
+        state._count_off(pods, row)
+        if pods:
+            state._ghosts[name] = pods
+        state.row_pods[row] = []
+
+
+class _Place:
+    """Where a pod stands among the pods of its node."""
+
+    __slots__ = ("_last_order", "_order", "_position", "_state", "node_name", "row")
+
+    def __init__(self, state: ClusterState, info: PodInfo) -> None:
+        pods, order = state._list_of(info), state.pods.order
+        self._state = state
+        self.node_name, self.row = info.node_name, info.row
+        self._position = pods.index(info)
+        self._order, self._last_order = order.item(info.slot), order.item(pods[-1].slot)
+
+    def take(self, info: PodInfo) -> None:
+        """Let the pod, which is listed last, have the place back."""
+        pods, order = self._state._list_of(info), self._state.pods.order
+        # Who closed the hole is the last one again.
+        pods[-1], pods[self._position] = pods[self._position], pods[-1]
+        order[pods[-1].slot] = self._last_order
+        order[info.slot] = self._order
+
+
+class Placements:
+    """Nodes and the pods on them, as a participant of transactions."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._mark: _Mark | None = None
+
+    def begin(self) -> _Mark:
+        state = self._state
+        mark = _Mark(self._mark, state.changes.position, state.pods.mark(), state.matches.mark(), state.held.mark())
+        self._log_to(mark)
+        return mark
+
+    def _log_to(self, mark: _Mark | None) -> None:
+        self._mark = mark
+        self._state._log = None if mark is None else PlacementLog(self._state, mark)
+
+    def undo(self, mark: _Mark) -> None:
+        state = self._state
+        state._log = None
+        while mark.undo:
+            mark.undo.pop()()
+        del state.row_pods[state.table.n :]
+        state.changes.rewind(mark.position)
+        state.pods.rewind(mark.pods)
+        state.matches.rewind(mark.matches)
+        state.held.rewind(mark.held)
+        self._log_to(mark.outer)
+
+    def keep(self, mark: _Mark) -> None:
+        if mark.outer is not None:
+            mark.outer.undo += mark.undo
+            mark.outer.nodes |= mark.nodes
+        self._log_to(mark.outer)
+
+    def changed_nodes(self, mark: _Mark) -> set[str] | None:
+        rows = self._state.changes.since(mark.position)
+        if rows is None:
+            return None
+        names = self._state.table.names
+        # A row without a node had one that went: that is among the nodes.
+        return mark.nodes | {names[row] for row in rows if row < len(names) and names[row]}
+
+    def dump(self) -> dict[str, Any]:
+        """The nodes, and the pods in the order in which they came to their nodes: (pod, node, whether assumed)."""
+        state = self._state
+        pods = [(info.pod, info.node_name, state.is_assumed(info.uid)) for info in state.placed_pods()]
+        return {"nodes": state.table.dump(), "pods": pods}
+
+    def load(self, dumped: dict[str, Any]) -> None:
+        state = self._state
+        for info in state.placed_pods():
+            state.remove_pod(info.uid)
+        for name in list(state.table.row_of):
+            state.remove_node(name)
+        state.table.load(dumped["nodes"])
+        del state.row_pods[state.table.n :]
+        state.fit_to_table()
+        for pod, node_name, assumed in dumped["pods"]:
+            self._load_pod(pod, node_name, assumed=assumed)
+
+    def _load_pod(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
+        state = self._state
+        info = state.pod_info(pod)
+        state._attach(info, node_name, state.table.row_of.get(node_name, -1))
+        if assumed:
+            state._assumed.add(info.uid)
