@@ -5,6 +5,8 @@ for fewer, the search does as the reference's: it goes through the nodes in thei
 ended, until enough are found. The masks of all nodes are there; what is left is to pick. Only plugins that look at
 nodes one by one are asked on the way, so that nodes beyond the end cost them nothing.
 
+A search among the nodes of a placement alone (`listed`: how many they are) knows of no others.
+
 Upstream: findNodesThatPassFilters in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §5.
 """
 
@@ -62,9 +64,9 @@ class Sampling:
         #: Place in the order of nodes at which the next search begins.
         self.start = 0
 
-    def stops_early(self, framework: Framework) -> bool:
+    def stops_early(self, framework: Framework, *, listed: int | None = None) -> bool:
         """Whether searches for pods of this profile may end before all nodes were seen."""
-        nodes = self._table.count
+        nodes = self._table.count if listed is None else listed
         return self._wanted(framework, nodes) < nodes
 
     def _wanted(self, framework: Framework, nodes: int) -> int:
@@ -74,16 +76,24 @@ class Sampling:
         own = framework.profile.percentage_of_nodes_to_score
         return nodes_to_find(self._percentage if own is None else own, nodes)
 
-    def saw(self, nodes: int) -> None:
+    def saw(self, nodes: int, *, listed: int | None = None) -> None:
         """A search has gone over so many nodes: the next one begins after them."""
-        self.start = (self.start + nodes) % self._table.count
+        self.start = (self.start + nodes) % (self._table.count if listed is None else listed)
 
     def search(
-        self, framework: Framework, examined: Mask, feasible: Mask, *, ask: Ask, tried: int | None = None
+        self,
+        framework: Framework,
+        examined: Mask,
+        feasible: Mask,
+        *,
+        ask: Ask,
+        tried: int | None = None,
+        listed: int | None = None,
     ) -> Found | Status:
         """Pick among the feasible nodes.
 
-        `examined`: rows in question; `tried`: a row that was looked at before the search, and does not fit.
+        `examined`: rows in question; `tried`: a row that was looked at before the search, and does not fit; `listed`:
+        how many nodes there are to look at (None: all that there are).
         """
         rows = self._in_order(examined)
         places = np.flatnonzero(feasible[rows])
@@ -95,19 +105,20 @@ class Sampling:
             answer = ask(rows[chunk])
             if isinstance(answer, Status):
                 # Past the node that failed, so that one bad node does not end all searches.
-                self.saw(int(chunk[-1]) + 1)
+                self.saw(int(chunk[-1]) + 1, listed=listed)
                 return answer
             picked += chunk[answer].tolist()
             asked += len(chunk)
-        return self._found(rows, picked[:wanted], enough=len(picked) >= wanted, tried=tried)
+        found = self._found(rows, picked[:wanted], enough=len(picked) >= wanted, tried=tried)
+        if picked:
+            self.saw(found.evaluated, listed=listed)
+        return found
 
     def _found(self, rows: Rows, picked: list[int], *, enough: bool, tried: int | None) -> Found:
         seen = picked[-1] + 1 if enough else len(rows)
         beyond = tried is not None and bool((rows[seen:] == tried).any())
         chosen = np.zeros(self._table.n, np.bool_)
         chosen[rows[picked]] = True
-        if picked:
-            self.saw(seen + beyond)
         return Found(chosen, len(picked), seen + beyond)
 
     def _in_order(self, examined: Mask) -> Rows:
