@@ -228,3 +228,25 @@ def test_the_index_agrees_with_the_plain_rule(bench, wanted, held, gone, suppose
     cycle, info = CycleState(), world.pod(pod)
     world.plugin.pre_filter(cycle, info, world.nodes())
     assert set(world.refusals_in(cycle, info, imagined)) == expected(gone | supposedly_gone)
+
+
+# -- equal pods -------------------------------------------------------------------------------------------------------
+
+
+def claiming(name, *claims):
+    return mounting(name, *({"persistentVolumeClaim": {"claimName": of_pod}} for of_pod in claims))
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        pytest.param((), {}, id="none"),
+        pytest.param(("shared",), {"claims": ()}, id="one that anybody may share"),
+        pytest.param(("lonely",), {"claims": ("lonely",)}, id="one that wants to be alone"),
+        pytest.param(("missing",), {"claims": ("missing",)}, id="one that is not there"),
+        pytest.param(("shared", "missing", "lonely"), {"claims": ("missing", "lonely")}, id="all of them"),
+    ],
+)
+def test_pods_with_ordinary_claims_are_equal(bench, claims, expected):
+    world = bench(VolumeRestrictions, claim("shared", "ReadWriteOnce"), claim("lonely"))
+    assert world.plugin.sign_pod(world.pod(claiming("p", *claims))) == expected

@@ -78,7 +78,7 @@ class Disk(NamedTuple):
 
 
 class PodTemplate:
-    """What pods have in common that differ at most in labels and owner; compared by identity."""
+    """What pods have in common that differ at most in labels, owner and names of claims; compared by identity."""
 
     __slots__ = ("__weakref__", "key")
 
@@ -222,9 +222,7 @@ class PodShape(Memos):
 
     @cached_property
     def claim_names(self) -> tuple[str, ...]:
-        """Claims named by persistentVolumeClaim volumes (not generic ephemeral ones), in order."""
-        volumes = self.pod.spec.volumes
-        return tuple(v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None)
+        return _claim_names(self.pod)
 
     @cached_property
     def disks(self) -> tuple[Disk, ...]:
@@ -265,6 +263,12 @@ def _disks(volume: Volume) -> list[Disk]:
     return found
 
 
+def _claim_names(pod: Pod) -> tuple[str, ...]:
+    """Claims named by persistentVolumeClaim volumes (not generic ephemeral ones), in order."""
+    volumes = pod.spec.volumes
+    return tuple(v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None)
+
+
 def _has_source(volume: Volume) -> bool:
     """Whether a volume comes from something that a plugin reads; config maps and projected tokens do not."""
     return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f != "name")
@@ -282,9 +286,10 @@ def _encode(facts: tuple[Any, ...]) -> bytes:
 
 
 def template_key(pod: Pod) -> bytes:
-    """The bytes in which two pods agree when only labels and owner can tell them apart.
+    """The bytes in which two pods agree when only labels, owner and names of claims can tell them apart.
 
-    Volumes without a source that matters are left out: the volume of the service account token has a random name.
+    Pods of a StatefulSet have claims of their own; a plugin that looks at those signs what it finds. Volumes without a
+    source that matters are left out: the volume of the service account token has a random name.
     """
     spec, status = pod.spec, pod.status
     return _encode(
@@ -299,7 +304,7 @@ def template_key(pod: Pod) -> bytes:
             spec.affinity,
             spec.tolerations,
             spec.topology_spread_constraints,
-            [v for v in spec.volumes if _has_source(v)] if spec.volumes else (),
+            [_template_volume(v) for v in spec.volumes if _has_source(v)] if spec.volumes else (),
             spec.overhead,
             spec.resources,
             spec.scheduling_gates,
@@ -311,6 +316,12 @@ def template_key(pod: Pod) -> bytes:
             else None,
         )
     )
+
+
+def _template_volume(volume: Volume) -> Volume | tuple[Any, ...]:
+    """A volume without the name of its claim."""
+    claim = volume.persistent_volume_claim
+    return volume if claim is None else (volume.name, claim.read_only)
 
 
 def _resize(status: PodStatus) -> tuple[Any, ...]:
@@ -328,7 +339,8 @@ def shape_key(pod: Pod, template: bytes) -> bytes:
     """The bytes in which two pods agree when no in-tree plugin can tell them apart."""
     owner = controller_of(pod.metadata)
     controller = (owner.api_version, owner.kind, owner.name) if owner is not None else None
-    return template + _encode((pod.metadata.labels, controller))
+    claims = _claim_names(pod) if pod.spec.volumes else ()
+    return template + _encode((pod.metadata.labels, controller, claims))
 
 
 class PodInfo:

@@ -311,20 +311,21 @@ class SignPlugin(Plugin):
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """What the plugin reads of a pod beyond its template, as hashable values by name; {} for nothing.
 
-        The template is the pod's namespace and spec; not its labels, annotations and owner. Pods that agree in the
-        template and in all fragments share results. A rejection makes the pod unshareable.
+        The template is the pod's namespace and spec without the names of claims; not its labels, annotations and owner.
+        What depends on such a name (does the claim exist?) is as good as the name. Pods that agree in the template and
+        in all fragments share results. A rejection makes the pod unshareable.
         """
 
 
 class ShapeSigned(SignPlugin):
-    """A plugin that reads nothing of a pod beyond its template, labels and controller; it need not be asked."""
+    """A plugin that reads nothing of a pod beyond its spec, labels and controller; it need not be asked."""
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         return {}
 
 
 class TemplateSigned(ShapeSigned):
-    """A plugin that reads nothing of a pod beyond its template: pods may differ in labels and still share results."""
+    """A plugin that reads nothing of a pod beyond its template: pods that differ in labels or claims still share."""
 
 
 class PlacementGeneratePlugin(Plugin):

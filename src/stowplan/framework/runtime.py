@@ -217,7 +217,8 @@ class Framework:
                 answer = sign(pod) if times is None else times.time("Sign", plugin.name, sign, pod)
                 if isinstance(answer, Status):
                     return None
-                fragment = tuple(answer.items())
+                # Mostly there is nothing to tell.
+                fragment = tuple(answer.items()) if answer else ()
                 hash(fragment)
             except PROPAGATED:
                 raise

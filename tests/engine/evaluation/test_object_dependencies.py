@@ -380,8 +380,10 @@ TEMPLATES = (
     a_pod().labels(app="web").prefers_pods(10, ZONE, DB, namespace_selector=ON_BLUE),
     a_pod().labels(app="web").namespace("blue").avoids_pods(HOST, WEB, namespace_selector=ON_BLUE),
     with_volume(a_pod(), EBS),
-    with_volume(a_pod(), {"name": "data", "persistentVolumeClaim": {"claimName": "a"}}),
+    *(with_volume(a_pod(), {"name": "data", "persistentVolumeClaim": {"claimName": name}}) for name in ("a", "b")),
 )
+#: They refuse every pod with a claim.
+VOLUMES = ["VolumeBinding", "VolumeZone", "NodeVolumeLimits"]
 
 changes = st.lists(
     st.tuples(
@@ -393,7 +395,7 @@ changes = st.lists(
 
 
 @pytest.mark.parametrize("switched", [True, False], ids=["device gate on", "device gate off"])
-@pytest.mark.parametrize("without", [["DynamicResources"], ["NodeResourcesFit"], ["VolumeBinding", "VolumeZone"]])
+@pytest.mark.parametrize("without", [["DynamicResources"], ["NodeResourcesFit"], VOLUMES])
 def test_reuse_is_exact_while_objects_change(switched, without):
     @examples(40)
     @given(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=3), st.sampled_from(USERS), changes)
@@ -430,3 +432,31 @@ def test_reuse_is_exact_while_objects_change(switched, without):
                 assert findings(profile, evaluation, pod) == findings(profile, Evaluation(profile), pod)
 
     holds()
+
+
+def test_pods_of_a_stateful_set_share_results():
+    """Each has a claim of its own; while those may be shared, what one pod's predecessors found is good for it."""
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    profile = framework_on(state, without=VOLUMES)
+    sums, shared = NodeSums(profile), {}
+
+    def judged(i, mode):
+        name = f"data-web-{i}"
+        state.put_object(struct(claim(name, mode=mode)))
+        pod = with_volume(a_pod(f"web-{i}").labels({"app": "web", "pod-index": str(i)}), {"name": "data"})
+        pod["spec"]["volumes"][0]["persistentVolumeClaim"] = {"claimName": name}
+        info = state.pod_info(struct(pod))
+        evaluation = shared.setdefault(profile.signature(info), Evaluation(profile, sums))
+        assert findings(profile, evaluation, info) == findings(profile, Evaluation(profile), info)
+        reused = evaluation.filter(info).reused
+        state.assume(info, f"n{i % 4}")
+        return reused
+
+    for i in range(5):
+        assert judged(i, "ReadWriteOnce")
+    assert len(shared) == 1
+    for i in range(5, 8):
+        judged(i, "ReadWriteOncePod")
+    assert len(shared) == 4

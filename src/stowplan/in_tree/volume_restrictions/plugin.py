@@ -11,7 +11,7 @@ Upstream: pkg/scheduler/framework/plugins/volumerestrictions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,14 +25,14 @@ from stowplan.framework.interface import (
     PreFilterPlugin,
     PreFilterResult,
     Reads,
-    TemplateSigned,
+    SignPlugin,
 )
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.in_tree.common.volume_claims import names_claim, same_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -67,7 +67,7 @@ class _ClaimUse:
         return _ClaimUse(self.claims, self.conflicts, None if self.shifted is None else self.shifted.copy())
 
 
-class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, TemplateSigned, EnqueueExtensions):
+class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugin, EnqueueExtensions):
     name = "VolumeRestrictions"
     # Disks are a matter of the node's own pods, but claims of pods anywhere and of claim objects. So it is asked in
     # each cycle, and need not say which objects those are.
@@ -79,7 +79,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, TemplateS
             return SKIP
         lonely = set()
         for name in shape.claim_names:
-            claim = nodes.state.objects.get(PersistentVolumeClaim, f"{shape.namespace}/{name}")
+            claim = self._claim(shape, name)
             if claim is None:
                 return unresolvable(CLAIM_MISSING.of(claim=name))
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
@@ -90,6 +90,21 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, TemplateS
             return SKIP
         state.write(PRE_FILTER_STATE, _ClaimUse(frozenset(lonely), conflicts))
         return None
+
+    def _claim(self, shape: PodShape, name: str) -> PersistentVolumeClaim | None:
+        return self.handle.cluster.objects.get(PersistentVolumeClaim, f"{shape.namespace}/{name}")
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """Names of claims that want to be alone, or are missing; others do not matter here."""
+        shape = pod.shape
+        if not shape.claim_names:
+            return {}
+        claims = ((name, self._claim(shape, name)) for name in shape.claim_names)
+        return {
+            "claims": tuple(
+                name for name, claim in claims if claim is None or READ_WRITE_ONCE_POD in claim.spec.access_modes
+            )
+        }
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
         use = _read(state)
