@@ -27,7 +27,7 @@ SLACK, LEAKED = 24 * KB * KB, 20 * KB
 QUICK = ("--kube-api-qps=100000", "--kube-api-burst=100000")
 PROGRAM = """
 import sys
-from stowplan.client import event_series
+from stowplan.client.events import event_series
 from stowplan.cluster import state
 from stowplan.inspection.stories import Stories
 Stories.__init__.__kwdefaults__.update(pods=100, decisions=100)

@@ -1,31 +1,16 @@
-"""Run the command in this process: `run("explain", "-f", "-", stdin=...)`."""
+"""Run the command in this process, and write the files that it reads."""
 
 import json
-from dataclasses import dataclass
 
 import pytest
-from click.testing import CliRunner
 
-from stowplan.cli.main import cli
-
-
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
+from support.processes.own_process import run_here
 
 
 @pytest.fixture
 def run():
-    def invoke(*args, stdin=None):
-        data = stdin if stdin is None or isinstance(stdin, str | bytes) else json.dumps(stdin)
-        result = CliRunner().invoke(cli, list(args), input=data, prog_name="stowplan")
-        assert "Traceback" not in result.output
-        assert "\x1b" not in result.stdout
-        return Ran(result.exit_code, result.stdout, result.stderr)
-
-    return invoke
+    """`run("explain", "-f", "-", stdin=...)`."""
+    return run_here
 
 
 @pytest.fixture
