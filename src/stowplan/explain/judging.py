@@ -19,7 +19,7 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.explain.preemption import preemption_of
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.status import Code, Status
-from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
+from stowplan.preemption.plan import PreemptionOutcome
 
 if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
-    from stowplan.preemption.dry_run import Candidate
+    from stowplan.preemption.candidates import Candidate
+    from stowplan.preemption.plan import PreemptionOutcome
 
 
 @dataclass(frozen=True)

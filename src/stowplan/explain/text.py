@@ -16,7 +16,7 @@ from stowplan.explain.refusals import refusals
 from stowplan.explain.tables import Cell, Grid, Line
 from stowplan.explain.verdict import NOT_EFFECT_FREE
 from stowplan.framework.explanations.formatting import count, joined, listed, sentence
-from stowplan.preemption.dry_run import NO_VICTIMS, NOT_HELPFUL
+from stowplan.preemption.candidates import NO_VICTIMS, NOT_HELPFUL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

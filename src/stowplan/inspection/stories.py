@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stowplan.in_tree.default_preemption.plugin import PreemptionOutcome
 from stowplan.queue.queued_pod import Place
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from stowplan.engine.algorithm import Decision
     from stowplan.framework.diagnosis import Diagnosis
-    from stowplan.preemption.dry_run import Candidate
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Steps of a long story that are kept of its beginning.
@@ -66,7 +64,7 @@ class DecisionRecord(NamedTuple):
     pending_plugins: tuple[str, ...] = ()
     #: (plugin, nodes that it was the first to refuse), the most nodes first.
     refused: tuple[tuple[str, int], ...] = ()
-    #: The node that PostFilter promised; None: the nomination stays as it was.
+    #: The node that PostFilter nominated the pod to; None: the nomination stays as it was.
     nominated_node_name: str | None = None
     #: The first of the pods that are to make room, how many there are, and how many of them against a budget.
     victims: tuple[str, ...] = ()
@@ -224,7 +222,7 @@ class Stories:
             record = DecisionRecord(self._now(), info.key, info.uid, name, attempt, seconds, decision.node_name)
         else:
             record = DecisionRecord(
-                self._now(), info.key, info.uid, name, attempt, seconds, **_failure(decision), **_promise(decision)
+                self._now(), info.key, info.uid, name, attempt, seconds, **_failure(decision), **_nomination(decision)
             )
         self._decisions.append(record)
         self._append(info.key, info.uid, record)
@@ -332,16 +330,11 @@ def _refused(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
     yield from sorted(((p, n) for p, n in counts.items() if p and n), key=lambda found: (-found[1], found[0]))
 
 
-def _promise(decision: Decision) -> dict[str, Any]:
+def _nomination(decision: Decision) -> dict[str, Any]:
     found: dict[str, Any] = {"nominated_node_name": decision.nominated_node_name}
-    candidate = _candidate(decision)
-    if candidate is not None:
-        found["victims"] = tuple(victim.key for victim in candidate.victims[:_MOST_VICTIMS])
-        found["victims_total"] = len(candidate.victims)
-        found["pdb_violations"] = candidate.pdb_violations
+    plan = decision.plan
+    if plan is not None:
+        found["victims"] = tuple(victim.key for victim in plan.victims[:_MOST_VICTIMS])
+        found["victims_total"] = len(plan.victims)
+        found["pdb_violations"] = plan.pdb_violations
     return found
-
-
-def _candidate(decision: Decision) -> Candidate | None:
-    details = (result.detail for _, result in decision.post_filter)
-    return next((d.selected for d in details if isinstance(d, PreemptionOutcome)), None)

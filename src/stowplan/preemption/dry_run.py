@@ -1,4 +1,4 @@
-"""Whom to evict, and where: the dry run over all nodes at once, and the choice among its candidates.
+"""The dry run: on which nodes a pod would fit once pods were evicted, and which pods that takes.
 
 For a node the reference takes every lower-priority pod away, sees whether the pod fits, and puts the pods back one by
 one, most important first, as long as it still fits; who cannot come back is a victim. Nodes do not influence each
@@ -10,152 +10,43 @@ Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpr
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.api.types import PodDisruptionBudget
 from stowplan.cluster.hypothetical import HypotheticalNodes
-from stowplan.cluster.pod_info import NOT_STARTED
 from stowplan.framework import nominated_pods as nominated
-from stowplan.framework.diagnosis import histogram_text
 from stowplan.framework.pod_shift import PodShift
 from stowplan.framework.status import Code, Status
+from stowplan.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.preemption.disruption_budgets import violating_pods
-from stowplan.preemption.go_sort import INSERTION_LIMIT, go_sort
+from stowplan.preemption.victims import Importance, lower_priority_pods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.cluster.pod_table import PodTable
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.runtime import Framework
 
-NO_VICTIMS = "No preemption victims found for incoming pod"
-NOT_HELPFUL = "Preemption is not helpful for scheduling"
-
-#: Under which name a diagnosis keeps the outcome of its dry run.
+#: Memo key for the outcome of a diagnosis' dry run.
 _OUTCOME = "dry run"
 
-Ints = "npt.NDArray[np.int64]"
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that would take the pod once its victims have left."""
-
-    node_name: str
-    #: Most important first.
-    victims: tuple[PodInfo, ...]
-    pdb_violations: int
-
-
-class DryRun:
-    """The outcome of a dry run; candidates are spelled out when somebody reads them."""
-
-    def __init__(self, framework: Framework, nodes_total: int) -> None:
-        self._cluster = framework.handle.cluster
-        self.nodes_total = nodes_total
-        #: Reason -> nodes that the dry run tried and gave up.
-        self.failures: Counter[str] = Counter()
-        self.tried = 0
-        self.error: Status | None = None
-        #: Victims of all candidates: slots, grouped by candidate, most important first.
-        self._slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        #: Where each candidate's victims begin.
-        self._starts: npt.NDArray[np.intp] = np.zeros(0, np.intp)
-        self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
-        self._violations: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-
-    def found(
-        self,
-        rows: npt.NDArray[np.intp],
-        starts: npt.NDArray[np.intp],
-        slots: npt.NDArray[np.int64],
-        violations: npt.NDArray[np.int64],
-    ) -> None:
-        self._rows, self._starts, self._slots, self._violations = rows, starts, slots, violations
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @cached_property
-    def candidates(self) -> dict[str, Candidate]:
-        """Node name -> candidate."""
-        return {(c := self._candidate(i)).node_name: c for i in range(len(self))}
-
-    def _candidate(self, i: int) -> Candidate:
-        ends = [*self._starts[1:].tolist(), len(self._slots)]
-        infos = self._cluster.pods.infos
-        victims = tuple(info for slot in self._slots[self._starts[i] : ends[i]].tolist() if (info := infos[slot]))
-        return Candidate(self._cluster.table.names[self._rows[i]], victims, int(self._violations[i]))
-
-    def message(self) -> str:
-        """Why there is no candidate."""
-        return self._message
-
-    @cached_property
-    def _message(self) -> str:
-        counts = Counter(self.failures)
-        untried = self.nodes_total - self.tried
-        if untried:
-            counts[NOT_HELPFUL] += untried
-        return f"0/{self.nodes_total} nodes are available: {histogram_text(counts)}."
-
-    @cached_property
-    def best(self) -> list[str]:
-        """The nodes among which the rules leave the choice: each rule keeps those with the best value."""
-        left = np.arange(len(self))
-        for rule in self._rules():
-            if len(left) <= 1:
-                break
-            values = rule()[left]
-            left = left[values == values.min()]
-        return [self._cluster.table.names[row] for row in self._rows[left].tolist()]
-
-    def candidate_on(self, node_name: str) -> Candidate:
-        row = self._cluster.table.row_of[node_name]
-        return self._candidate(int(np.flatnonzero(self._rows == row)[0]))
-
-    def _rules(self) -> Sequence[Callable[[], npt.NDArray[np.int64]]]:
-        """Lower is better: violations, highest priority, sum of priorities, number, (latest) earliest start."""
-        pods, slots, starts = self._cluster.pods, self._slots, self._starts
-        priorities = pods.priority[slots]
-        counts = np.diff(np.append(starts, len(slots)))
-
-        def latest_start() -> npt.NDArray[np.int64]:
-            highest = np.repeat(priorities[starts], counts)
-            of_highest = np.where(priorities == highest, pods.start_time[slots], np.iinfo(np.int64).max)
-            return -np.minimum.reduceat(of_highest, starts)
-
-        return (
-            lambda: self._violations,
-            lambda: priorities[starts],
-            lambda: np.add.reduceat(priorities + (1 << 31), starts),
-            lambda: counts,
-            latest_start,
-        )
-
-
-def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> DryRun:
+def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
     """Try eviction on every node whose refusal eviction could lift.
 
     For the next of several equal pods that fail for the same reasons the outcome is at hand while nothing changed.
     """
     cluster = framework.handle.cluster
     nominator = cluster.nominator
-    # With promised pods it may matter which pod asks: it does not stand in its own way, and its labels may hinder it.
+    # With nominated pods it may matter which pod asks: it does not stand in its own way, and its labels may hinder it.
     who = (pod.shape, pod.uid if nominator.node_of(pod.uid) else "") if nominator else None
     version = (_stand(cluster), pod.priority, who)
-    known: DryRun | None = diagnosis.memos.memo(_OUTCOME, version)
+    known: Candidates | None = diagnosis.memos.memo(_OUTCOME, version)
     if known is None:
         known = _dry_run(framework, state, pod, diagnosis)
         diagnosis.memos.remember(_OUTCOME, version, known)
@@ -173,12 +64,12 @@ def _stand(cluster: ClusterState) -> tuple[int, ...]:
     )
 
 
-def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> DryRun:
-    outcome = DryRun(framework, diagnosis.nodes)
+def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
     cluster = framework.handle.cluster
+    outcome = Candidates(cluster, diagnosis.nodes)
     potential = diagnosis.codes == int(Code.Unschedulable)
     outcome.tried = int(potential.sum())
-    slots = _lower_priority_pods(cluster.pods, pod.priority, potential)
+    slots = lower_priority_pods(cluster.pods, pod.priority, potential)
     # Cheaper than to sort the rows of all pods.
     rows = np.flatnonzero(np.bincount(cluster.pods.row[slots]))
     if outcome.tried > len(rows):
@@ -186,14 +77,6 @@ def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: D
     if len(slots):
         _Simulation(framework, state, pod, rows, slots).run(outcome)
     return outcome
-
-
-def _lower_priority_pods(pods: PodTable, priority: int, potential: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Slots of the pods that may be evicted."""
-    rows = pods.row[: pods.n]
-    lower = np.flatnonzero((pods.priority[: pods.n] < priority) & (rows >= 0))
-    found: npt.NDArray[np.int64] = lower[potential[rows[lower]]]
-    return found
 
 
 class _Simulation:
@@ -215,12 +98,13 @@ class _Simulation:
         self.pods = self.cluster.pods
         self.state = state.clone()
         self.rows = rows.astype(np.intp)
-        self.slots = self._by_importance(slots)
+        self.importance = Importance(self.pods)
+        self.slots = self.importance.sort(slots)
         self.position = np.searchsorted(self.rows, self.pods.row[self.slots])
         self._index()
         self.nodes = HypotheticalNodes(self.cluster, self.rows)
-        self.promises = nominated.nominated_ahead(self.cluster, pod)
-        self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.promises)
+        self.ahead = nominated.nominated_ahead(self.cluster, pod)
+        self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.ahead)
         self.extended = framework.has_active_pod_extensions(state)
         self.listed = nominated.lists_pods(framework, state, pod)
 
@@ -228,58 +112,7 @@ class _Simulation:
         self.counts = np.bincount(self.position, minlength=len(self.rows))
         self.starts = np.cumsum(self.counts) - self.counts
 
-    def _by_importance(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Node by node: higher priority first, then earlier start, then the node's own order."""
-        p = self.pods
-        everywhere = np.ones(len(slots), np.bool_)
-        ties = self._ties(slots, p.order[slots], everywhere)
-        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], p.row[slots]))
-        return self._shuffle_equals(
-            slots[order], p.row[slots[order]], everywhere, lambda of_node: of_node[np.argsort(p.order[of_node])]
-        )
-
-    def _ties(
-        self, slots: npt.NDArray[np.int64], came: npt.NDArray[np.int64], sorted_here: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64]:
-        """What decides between equals of a short list: who came first; among pods that have not started, who came last.
-
-        Parity: where a start is missing, the reference reads the clock, at each comparison anew. Inserting a pod, it
-        reads for that pod first, so it takes it for older than each of those that are there already.
-        """
-        not_started = self.pods.start_time[slots] == NOT_STARTED
-        return np.where(not_started & sorted_here, -came, came)
-
-    def _shuffle_equals(
-        self,
-        slots: npt.NDArray[np.int64],
-        nodes: npt.NDArray[np.int64],
-        sorted_here: npt.NDArray[np.bool_],
-        unsorted: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
-    ) -> npt.NDArray[np.int64]:
-        """Order equally important pods of a node as the reference's sort, which is not stable, would leave them.
-
-        `nodes` rises; `unsorted` gives the order in which a node's pods came into that sort.
-        """
-        p = self.pods
-        same = (np.diff(nodes) == 0) & (np.diff(p.priority[slots]) == 0) & (np.diff(p.start_time[slots]) == 0)
-        found = np.unique(nodes[1:][same & sorted_here[1:]])
-        begins, ends = np.searchsorted(nodes, found), np.searchsorted(nodes, found, side="right")
-        # Short lists are sorted in a way that is stable.
-        long = ends - begins > INSERTION_LIMIT
-        for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
-            of_node: list[int] = unsorted(slots[begin:end]).tolist()
-            go_sort(of_node, self._more_important)
-            slots[begin:end] = of_node
-        return slots
-
-    def _more_important(self, a: int, b: int) -> bool:
-        """As the reference compares two pods; see `_ties`."""
-        priority, start_time = self.pods.priority, self.pods.start_time
-        if priority[a] != priority[b]:
-            return bool(priority[a] > priority[b])
-        return bool(start_time[a] < start_time[b] or start_time[a] == start_time[b] == NOT_STARTED)
-
-    def run(self, outcome: DryRun) -> None:
+    def run(self, outcome: Candidates) -> None:
         error = self._remove_all() or self._drop_hopeless(outcome)
         if error is None and len(self.rows):
             violating = violating_pods(self.cluster, self.pods, self.slots, self.starts, self.counts)
@@ -290,43 +123,17 @@ class _Simulation:
                 self._report(outcome, victims, violating)
         outcome.error = outcome.error or error
 
-    def _report(self, outcome: DryRun, victims: npt.NDArray[np.bool_], violating: npt.NDArray[np.bool_]) -> None:
+    def _report(self, outcome: Candidates, victims: npt.NDArray[np.bool_], violating: npt.NDArray[np.bool_]) -> None:
         kept = np.bincount(self.position[victims], minlength=len(self.rows))
         if not kept.all():
             spared = self.cluster.table.names[self.rows[int(np.flatnonzero(kept == 0)[0])]]
             text = f'expected at least one victim pod on node "{spared}"'
             outcome.error = Status(Code.Error, error=RuntimeError(text))
         has = kept > 0
-        slots = self._final_order(victims, violating)
+        slots = self.importance.of_victims(self.slots, self.position, victims, violating)
         violations = np.bincount(self.position[victims & violating], minlength=len(self.rows))
         starts = (np.cumsum(kept) - kept)[has]
         outcome.found(self.rows[has], starts, slots, violations[has])
-
-    def _final_order(self, victims: npt.NDArray[np.bool_], violating: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """The victims' slots, node by node, most important first.
-
-        Parity: where some evictions break a budget and some do not, the victims are sorted again, from the order in
-        which they were judged.
-        """
-        slots, position = self.slots[victims], self.position[victims]
-        nodes = len(self.rows)
-        broken = np.bincount(self.position[violating], minlength=nodes)
-        again = ((broken > 0) & (broken < self.counts))[position]
-        if not again.any():
-            return slots
-        p = self.pods
-        judged = np.lexsort((~violating[victims], position))
-        judged_at = np.empty(len(slots), np.int64)
-        judged_at[judged] = np.arange(len(slots))
-        ties = self._ties(slots, judged_at, again)
-        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], position))
-        came = dict(zip(slots.tolist(), judged_at.tolist(), strict=True))
-        return self._shuffle_equals(
-            slots[order],
-            position[order],
-            again,
-            lambda of_node: np.array(sorted(of_node.tolist(), key=came.__getitem__)),
-        )
 
     # -- moving pods --------------------------------------------------------------------------------------------------
 
@@ -371,7 +178,7 @@ class _Simulation:
     def _fits(self) -> nominated.Filtered | Status:
         return nominated.fits(self.framework, self.state, self.pod, self.nodes, self.arrivals)
 
-    def _drop_hopeless(self, outcome: DryRun) -> Status | None:
+    def _drop_hopeless(self, outcome: Candidates) -> Status | None:
         """Nodes that do not take the pod even without all their lesser pods."""
         answer = self._fits()
         if isinstance(answer, Status):
@@ -397,7 +204,7 @@ class _Simulation:
         renumbered = np.cumsum(chosen) - 1
         self.rows = self.rows[positions]
         self.slots, self.position = self.slots[kept], renumbered[self.position[kept]]
-        self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.promises)
+        self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.ahead)
         self._index()
 
     def _reprieve(self, violating: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | Status:

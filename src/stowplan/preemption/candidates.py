@@ -1,0 +1,94 @@
+"""The outcome of a dry run: the nodes that would take a pod once their victims have left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.framework.diagnosis import histogram_text
+from stowplan.preemption.choice import best_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.status import Status
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that would take the pod once its victims have left."""
+
+    node_name: str
+    #: Most important first.
+    victims: tuple[PodInfo, ...]
+    pdb_violations: int
+
+
+class Candidates:
+    """What a dry run found; to be read before pods move, as each candidate is built when somebody reads it."""
+
+    def __init__(self, cluster: ClusterState, nodes_total: int) -> None:
+        self._cluster = cluster
+        self.nodes_total = nodes_total
+        #: Reason -> nodes that the dry run tried and gave up.
+        self.failures: Counter[str] = Counter()
+        self.tried = 0
+        self.error: Status | None = None
+        #: Victims of all candidates: slots, grouped by candidate, most important first.
+        self._slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        #: Where each candidate's victims begin.
+        self._starts: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._violations: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def found(
+        self,
+        rows: npt.NDArray[np.intp],
+        starts: npt.NDArray[np.intp],
+        slots: npt.NDArray[np.int64],
+        violations: npt.NDArray[np.int64],
+    ) -> None:
+        self._rows, self._starts, self._slots, self._violations = rows, starts, slots, violations
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @cached_property
+    def candidates(self) -> dict[str, Candidate]:
+        """Node name -> candidate."""
+        return {(c := self._candidate(i)).node_name: c for i in range(len(self))}
+
+    def _candidate(self, i: int) -> Candidate:
+        ends = [*self._starts[1:].tolist(), len(self._slots)]
+        infos = self._cluster.pods.infos
+        victims = tuple(info for slot in self._slots[self._starts[i] : ends[i]].tolist() if (info := infos[slot]))
+        return Candidate(self._cluster.table.names[self._rows[i]], victims, int(self._violations[i]))
+
+    @cached_property
+    def best(self) -> list[str]:
+        """The nodes among which the rules leave the choice."""
+        names = self._cluster.table.names
+        left = best_of(self._cluster.pods, self._slots, self._starts, self._violations)
+        return [names[row] for row in self._rows[left].tolist()]
+
+    def candidate_on(self, node_name: str) -> Candidate:
+        row = self._cluster.table.row_of[node_name]
+        return self._candidate(int(np.flatnonzero(self._rows == row)[0]))
+
+    @cached_property
+    def message(self) -> str:
+        """Why there is no candidate."""
+        counts = Counter(self.failures)
+        untried = self.nodes_total - self.tried
+        if untried:
+            counts[NOT_HELPFUL] += untried
+        return f"0/{self.nodes_total} nodes are available: {histogram_text(counts)}."

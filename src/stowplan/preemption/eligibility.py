@@ -1,0 +1,45 @@
+"""Which pods may preempt.
+
+Upstream: PodEligibleToPreemptOthers in pkg/scheduler/framework/plugins/defaultpreemption.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.framework.status import Code
+
+if TYPE_CHECKING:
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.diagnosis import Diagnosis
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
+
+def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis) -> str:
+    """Why the pod may not preempt; "" when it may."""
+    if pod.pod.spec.preemption_policy == "Never":
+        return NEVER
+    # A nomination in memory may still be on its way to the API server: ignoring it would make room twice.
+    nominated = cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+    if not nominated:
+        return ""
+    row = cluster.table.row_of.get(nominated)
+    status = diagnosis.status(row) if row is not None else diagnosis.absent
+    if status is not None and status.code == Code.UnschedulableAndUnresolvable:
+        # The nominated node is no longer possible at all: try elsewhere.
+        return ""
+    victims = cluster.row_pods[row] if row is not None else ()
+    if any(v.priority < pod.priority and _terminates_by_preemption(v.pod) for v in victims):
+        return STILL_TERMINATING
+    return ""
+
+
+def _terminates_by_preemption(pod: Pod) -> bool:
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    condition = next((c for c in pod.status.conditions if c.type == "DisruptionTarget"), None)
+    return condition is not None and condition.status == "True" and condition.reason == "PreemptionByScheduler"

@@ -1,0 +1,32 @@
+"""What preemption decided: the plan of evictions, and how it came about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan.framework.eviction_plan import EvictionPlan
+
+if TYPE_CHECKING:
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.preemption.candidates import Candidate, Candidates
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionOutcome:
+    """What preemption found, for people: candidates and the choice."""
+
+    ineligible_reason: str = ""
+    run: Candidates | None = None
+    selected: Candidate | None = None
+
+
+def eviction_plan(pod: PodInfo, selected: Candidate, *, plugin: str) -> EvictionPlan:
+    """The plan that makes room for the pod on the selected node."""
+    return EvictionPlan(
+        preemptor=pod,
+        node_name=selected.node_name,
+        victims=selected.victims,
+        plugin=plugin,
+        pdb_violations=selected.pdb_violations,
+    )

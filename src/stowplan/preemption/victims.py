@@ -1,0 +1,122 @@
+"""The pods that may be evicted for another, and their order of importance.
+
+The reference sorts a node's pods with an algorithm that is not stable, up to twice; who of two equally important pods
+is evicted follows from that, and so it is repeated here (`go_sort`). Where it makes no difference, all nodes are sorted
+in one step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.pod_info import NOT_STARTED
+from stowplan.preemption.go_sort import INSERTION_LIMIT, go_sort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_table import PodTable
+
+
+def lower_priority_pods(pods: PodTable, priority: int, potential: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Slots of the pods that may be evicted."""
+    rows = pods.row[: pods.n]
+    lower = np.flatnonzero((pods.priority[: pods.n] < priority) & (rows >= 0))
+    found: npt.NDArray[np.int64] = lower[potential[rows[lower]]]
+    return found
+
+
+class Importance:
+    """Orders slots of the pod table as the reference orders pods."""
+
+    def __init__(self, pods: PodTable) -> None:
+        self.pods = pods
+
+    def sort(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Node by node: higher priority first, then earlier start, then the node's own order."""
+        p = self.pods
+        everywhere = np.ones(len(slots), np.bool_)
+        ties = self._ties(slots, p.order[slots], everywhere)
+        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], p.row[slots]))
+        return self._shuffle_equals(
+            slots[order], p.row[slots[order]], everywhere, lambda of_node: of_node[np.argsort(p.order[of_node])]
+        )
+
+    def _ties(
+        self, slots: npt.NDArray[np.int64], came: npt.NDArray[np.int64], sorted_here: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.int64]:
+        """What decides between equals of a short list: who came first; among pods that have not started, who came last.
+
+        Parity: where a start is missing, the reference reads the clock, at each comparison anew. Inserting a pod, it
+        reads for that pod first, so it takes it for older than each of those that are there already.
+        """
+        not_started = self.pods.start_time[slots] == NOT_STARTED
+        return np.where(not_started & sorted_here, -came, came)
+
+    def _shuffle_equals(
+        self,
+        slots: npt.NDArray[np.int64],
+        nodes: npt.NDArray[np.int64],
+        sorted_here: npt.NDArray[np.bool_],
+        unsorted: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
+    ) -> npt.NDArray[np.int64]:
+        """Order equally important pods of a node as the reference's sort, which is not stable, would leave them.
+
+        `nodes` rises; `unsorted` gives the order in which a node's pods came into that sort.
+        """
+        p = self.pods
+        same = (np.diff(nodes) == 0) & (np.diff(p.priority[slots]) == 0) & (np.diff(p.start_time[slots]) == 0)
+        found = np.unique(nodes[1:][same & sorted_here[1:]])
+        begins, ends = np.searchsorted(nodes, found), np.searchsorted(nodes, found, side="right")
+        # Short lists are sorted in a way that is stable.
+        long = ends - begins > INSERTION_LIMIT
+        for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
+            of_node: list[int] = unsorted(slots[begin:end]).tolist()
+            go_sort(of_node, self._more_important)
+            slots[begin:end] = of_node
+        return slots
+
+    def _more_important(self, a: int, b: int) -> bool:
+        """As the reference compares two pods; see `_ties`."""
+        priority, start_time = self.pods.priority, self.pods.start_time
+        if priority[a] != priority[b]:
+            return bool(priority[a] > priority[b])
+        return bool(start_time[a] < start_time[b] or start_time[a] == start_time[b] == NOT_STARTED)
+
+    def of_victims(
+        self,
+        slots: npt.NDArray[np.int64],
+        position: npt.NDArray[np.intp],
+        victims: npt.NDArray[np.bool_],
+        violating: npt.NDArray[np.bool_],
+    ) -> npt.NDArray[np.int64]:
+        """The victims' slots, node by node, most important first.
+
+        `slots` are all pods that could be evicted; `position` tells their nodes, and rises.
+
+        Parity: where some evictions break a budget and some do not, the victims are sorted again, from the order in
+        which they were judged.
+        """
+        counts = np.bincount(position)
+        broken = np.bincount(position[violating], minlength=len(counts))
+        slots, position = slots[victims], position[victims]
+        again = ((broken > 0) & (broken < counts))[position]
+        if not again.any():
+            return slots
+        p = self.pods
+        judged = np.lexsort((~violating[victims], position))
+        judged_at = np.empty(len(slots), np.int64)
+        judged_at[judged] = np.arange(len(slots))
+        ties = self._ties(slots, judged_at, again)
+        order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], position))
+        came = dict(zip(slots.tolist(), judged_at.tolist(), strict=True))
+        return self._shuffle_equals(
+            slots[order],
+            position[order],
+            again,
+            lambda of_node: np.array(sorted(of_node.tolist(), key=came.__getitem__)),
+        )
