@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 from stowplan import in_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import ModuleType
 
     from stowplan.config.declaration import Declarations, PluginDeclaration
@@ -43,7 +41,8 @@ def folders() -> MappingProxyType[str, str]:
 
 def discovered(package: ModuleType) -> dict[str, PluginDeclaration]:
     """Package of a plugin -> its declaration; raise DeclarationError where two claim a name or a place."""
-    found = {folder: import_module(f"{folder}.declaration").DECLARATION for folder in _plugin_folders(package)}
+    packages = (module.name for module in iter_modules(package.__path__, f"{package.__name__}.") if module.ispkg)
+    found = {folder: own for folder in packages if (own := _declaration(folder)) is not None}
     taken: dict[object, str] = {}
     for folder, declaration in found.items():
         place = declaration.default.order if declaration.default is not None else declaration.name
@@ -53,10 +52,16 @@ def discovered(package: ModuleType) -> dict[str, PluginDeclaration]:
     return found
 
 
-def _plugin_folders(package: ModuleType) -> Iterator[str]:
-    for module in iter_modules(package.__path__, f"{package.__name__}."):
-        if module.ispkg and find_spec(f"{module.name}.declaration") is not None:
-            yield module.name
+def _declaration(folder: str) -> PluginDeclaration | None:
+    """What the folder declares; None for one that has no declaration, as what plugins share."""
+    name = f"{folder}.declaration"
+    try:
+        declaration: PluginDeclaration = import_module(name).DECLARATION
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        return None
+    return declaration
 
 
 def _place(declaration: PluginDeclaration) -> tuple[bool, int, str]:

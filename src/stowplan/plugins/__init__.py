@@ -1,4 +1,4 @@
-"""The in-tree plugins, one module each, and the names that users' plugins are written with."""
+"""What plugins are written with: the names for authors. docs/plugins.md teaches them."""
 
 from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.cluster.node_info import NodeInfo

@@ -1,0 +1,93 @@
+"""VolumeBinding, as far as it is built: who passes, who is refused, and what they wait for."""
+
+import pytest
+
+from stowplan.framework.status import SKIP, Code
+from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS
+from stowplan.in_tree.volume_binding.plugin import VolumeBinding
+from stowplan.testing import a_node, a_pod
+from support.plugins.storage import (
+    CLAIMING,
+    EPHEMERAL,
+    IMMEDIATE_CLASS,
+    INLINE,
+    INLINE_CSI,
+    LIMITED,
+    TOPOLOGIES,
+    VOLUME,
+    WAITING_CLASS,
+    csi_node,
+    pvc,
+    storage,
+    volume,
+)
+
+
+def test_a_pod_that_needs_none_of_it_passes(bench):
+    assert bench(VolumeBinding, a_node()).pre_filter(a_pod().volume("v", emptyDir={})) is SKIP
+
+
+@pytest.mark.parametrize(
+    ("pod", "objects", "what"),
+    [
+        pytest.param(CLAIMING, [], PODS_WITH_CLAIMS, id="binding, claim"),
+        pytest.param(EPHEMERAL, [], PODS_WITH_CLAIMS, id="binding, ephemeral"),
+        pytest.param(INLINE, [LIMITED], None, id="binding, inline"),
+    ],
+)
+def test_who_is_refused(bench, pod, objects, what):
+    status = bench(VolumeBinding, a_node(), *objects).pre_filter(pod)
+    if what is None:
+        assert status is SKIP
+        return
+    assert status.code is Code.UnschedulableAndUnresolvable
+    assert status.message == f"Stowplan does not place {what} yet (VolumeBinding)"
+
+
+MIGRATED = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"}
+
+
+def driver(name, tracks):
+    return storage("CSIDriver", name, spec={"storageCapacity": tracks})
+
+
+def capacity(**limits):
+    return storage("CSIStorageCapacity", "k", metadata={"namespace": "default"}, storageClassName="s", **limits)
+
+
+@pytest.mark.parametrize(
+    ("pod", "old", "new", "expected"),
+    [
+        pytest.param(CLAIMING, None, IMMEDIATE_CLASS, "Queue", id="class added"),
+        pytest.param(CLAIMING, WAITING_CLASS, WAITING_CLASS | TOPOLOGIES, "Queue", id="topologies changed"),
+        pytest.param(
+            CLAIMING, WAITING_CLASS, WAITING_CLASS | {"reclaimPolicy": "Retain"}, "Skip", id="class changed otherwise"
+        ),
+        pytest.param(CLAIMING, None, pvc("c"), "Queue", id="claim"),
+        pytest.param(CLAIMING, None, pvc("c", "other"), "Skip", id="claim elsewhere"),
+        pytest.param(EPHEMERAL, None, pvc("pod-e"), "Queue", id="claim of an ephemeral volume"),
+        pytest.param(EPHEMERAL, None, pvc("e"), "Skip", id="other claim"),
+        pytest.param(CLAIMING, VOLUME, volume(zone="a"), "Queue", id="volume"),
+        pytest.param(CLAIMING, None, a_node(), "Queue", id="node"),
+        pytest.param(CLAIMING, None, csi_node(), "Queue", id="csi node added"),
+        pytest.param(CLAIMING, csi_node(), csi_node(annotations=MIGRATED), "Queue", id="migration changed"),
+        pytest.param(CLAIMING, csi_node(), csi_node(d=3), "Skip", id="limits changed"),
+        pytest.param(
+            INLINE_CSI, driver("secrets", True), driver("secrets", False), "Queue", id="capacity no longer tracked"
+        ),
+        pytest.param(INLINE_CSI, driver("secrets", False), driver("secrets", True), "Skip", id="capacity tracked now"),
+        pytest.param(INLINE_CSI, driver("x", True), driver("x", False), "Skip", id="other driver"),
+        pytest.param(CLAIMING, None, capacity(), "Queue", id="capacity added"),
+        pytest.param(CLAIMING, capacity(capacity="1Gi"), capacity(capacity="2Gi"), "Queue", id="capacity grew"),
+        pytest.param(CLAIMING, capacity(), capacity(capacity="1Gi"), "Queue", id="capacity told"),
+        pytest.param(
+            CLAIMING,
+            capacity(capacity="1Gi", maximumVolumeSize="1Gi"),
+            capacity(capacity="2Gi", maximumVolumeSize="1Gi"),
+            "Skip",
+            id="largest volume as before",
+        ),
+    ],
+)
+def test_volume_binding_hints(bench, pod, old, new, expected):
+    assert bench(VolumeBinding).hint(pod, old, new) == expected
