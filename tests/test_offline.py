@@ -3,9 +3,17 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import stowplan
+from stowplan.cluster.transaction import CopiedAtBeginning, TransactionError
+from stowplan.framework.interface import FilterPlugin, PermitPlugin, QueueSortPlugin, ReservePlugin
+from stowplan.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
+from support.examples import examples
+from support.scheduling.dump import exact
+from support.scheduling.worlds import PLACEABLE, clusters, pods
 
 CPU_4 = {"cpu": "4"}
 
@@ -119,7 +127,7 @@ def test_a_transaction_restores_everything(cluster):
     asked = a_pod("other").requests(cpu="4").obj()
     before = cluster.explain(asked).to_dict()
     with cluster.transaction():
-        cluster.state.remove_pod(cluster.pod("big").uid)
+        cluster.evict("big")
         assert cluster.explain(asked).node_name == "a"
     assert cluster.explain(asked).to_dict() == before
     assert cluster.pod("big").node_name == "a"
@@ -133,3 +141,306 @@ def test_chance_decides_between_equals_when_it_is_given():
     assert chosen(1) == chosen(1)
     assert len({chosen(seed)[0] for seed in range(10)}) > 1
     assert nodes_of(stowplan.Cluster([a_node(f"n{i}").obj() for i in range(20)]).schedule([a_pod().obj()])) == ["n0"]
+
+
+# -- transactions
+
+
+def restored(cluster):
+    """Everything that leaving a transaction restores."""
+    return {
+        **exact(cluster.state),
+        "pending": cluster.pending(),
+        "names": cluster.state.dump()["pod names"],
+        "next node": cluster.scheduler.sampling.start,
+    }
+
+
+STEPS = ("schedule", "schedule all", "add", "bind", "remove", "evict", "place", "node", "remove node", "inner", "end")
+
+
+def take_steps(cluster, steps, names):
+    """Random steps; `inner` begins a transaction, which ends after some more, with `commit` for some of them."""
+    while steps:
+        what, which, pod = steps.pop(0)
+        known = sorted(info.key for info in (*cluster.state.placed_pods(), *cluster.state.pending.values()))
+        placed = sorted(info.key for info in cluster.state.placed_pods())
+        node = names[which % len(names)]
+        if what == "schedule":
+            cluster.schedule([pod])
+        elif what == "schedule all":
+            cluster.schedule()
+        elif what == "add":
+            cluster.add(pod)
+        elif what == "bind":
+            cluster.add({**pod, "spec": {**pod["spec"], "nodeName": node}})
+        elif what == "remove" and known:
+            cluster.remove(cluster.pod(known[which % len(known)]).pod)
+        elif what == "evict" and placed:
+            cluster.evict(placed[which % len(placed)])
+        elif what == "place" and cluster.pending() and node in cluster.state.table.row_of:
+            cluster.place(cluster.pending()[0], node)
+        elif what == "node":
+            cluster.add(a_node(node).zone("new").allocatable(cpu=str(which)).obj())
+        elif what == "remove node":
+            cluster.remove(a_node(node).obj())
+        elif what == "inner":
+            with cluster.transaction() as inner:
+                take_steps(cluster, steps, names)
+                if which % 2:
+                    inner.commit()
+        elif what == "end":
+            return
+
+
+@examples(80)
+@given(
+    clusters(most_nodes=4, most_pods=8),
+    st.lists(pods(names=[f"w{i}" for i in range(5)], special=PLACEABLE), max_size=4),
+    st.lists(
+        st.tuples(
+            st.sampled_from(STEPS), st.integers(0, 9), pods(names=[f"w{i}" for i in range(6)], special=PLACEABLE)
+        ),
+        max_size=12,
+    ),
+)
+def test_leaving_restores_everything_and_decisions_are_as_before(objects, waiting, steps):
+    nodes, placed, others = objects
+
+    def made():
+        return stowplan.Cluster(
+            [*nodes, *placed, *others, *waiting],
+            {**CONFIG, "percentageOfNodesToScore": 1},
+            random=random.Random(1),
+        )
+
+    cluster, fresh = made(), made()
+    before = restored(cluster)
+    with cluster.transaction():
+        take_steps(cluster, list(steps), [f"n{i}" for i in range(5)])
+    after = restored(cluster)
+    for part in before.keys() - {"dump", "matches", "held"}:
+        assert after[part] == before[part], part
+    asked = a_pod("asked").requests(cpu="500m").priority(50).obj()
+    assert cluster.explain(asked).to_dict() == fresh.explain(asked).to_dict()
+    assert [(d.node_name, d.message) for d in cluster.schedule()] == [
+        (d.node_name, d.message) for d in fresh.schedule()
+    ]
+
+
+@examples(60)
+@given(clusters(most_nodes=4, most_pods=8), st.lists(st.integers(0, 7), max_size=4), st.data())
+def test_a_dump_that_is_loaded_is_the_same_cluster(objects, gone, data):
+    nodes, placed, others = objects
+    cluster = stowplan.Cluster([*nodes, *placed, *others, *data.draw(st.lists(pods("waits"), max_size=1))])
+    for which in gone:
+        # So that rows are free, and pods are listed in another order than they came in.
+        if which < 2:
+            cluster.remove(a_node(f"n{which}").obj())
+        elif cluster.state.placed_pods():
+            cluster.evict(cluster.state.placed_pods()[which % len(cluster.state.placed_pods())].key)
+    cluster.schedule()
+    other = stowplan.Cluster([a_node("old").obj(), a_pod("old").on("old").obj(), a_pod("older").obj()])
+    dumped = cluster.state.dump()
+    other.state.load(dumped)
+    assert other.state.dump() == dumped
+    high = data.draw(pods("high", special=PLACEABLE))
+    high["spec"]["priority"] = 1000
+    assert other.explain(high).to_dict() == cluster.explain(high).to_dict(), "victims included"
+    assert [d.node_name for d in other.schedule([high])] == [d.node_name for d in cluster.schedule([high])]
+
+
+def test_what_is_scheduled_added_and_removed_inside_is_undone(cluster):
+    cluster.add(a_pod("waits").requests(cpu="1").obj())
+    cluster.add(a_pod("runs").on("a").obj())
+    with cluster.transaction():
+        cluster.schedule()
+        cluster.add(a_pod("new").obj())
+        cluster.remove(a_pod("runs").obj())
+        assert cluster.pending() == ["default/new"]
+    assert cluster.pending() == ["default/waits"]
+    assert cluster.pod("runs").node_name == "a"
+    with pytest.raises(stowplan.ClusterError, match='pod "default/new" not found'):
+        cluster.pod("new")
+
+
+def test_a_committed_transaction_stays(cluster):
+    with cluster.transaction() as transaction:
+        cluster.schedule([a_pod("p").obj()])
+        transaction.commit()
+    assert cluster.pod("p").node_name == "a"
+
+
+def test_misused_transactions_are_refused(cluster):
+    transaction = cluster.transaction()
+    with pytest.raises(TransactionError, match="has not begun: use it in a with statement"):
+        transaction.commit()
+    with transaction:
+        inner = cluster.transaction()
+        inner.__enter__()
+        with pytest.raises(TransactionError, match="leave the inner one first"):
+            transaction.commit()
+        with pytest.raises(TransactionError, match="a dump cannot be loaded while a transaction is open"):
+            cluster.state.load({})
+        inner.rollback()
+    with pytest.raises(TransactionError, match="has ended: begin another one"):
+        transaction.changed_nodes()
+    with pytest.raises(TransactionError, match="once only"), transaction:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "message"),
+    [
+        pytest.param("waits", "c", 'pod "default/waits" cannot be placed: node "c" not found', id="unknown node"),
+        pytest.param("runs", "b", 'pod "default/runs" .* is on node "a"; evict it first', id="placed already"),
+    ],
+)
+def test_where_a_pod_cannot_be_placed(cluster, pod, node, message):
+    cluster.add(a_pod("waits").obj())
+    cluster.add(a_pod("runs").on("a").obj())
+    with pytest.raises(stowplan.ClusterError, match=message):
+        cluster.place(pod, node)
+
+
+def test_chance_goes_on_from_where_it_was():
+    nodes = [a_node(f"n{i}").obj() for i in range(50)]
+    asked, left = (stowplan.Cluster(nodes, random=random.Random(7)) for _ in range(2))
+    with asked.transaction():
+        asked.schedule([a_pod(f"p{i}").obj() for i in range(5)])
+    pods_ = [a_pod(f"q{i}").obj() for i in range(5)]
+    assert nodes_of(asked.schedule(pods_)) == nodes_of(left.schedule(pods_))
+
+
+# -- QueueSort, Reserve and Permit
+
+CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+
+
+def profile(name, *enabled, **points):
+    enabled = {"multiPoint": {"enabled": [{"name": plugin} for plugin in enabled]}} if enabled else {}
+    return {"schedulerName": name, "plugins": {**enabled, **points}}
+
+
+class ByName(QueueSortPlugin):
+    name = "ByName"
+
+    def less(self, a, b):
+        return a.key < b.key
+
+
+def test_pending_pods_go_in_the_order_of_the_profiles_queue_sort():
+    only = {"queueSort": {"enabled": [{"name": "ByName"}], "disabled": [{"name": "*"}]}}
+    config = {**CONFIG, "profiles": [profile("default-scheduler", **only), profile("other", **only)]}
+    cluster = stowplan.Cluster([a_node("n").obj()], config, plugins=[ByName])
+    for name, scheduler, priority in (("c", "other", 9), ("a", "other", 1), ("b", "default-scheduler", 5)):
+        cluster.add(a_pod(name).scheduler(scheduler).priority(priority).obj())
+    assert [decision.pod.key for decision in cluster.schedule()] == ["default/a", "default/b", "default/c"]
+
+
+def test_a_queue_sort_that_fails_leaves_pods_in_the_order_in_which_they_came():
+    class Broken(QueueSortPlugin):
+        name = "Broken"
+
+        def less(self, a, b):
+            raise ValueError("no idea")
+
+    only = {"queueSort": {"enabled": [{"name": "Broken"}], "disabled": [{"name": "*"}]}}
+    config = {**CONFIG, "profiles": [profile("default-scheduler", **only)]}
+    cluster = stowplan.Cluster([a_node("n").obj()], config, plugins=[Broken])
+    for name in ("c", "a", "b"):
+        cluster.add(a_pod(name).obj())
+    assert [decision.pod.key for decision in cluster.schedule()] == ["default/c", "default/a", "default/b"]
+
+
+class Seats(FilterPlugin, ReservePlugin, PermitPlugin):
+    """Counts the pods that it set a seat aside for, by node."""
+
+    name = "Seats"
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        self.taken = {}
+        self.unreserved = []
+        Seats.built = self
+
+    def filter(self, state, pod, nodes):
+        return None
+
+    def reserve(self, state, pod, node_name):
+        self.taken[node_name] = self.taken.get(node_name, 0) + 1
+        return Status(Code.Unschedulable, ("no seat left",)) if "standing" in pod.labels else None
+
+    def unreserve(self, state, pod, node_name):
+        self.unreserved.append(pod.pod.metadata.name)
+        self.taken[node_name] = self.taken.get(node_name, 0) - 1
+
+    def permit(self, state, pod, node_name):
+        if "waits" in pod.labels:
+            return Status(Code.Wait, ("not yet",)), 30
+        return (Status(Code.Unschedulable, ("not today",)) if "unwanted" in pod.labels else None), 0
+
+
+class RegisteredSeats(Seats):
+    """The same, as a participant of transactions."""
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        handle.register_participant(self.name, CopiedAtBeginning(lambda: dict(self.taken), self.load))
+
+    def load(self, taken):
+        self.taken = dict(taken)
+
+
+def seated(plugin=Seats):
+    config = {**CONFIG, "profiles": [profile("default-scheduler", "Seats")]}
+    return stowplan.Cluster([a_node("n").obj()], config, plugins=[plugin]), Seats.built
+
+
+@pytest.mark.parametrize(
+    ("label", "reason"),
+    [
+        ("standing", "no seat left"),
+        ("unwanted", "not today"),
+        ("waits", "rejected due to timeout after waiting 30s at plugin Seats"),
+    ],
+)
+def test_what_reserve_or_permit_refuses_is_not_placed(label, reason):
+    cluster, seats = seated()
+    cluster.add(a_pod("p").labels({label: "yes"}).obj())
+    (decision,) = cluster.schedule()
+    assert decision.node_name == ""
+    assert decision.message == f"0/1 nodes are available: 1 {reason}."
+    assert cluster.pending() == ["default/p"]
+    assert cluster.pod("p").node_name == ""
+    assert cluster.state.sizes() == {"nodes": 1, "pods": 0, "assumed_pods": 0}
+    assert seats.taken == {"n": 0}
+    assert seats.unreserved == ["p"]
+    assert nodes_of(cluster.schedule([a_pod("q").obj()])) == ["n"]
+
+
+@pytest.mark.parametrize("plugin", [Seats, RegisteredSeats])
+def test_what_reserve_wrote_inside_is_given_back(plugin):
+    cluster, seats = seated(plugin)
+    cluster.schedule([a_pod("p").obj()])
+    with cluster.transaction():
+        cluster.schedule([a_pod("q").obj()])
+        with cluster.transaction() as inner:
+            cluster.schedule([a_pod("r").obj()])
+            inner.commit()
+        assert seats.taken == {"n": 3}
+    assert seats.taken == {"n": 1}
+    assert seats.unreserved == ["r", "q"]
+
+
+def test_a_registered_participant_is_dumped_and_loaded():
+    cluster, seats = seated(RegisteredSeats)
+    cluster.schedule([a_pod("p").obj()])
+    dumped = cluster.state.dump()
+    assert dumped["default-scheduler/Seats"] == {"n": 1}
+    cluster.schedule([a_pod("q").obj()])
+    cluster.state.load(dumped)
+    assert seats.taken == {"n": 1}
+    assert cluster.state.dump() == dumped
+    with pytest.raises(TransactionError, match="load it into a cluster with the same profiles and plugins"):
+        stowplan.Cluster([]).state.load(dumped)

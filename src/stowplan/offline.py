@@ -5,7 +5,7 @@ This is the public Python API. Objects are dicts as Kubernetes serialises them.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,22 +13,32 @@ import msgspec
 from stowplan.api import types as t
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
 from stowplan.api.pod import FINISHED
-from stowplan.cluster.object_dependencies import key_of
 from stowplan.cluster.objects import STORED
+from stowplan.cluster.pod_names import PodNames
 from stowplan.cluster.state import ClusterState
+from stowplan.cluster.transaction import CopiedAtBeginning
 from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
 from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
+from stowplan.engine.reservation import give_back, reserve
+from stowplan.engine.scheduling_cycle import failure_of
 from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
+from stowplan.framework.binding import run_unreserve
+from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.handle import Handle
 from stowplan.framework.registry import installed_plugins
 from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import timed_out
 from stowplan.in_tree.registry import in_tree_registry
+from stowplan.klog import get_logger
+from stowplan.queue.observer import QueueObserver
+from stowplan.queue.queued_pod import QueuedPod
+from stowplan.queue.sorting import sort_key
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
@@ -36,6 +46,9 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import Random
     from stowplan.framework.interface import Plugin
     from stowplan.framework.registry import Registry
+    from stowplan.framework.status import Status
+
+_log = get_logger(__name__)
 
 PodLike = "Mapping[str, Any] | str | t.Pod"
 
@@ -64,8 +77,8 @@ class Cluster:
             config if isinstance(config, Configuration) else load_config(config, plugins=registry.declarations)
         )
         self.state = ClusterState()
-        self._pending: dict[str, PodInfo] = {}
-        self._uid_of: dict[str, str] = {}
+        self._names = PodNames()
+        self._reservations = _Reservations()
         for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
             self.add(obj)
         self.scheduler = SchedulingAlgorithm(
@@ -75,6 +88,16 @@ class Cluster:
             reuse=reuse,
             percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
         )
+        self._take_part_in_transactions(random)
+
+    def _take_part_in_transactions(self, random: Any) -> None:
+        register, sampling = self.state.transactions.register, self.scheduler.sampling
+        register("pod names", self._names)
+        register("sampling", CopiedAtBeginning(lambda: sampling.start, lambda start: setattr(sampling, "start", start)))
+        # A source of chance of the caller's own may not be able to go back; it goes on then.
+        if hasattr(random, "getstate") and hasattr(random, "setstate"):
+            register("random", CopiedAtBeginning(random.getstate, random.setstate))
+        register("reservations", self._reservations)
 
     def _frameworks(self, registry: Registry, random: Random | None) -> dict[str, Framework]:
         found = {}
@@ -109,7 +132,7 @@ class Cluster:
 
     def _add_pod(self, pod: t.Pod) -> None:
         info = self.state.pod_info(pod)
-        known = self._uid_of.get(info.key)
+        known = self._names.get(info.key)
         if known is not None and known != info.uid:
             # The same name, another pod: the old one is gone.
             self.state.remove_pod(known)
@@ -117,32 +140,30 @@ class Cluster:
         if pod.status.phase in FINISHED:
             self._remove_pod(info)
             return
-        self._uid_of[info.key] = info.uid
+        self._names.put(info.key, info.uid)
         if pod.spec.node_name:
-            self._pending.pop(info.key, None)
             self.state.add_pod(pod)
         else:
             self.state.remove_pod(info.uid)
-            self._pending[info.key] = info
+            self.state.pending.put(info)
             self.state.nominator.add(info, pod.status.nominated_node_name)
 
     def _remove_pod(self, info: PodInfo) -> None:
-        uid = self._uid_of.pop(info.key, None)
+        uid = self._names.remove(info.key)
         if uid is not None:
             self.state.remove_pod(uid)
             self.state.nominator.delete(uid)
-        self._pending.pop(info.key, None)
+        self.state.pending.remove(info.key)
 
     def pending(self) -> list[str]:
         """Keys of the pods that have no node, in the order in which they came."""
-        return list(self._pending)
+        return list(self.state.pending)
 
     def pod(self, pod: Mapping[str, Any] | str | t.Pod) -> PodInfo:
         """The pod behind an object or a `namespace/name`."""
         if isinstance(pod, str):
             key = pod if "/" in pod else f"default/{pod}"
-            placed = self.state.placed(self._uid_of.get(key, ""))
-            found = placed or self._pending.get(key)
+            found = self.state.placed(self._names.get(key) or "") or self.state.pending.get(key)
             if found is None:
                 raise ClusterError(f'pod "{key}" not found')
             return found
@@ -184,29 +205,13 @@ class Cluster:
     ) -> dict[str, Any]:
         """Which events a change is, and what each interested plugin says of them for a pod."""
         before, after = (None if obj is None else _decoded(obj) for obj in (old, new))
-        with self._changed(before, after):
+        with self.transaction():
+            # Made, as when a live scheduler judges it: hints look other objects up.
+            if isinstance(after, STORED):
+                self.add(after)
+            elif after is None and isinstance(before, STORED):
+                self.remove(before)
             return self._hints(before, after, self.pod(pod))
-
-    @contextmanager
-    def _changed(self, old: Any, new: Any) -> Iterator[None]:
-        """The change made, as when a live scheduler judges it: hints look other objects up. Undone on leaving."""
-        changed = old if new is None else new
-        if not isinstance(changed, STORED):
-            yield
-            return
-        objects = self.state.objects
-        known = objects.get(type(changed), key_of(changed.metadata))
-        if new is None:
-            objects.remove(changed)
-        else:
-            objects.put(new)
-        try:
-            yield
-        finally:
-            if known is None:
-                objects.remove(changed)
-            else:
-                objects.put(known)
 
     def _hints(self, before: Any, after: Any, info: PodInfo) -> dict[str, Any]:
         events = events_of_change(before, after)
@@ -222,18 +227,39 @@ class Cluster:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
-        """Place pods one after the other (None: all pending ones, in the profile's order); what became of each.
+    def place(self, pod: Mapping[str, Any] | str | t.Pod, node_name: str) -> None:
+        """Put a pod that has no node on one, whatever plugins say to it."""
+        info = self.pod(pod)
+        if node_name not in self.state.table.row_of:
+            raise ClusterError(f'pod "{info.key}" cannot be placed: node "{node_name}" not found')
+        if info.node_name:
+            raise ClusterError(f'pod "{info.key}" cannot be placed: it is on node "{info.node_name}"; evict it first')
+        self.state.assume(info, node_name)
+        self._placed(info)
 
-        Preemption is decided, not carried out: the pod stays pending, and the node that it was promised keeps room for
-        it.
+    def evict(self, pod: Mapping[str, Any] | str | t.Pod) -> None:
+        """Take a pod off its node. The pod is gone; whoever owns it would make another one."""
+        info = self.pod(pod)
+        if not info.node_name:
+            raise ClusterError(f'pod "{info.key}" cannot be evicted: it is on no node')
+        self._remove_pod(info)
+
+    def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
+        """Place pods one after the other (None: all pending ones, in the queue's order); what became of each.
+
+        A pod that Reserve or Permit refuses stays pending. Permit plugins that make a pod wait wait in vain, as no time
+        passes here: the pod is refused as if its time were up. Preemption is decided, not carried out: the pod stays
+        pending, and its nomination keeps room for it.
         """
         infos = self._in_queue_order() if pods is None else [self.pod(pod) for pod in pods]
         return [self._schedule_one(info) for info in infos]
 
     def _in_queue_order(self) -> list[PodInfo]:
-        # The queue's order; equal priorities as they came.
-        return sorted(self._pending.values(), key=lambda info: -info.priority)
+        # All profiles have the same QueueSort.
+        (plugin,) = next(iter(self.scheduler.frameworks.values())).queue_sort
+        key = sort_key(plugin, _Problems())
+        queued = [QueuedPod(pod=info, timestamp=i, arrival=i) for i, info in enumerate(self.state.pending.values())]
+        return [pod.pod for pod in sorted(queued, key=key)]
 
     def _schedule_one(self, info: PodInfo) -> Decision:
         if info.node_name:
@@ -244,12 +270,84 @@ class Cluster:
             return Decision(info, status=gated)
         decision = self.scheduler.schedule(framework, info)
         if decision.node_name:
-            self._uid_of[info.key] = info.uid
-            self._pending.pop(info.key, None)
-            self.state.assume(info, decision.node_name)
+            refused = self._take(framework, decision)
+            if refused is not None:
+                return replace(decision, node_name="", status=refused)
         elif decision.nominated_node_name is not None:
             self.state.nominator.add(info, decision.nominated_node_name)
         return decision
+
+    def _take(self, framework: Framework, decision: Decision) -> Status | None:
+        """Give the pod its node; the refusal when Reserve or Permit has something against it."""
+        info, node_name = decision.pod, decision.node_name
+        if not framework.reserve and not framework.permit:
+            self.state.assume(info, node_name)
+            self._placed(info)
+            return None
+        # Equal pods share the decision's state; from here on plugins write into it.
+        state = CycleState() if decision.state is None else decision.state.clone()
+        reservation = reserve(framework, state, info, node_name)
+        failed, problems = reservation.failed, reservation.problems
+        if failed is None and reservation.permit_timeouts:
+            failed = timed_out(reservation.permit_timeouts)
+            problems += give_back(framework, state, info, node_name)
+        _report(problems)
+        if failed is not None:
+            return failure_of(failed).status
+        self._reservations.add(framework, state, info)
+        self._placed(info)
+        return None
+
+    def _placed(self, info: PodInfo) -> None:
+        self._names.put(info.key, info.uid)
+        self.state.pending.remove(info.key)
+
+
+class _Problems(QueueObserver):
+    """Logs what goes wrong when pods are compared."""
+
+    def problem(self, text: str) -> None:
+        _report([text])
+
+
+class _Reservations:
+    """What plugins set aside inside transactions, as a participant: undoing it is Unreserve, last pod first."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._made: list[tuple[Framework, CycleState, PodInfo, str]] = []
+
+    def add(self, framework: Framework, state: CycleState, info: PodInfo) -> None:
+        if self._depth:
+            self._made.append((framework, state, info, info.node_name))
+
+    def begin(self) -> int:
+        self._depth += 1
+        return len(self._made)
+
+    def undo(self, mark: int) -> None:
+        while len(self._made) > mark:
+            _report(run_unreserve(*self._made.pop()))
+        self.keep(mark)
+
+    def keep(self, mark: int) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._made.clear()
+
+    def changed_nodes(self, mark: int) -> tuple[str, ...]:
+        return ()
+
+    def dump(self) -> None:
+        """Nothing: no transaction is open in a dump."""
+
+    def load(self, dumped: None) -> None:
+        pass
+
+
+def _report(problems: Iterable[str]) -> None:
+    for problem in problems:
+        _log.error(None, problem)
 
 
 def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:

@@ -198,7 +198,7 @@ class ClusterState:
     update_pod = add_pod
 
     def _replace(self, old: PodInfo, new: PodInfo, node_name: str) -> PodInfo:
-        self._set_assumed(old.uid, assumed=False)
+        self._stop_assuming(old.uid)
         same = old.shape is new.shape and old.node_name == node_name and old.terminating == new.terminating
         if same and old.start_time == new.start_time:
             if self._log is not None:
@@ -210,16 +210,16 @@ class ClusterState:
         self._place(new, node_name)
         return new
 
-    def _set_assumed(self, uid: str, *, assumed: bool) -> None:
+    def _stop_assuming(self, uid: str) -> None:
         if self._log is not None:
             self._log.assuming(uid)
-        (self._assumed.add if assumed else self._assumed.discard)(uid)
+        self._assumed.discard(uid)
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone. No-op if unknown."""
         info = self._placed.get(uid)
         if info is not None:
-            self._set_assumed(uid, assumed=False)
+            self._stop_assuming(uid)
             self._take_off(info)
 
     def assume(self, info: PodInfo, node_name: str) -> None:
@@ -227,7 +227,9 @@ class ClusterState:
         if info.uid in self._placed:
             raise ValueError(f"pod {info.uid}({info.key}) is in the cache, so can't be assumed")
         self.nominator.delete(info.uid)
-        self._set_assumed(info.uid, assumed=True)
+        if self._log is not None:
+            self._log.assuming(info.uid)
+        self._assumed.add(info.uid)
         self._place(info, node_name)
 
     def forget(self, info: PodInfo) -> None:
@@ -236,7 +238,7 @@ class ClusterState:
             return
         if info.uid not in self._assumed:
             raise ValueError(f"pod {info.uid}({info.key}) wasn't assumed so cannot be forgotten")
-        self._set_assumed(info.uid, assumed=False)
+        self._stop_assuming(info.uid)
         self._take_off(self._placed[info.uid])
 
     def _place(self, info: PodInfo, node_name: str) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 
@@ -28,7 +28,7 @@ class Participant(Protocol):
     """A part of the cluster's state that transactions restore.
 
     `begin` is called when a transaction opens, and either `undo` or `keep` when it ends, with what `begin` returned.
-    Transactions nest: the last mark is the first to end.
+    Transactions nest: the last mark is the first to end. The participant that was registered last is undone first.
     """
 
     def begin(self) -> Any:
@@ -166,8 +166,8 @@ class Transaction:
         self._transactions.closed(self)
         self._ended = True
         failed: list[tuple[str, Exception]] = []
-        # The cluster's own parts come first: a plugin's may look at the cluster as it is again.
-        for name, participant, mark in self._marks:
+        # Last registered, first undone: what plugins set aside is given back while the pods are still there.
+        for name, participant, mark in reversed(self._marks):
             try:
                 (participant.undo if undo else participant.keep)(mark)
             except Exception as e:
@@ -177,6 +177,33 @@ class Transaction:
             names = _listed(name for name, _ in failed)
             verb = "undo" if undo else "keep"
             raise TransactionError(f"{names} failed to {verb} the changes of a transaction") from failed[0][1]
+
+
+class CopiedAtBeginning:
+    """A participant so small that it is copied whenever a transaction begins."""
+
+    def __init__(self, copy: Callable[[], Any], restore: Callable[[Any], None]) -> None:
+        """`copy` is asked for a copy that does not change any more; `restore` takes one over and leaves it as it is."""
+        self._copy = copy
+        self._restore = restore
+
+    def begin(self) -> Any:
+        return self._copy()
+
+    def undo(self, mark: Any) -> None:
+        self._restore(mark)
+
+    def keep(self, mark: Any) -> None:
+        pass
+
+    def changed_nodes(self, mark: Any) -> tuple[str, ...]:
+        return ()
+
+    def dump(self) -> Any:
+        return self._copy()
+
+    def load(self, dumped: Any) -> None:
+        self._restore(dumped)
 
 
 class _Level:

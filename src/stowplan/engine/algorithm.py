@@ -116,7 +116,7 @@ class SchedulingAlgorithm:
         self.frameworks = frameworks
         self._random = random
         self._reuse = reuse
-        self._sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
+        self.sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
         self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
         self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
 
@@ -160,7 +160,7 @@ class SchedulingAlgorithm:
 
     def _search(self, framework: Framework, evaluation: Evaluation, pod: PodInfo) -> tuple[Outcome, Found | Status]:
         """The verdict on the nodes, and those that the choice is made from."""
-        outcome = evaluation.filter(pod, one_by_one=not self._sampling.stops_early(framework))
+        outcome = evaluation.filter(pod, one_by_one=not self.sampling.stops_early(framework))
         found = self._found(framework, evaluation, outcome, pod)
         if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
             # Plugins that look at nodes one by one left none: now the reasons count.
@@ -182,12 +182,12 @@ class SchedulingAlgorithm:
                 only = np.zeros(len(feasible), np.bool_)
                 only[tried] = True
                 return Found(only, 1, 1)
-            if self._sampling.stops_early(framework):
-                return self._sampling.search(
+            if self.sampling.stops_early(framework):
+                return self.sampling.search(
                     framework, outcome.examined, feasible, ask=lambda rows: evaluation.passing(pod, rows), tried=tried
                 )
         if seen < self.cluster.table.count:
-            self._sampling.saw(seen)
+            self.sampling.saw(seen)
         return Found(feasible, int(np.count_nonzero(feasible)), seen)
 
     def _chosen(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.attempt import Attempt, Failure, refused_by_node
-from stowplan.framework.binding import run_permit, run_reserve, run_unreserve
+from stowplan.engine.reservation import reserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.status import Code, Status, error
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
@@ -92,34 +92,24 @@ class SchedulingCycle:
     def _take(self, attempt: Attempt) -> Failure | None:
         """Assume the pod and ask Reserve and Permit; whoever fails, all is given back."""
         try:
-            self._state.assume(attempt.pod, attempt.node_name)
+            reservation = reserve(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
         except ValueError as e:
             _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
             return Failure(status=error(e))
-        problems: list[str] = []
-        failed = run_reserve(attempt.framework, attempt.state, attempt.pod, attempt.node_name, problems=problems)
-        if failed is None:
-            failed = self._permit(attempt)
-            if failed is not None:
-                problems += run_unreserve(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
-        if failed is not None:
-            self._state.forget(attempt.pod)
-        for problem in problems:
+        for problem in reservation.problems:
             self._report(problem)
-        return None if failed is None else failure_of(failed)
+        if reservation.failed is not None:
+            return failure_of(reservation.failed)
+        if reservation.permit_timeouts:
+            self._wait_on_permit(attempt, reservation.permit_timeouts)
+        return None
 
-    def _permit(self, attempt: Attempt) -> Status | None:
-        answer, timeouts = run_permit(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
-        if answer is None:
-            return None
-        if answer.code != Code.Wait:
-            return answer
+    def _wait_on_permit(self, attempt: Attempt, timeouts: Mapping[str, float]) -> None:
         attempt.permit_timeouts = timeouts
         self._waiting_pods.add(attempt.pod, timeouts)
         self._stories.step(
             attempt.pod.key, attempt.pod.uid, "waits on Permit", ", ".join(timeouts), f"for {attempt.node_name}"
         )
-        return None
 
 
 def activate(queue: SchedulingQueue, state: CycleState) -> None:

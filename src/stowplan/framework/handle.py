@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.cluster.transaction import Participant
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.metrics import FrameworkMetrics
@@ -117,6 +118,10 @@ class Handle:
         """All nodes as they are, also while preemption tries out evictions; valid until the call that asked returns."""
         view = Nodes(self.cluster)
         return [view.info(i) for i in view.positions()]
+
+    def register_participant(self, name: str, participant: Participant) -> None:
+        """Let transactions on the cluster restore what a plugin keeps, and dumps contain it."""
+        self.cluster.transactions.register(f"{self.profile_name}/{name}", participant)
 
     def pod_info(self, pod: Pod) -> PodInfo:
         return self.cluster.pod_info(pod)

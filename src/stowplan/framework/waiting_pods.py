@@ -30,6 +30,12 @@ def timeout_message(plugin: str, seconds: float) -> str:
     return f"rejected due to timeout after waiting {Duration.of_seconds(seconds)} at plugin {plugin}"
 
 
+def timed_out(timeouts: Mapping[str, float]) -> Status:
+    """The rejection of a pod that nobody allows: by the plugin whose patience ends first."""
+    plugin, seconds = min(timeouts.items(), key=lambda item: item[1])
+    return Status(Code.Unschedulable, (timeout_message(plugin, seconds),), plugin)
+
+
 class WaitingPod:
     """One pod that waits, and for whom."""
 

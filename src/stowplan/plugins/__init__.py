@@ -4,6 +4,7 @@ from stowplan.api.custom_objects import CustomObject, custom_resource
 from stowplan.cluster.node_info import NodeInfo
 from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency, ObjectIndex
 from stowplan.cluster.pod_info import PodInfo
+from stowplan.cluster.transaction import CopiedAtBeginning, Participant
 from stowplan.cluster.view import Nodes
 from stowplan.framework.cycle_state import CycleState, NotFoundError, PodsToActivate
 from stowplan.framework.diagnosis import Diagnosis
@@ -82,6 +83,7 @@ __all__ = [
     "ClusterEvent",
     "ClusterEventWithHint",
     "Code",
+    "CopiedAtBeginning",
     "CountsPods",
     "CustomObject",
     "CycleState",
@@ -103,6 +105,7 @@ __all__ = [
     "NotFoundError",
     "ObjectDependency",
     "ObjectIndex",
+    "Participant",
     "PermitPlugin",
     "Placement",
     "PlacementGeneratePlugin",

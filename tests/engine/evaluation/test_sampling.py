@@ -166,7 +166,7 @@ def check(plain, scheduler, pod):
     else:
         assert decision.node_name in plain.best(pod, found)
         assert (decision.evaluated, decision.feasible) == (seen, len(found))
-    assert scheduler._sampling.start == plain.start
+    assert scheduler.sampling.start == plain.start
     return decision.node_name
 
 
@@ -262,7 +262,7 @@ def test_searches_go_round_all_nodes():
     scheduler, profile = a_scheduler(300, percentage=40)
     starts = []
     for i in range(6):
-        starts.append(scheduler._sampling.start)
+        starts.append(scheduler.sampling.start)
         schedule(scheduler, profile, f"p{i}")
     assert starts == [0, 120, 240, 60, 180, 0]
 
@@ -280,7 +280,7 @@ def test_two_profiles_share_the_place_where_searches_begin():
     schedule(scheduler, profile)
     pod = scheduler.cluster.pod_info(struct(a_pod("q").uid("q")))
     assert scheduler.schedule(other, pod).feasible == 150
-    assert scheduler._sampling.start == 270
+    assert scheduler.sampling.start == 270
 
 
 class Counts(NodeFilterPlugin, ShapeSigned):
@@ -356,4 +356,4 @@ def test_a_promised_node_is_tried_before_the_search():
         pod = scheduler.cluster.pod_info(struct(a_pod(promised).uid(promised).nominated_to(promised)))
         decision = scheduler.schedule(profile, pod)
         assert node in (None, decision.node_name)
-        assert scheduler._sampling.start == pytest.approx(start, abs=1)
+        assert scheduler.sampling.start == pytest.approx(start, abs=1)

@@ -1,0 +1,59 @@
+"""From a chosen node to a pod that may be bound: assume, Reserve, Permit; or everything given back.
+
+The live scheduler's cycle and the offline `Cluster` both take a node for a pod in this way.
+
+Upstream: the second half of schedulingCycle in pkg/scheduler/schedule_one.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stowplan.framework.binding import run_permit, run_reserve, run_unreserve
+from stowplan.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.runtime import Framework
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """What Reserve and Permit said of a pod on a node."""
+
+    #: Why the pod does not get the node: a rejection, or an error. Everything was given back.
+    failed: Status | None = None
+    #: Permit plugins that make the pod wait -> seconds.
+    permit_timeouts: Mapping[str, float] = field(default_factory=dict)
+    #: What went wrong while giving back.
+    problems: list[str] = field(default_factory=list)
+
+
+def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation:
+    """Assume the pod on the node and ask Reserve and Permit.
+
+    Raise ValueError if the cluster already has the pod on a node.
+    """
+    cluster = framework.handle.cluster
+    cluster.assume(pod, node_name)
+    result = Reservation()
+    result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)
+    if result.failed is None:
+        answer, result.permit_timeouts = run_permit(framework, state, pod, node_name)
+        if answer is not None and answer.code != Code.Wait:
+            result.failed = answer
+            result.problems += run_unreserve(framework, state, pod, node_name)
+    if result.failed is not None:
+        cluster.forget(pod)
+    return result
+
+
+def give_back(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
+    """Take a pod that was reserved a node off it again; what went wrong."""
+    problems = run_unreserve(framework, state, pod, node_name)
+    framework.handle.cluster.forget(pod)
+    return problems
