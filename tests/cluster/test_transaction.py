@@ -10,6 +10,7 @@ from hypothesis.stateful import precondition, rule
 from stowplan.api.selectors import compile_label_selector
 from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import MatchCounts, PodTerm
+from stowplan.cluster.transaction import CopiedAtBeginning, TransactionError
 from stowplan.testing import a_node, a_pod
 from support.scheduling.cluster_changes import POD_NAMES, POD_NODES, Changes
 from support.scheduling.dump import dump, exact, label_codes
@@ -248,3 +249,56 @@ def test_arrays_that_follow_the_counts_are_not_trusted_if_they_missed_the_undoin
     now = state.held.sum_by_domain(slot, column, 1)
     assert now[column.code("z")] == 1
     assert now.tolist() == kept.tolist() or state.held.versions[slot] != version
+
+
+class Part(CopiedAtBeginning):
+    """A number, which can fail to be copied or restored."""
+
+    def __init__(self, number=0):
+        super().__init__(self.copied, self.restore)
+        self.number, self.failing = number, ""
+
+    def copied(self):
+        if self.failing == "begin":
+            raise BoomError
+        return self.number
+
+    def restore(self, number):
+        if self.failing == "undo":
+            raise BoomError
+        self.number = number
+
+
+@pytest.mark.parametrize("failing", ["begin", "undo"])
+def test_a_participant_that_fails_does_not_keep_the_others_from_being_restored(failing):
+    state = state_of([a_node("a")], [a_pod("p").on("a")])
+    first, bad, last = Part(1), Part(), Part(3)
+    for name, part in (("first", first), ("bad", bad), ("last", last)):
+        state.transactions.register(name, part)
+    before = exact(state)
+    bad.failing = failing
+
+    def change():
+        with state.transaction():
+            state.remove_pod(state.placed_pods()[0].uid)
+            first.number = last.number = 9
+
+    if failing == "begin":
+        with pytest.raises(BoomError):
+            change()
+    else:
+        with pytest.raises(TransactionError, match='"bad" failed to undo the changes of a transaction'):
+            change()
+    assert exact(state) == before
+    assert (first.number, last.number, state.transactions.depth) == (1, 3, 0)
+
+
+def test_a_participant_takes_over_the_name_of_an_earlier_one():
+    state, old, new = ClusterState(), Part(), Part()
+    state.transactions.register("part", old)
+    state.transactions.register("part", new)
+    with state.transaction():
+        old.number = new.number = 1
+        with pytest.raises(TransactionError, match='"part" cannot be registered while a transaction is open'):
+            state.transactions.register("part", old)
+    assert (old.number, new.number) == (1, 0)
