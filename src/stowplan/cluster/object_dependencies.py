@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ObjectMeta
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ObjectIndex:
     """A way to find objects: by values that each of them has. Make one per purpose, not one per question."""
 

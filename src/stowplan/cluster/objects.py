@@ -85,7 +85,9 @@ class ObjectStore:
         #: The last number given to a version.
         self._clock = 0
         #: What is watched, gone with the last who does.
-        self._watched: WeakValueDictionary[ObjectDependency, _Version] = WeakValueDictionary()
+        self._watched: WeakValueDictionary[tuple[type[Any] | None, ObjectIndex | None, str], _Version] = (
+            WeakValueDictionary()
+        )
         #: Indexes by which a kind is, or was, watched or looked up.
         self._indexes: dict[type[Any], set[ObjectIndex]] = defaultdict(set)
         #: What indexes find, for those by which somebody looked something up.
@@ -112,7 +114,7 @@ class ObjectStore:
             self._mark.before[kind] = dict(self._objects[kind])
         self._clock += 1
         self._versions[kind] = self.total_version = self._clock
-        self._moved(ObjectDependency(kind))
+        self._moved((kind, None, ""))
         old = self._objects[kind].get(key)
         for index in self._indexes.get(kind, ()):
             self._reindex(kind, index, key, old, new)
@@ -124,11 +126,11 @@ class ObjectStore:
         except Exception:
             # A user's index that fails on an object tells nothing: whoever looks something up sees the error.
             self._found.pop((kind, index), None)
-            for dependency in [d for d in self._watched if d.kind is kind and d.by is index]:
+            for dependency in [d for d in self._watched if d[0] is kind and d[1] is index]:
                 self._moved(dependency)
             return
         for value in {*before, *after}:
-            self._moved(ObjectDependency(kind, index, value))
+            self._moved((kind, index, value))
         found = self._found.get((kind, index))
         if found is not None:
             for value in {*before}.difference(after):
@@ -136,7 +138,8 @@ class ObjectStore:
             for value in after:
                 found.setdefault(value, {})[key] = new
 
-    def _moved(self, dependency: ObjectDependency) -> None:
+    def _moved(self, dependency: tuple[type[Any] | None, ObjectIndex | None, str]) -> None:
+        # A plain tuple finds the dependency that is equal to it.
         version = self._watched.get(dependency)
         if version is None:
             return

@@ -44,6 +44,7 @@ NOT_STARTED = (1 << 63) - 1
 #: Requests that a container is taken to have for scoring, when it names none (upstream's util.GetNonzeroRequests).
 DEFAULT_MILLI_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
+_NO_LABELS: dict[str, str] = {}
 _SCORING_DEFAULTS = {"cpu": DEFAULT_MILLI_CPU * 10**6, "memory": DEFAULT_MEMORY * 10**9}
 
 
@@ -201,6 +202,12 @@ class PodShape(Memos):
     def has_pod_affinity(self) -> bool:
         affinity = self.pod.spec.affinity
         return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+
+    @cached_property
+    def selects_namespaces(self) -> bool:
+        """Whether some affinity term reaches namespaces by what their labels are, and not simply all."""
+        selectors = [term.namespace_selector for terms in self._affinity for term in terms]
+        return any(not (selector.nothing or selector.matches(_NO_LABELS)) for selector in selectors)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class SchedulingAlgorithm:
     def _evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
         signature = framework.signature(pod) if self._reuse else None
         if signature is None:
-            return Evaluation(framework)
+            return Evaluation(framework, reusable=False)
         key = (framework.profile_name, signature)
         found = self._evaluations.get(key)
         if found is None:

@@ -72,8 +72,13 @@ class Outcome:
 class Evaluation:
     """The nodes as pods of one signature see them."""
 
-    def __init__(self, framework: Framework, sums: NodeSums | None = None, *, asking: bool = False) -> None:
-        """`sums` are shared with other evaluations of the profile; `asking`: see `CycleState.asking`."""
+    def __init__(
+        self, framework: Framework, sums: NodeSums | None = None, *, asking: bool = False, reusable: bool = True
+    ) -> None:
+        """`sums` are shared with other evaluations of the profile; `asking`: see `CycleState.asking`.
+
+        Without `reusable`, it is made for one pod: objects that answers depend on need not be watched.
+        """
         self._framework = framework
         self._cluster = framework.handle.cluster
         sums = sums if sums is not None else NodeSums(framework)
@@ -81,7 +86,8 @@ class Evaluation:
         self._scoring = Scoring(framework, sums, asking=asking)
         self._nominated = NominatedNodes(framework)
         self._generation = -1
-        #: Lookup objects that the answers depend on; None before there are any.
+        self._reusable = reusable
+        #: Lookup objects that the answers depend on; None: there is nothing to reuse.
         self._objects: ObjectWatch | None = None
         self._position = -1
         #: The last findings, if the pod fitted nowhere, and what they hang on.
@@ -131,7 +137,7 @@ class Evaluation:
 
     def _stand_now(self, pod: PodInfo, reused: bool) -> None:
         if self._objects is None:
-            self._objects = self._framework.watch_objects(pod)
+            self._objects = self._framework.watch_objects(pod) if self._reusable else None
         elif not reused:
             self._objects.read()
         self._generation = self._cluster.table.generation

@@ -190,7 +190,7 @@ class InterPodAffinity(
 
     def _pod_terms(self, shape: PodShape) -> _PodTerms:
         """The counters that an incoming pod's terms need; kept on the shape while no namespace that matters changes."""
-        version = self.handle.cluster.objects.version(t.Namespace) if _selects_namespaces(shape) else 0
+        version = self.handle.cluster.objects.version(t.Namespace) if shape.selects_namespaces else 0
         found: _PodTerms | None = shape.memo("affinity terms", version)
         if found is None:
             affinity = PodTerm(tuple(self._clause(term) for term in shape.required_affinity))
@@ -212,7 +212,7 @@ class InterPodAffinity(
     def _held(self, pod: PodInfo) -> list[tuple[int, HeldTerm]]:
         """Terms of existing pods that the incoming pod matches."""
         cluster = self.handle.cluster
-        labels = cluster.objects.namespace_labels(pod.namespace)
+        labels = cluster.objects.namespace_labels(pod.shape.namespace)
         # Mostly the same dict as before, which compares at once.
         version = (cluster.held.epoch, labels)
         found: list[tuple[int, HeldTerm]] | None = pod.shape.memo("held terms", version)
@@ -241,9 +241,11 @@ class InterPodAffinity(
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         """Namespaces, for their labels: the pod's own, and all where its terms select by labels."""
-        if _selects_namespaces(pod.shape):
-            return (ObjectDependency.of_kind(t.Namespace),)
-        return (ObjectDependency.named(t.Namespace, pod.namespace),)
+        found: tuple[ObjectDependency] | None = pod.shape.memo("namespaces read", 0)
+        if found is None:
+            own, any_ = ObjectDependency.named(t.Namespace, pod.namespace), ObjectDependency.of_kind(t.Namespace)
+            found = pod.shape.remember("namespaces read", 0, (any_ if pod.shape.selects_namespaces else own,))
+        return found
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Labels matter through what they match: terms that existing pods hold, and the pod's own affinity."""
@@ -502,22 +504,6 @@ class _PodTerms:
     anti_affinity: list[tuple[str, PodTerm]]
     #: (topology key, signed weight, term) of each preference.
     preferred: list[tuple[str, int, PodTerm]]
-
-
-def _selects_namespaces(shape: PodShape) -> bool:
-    """Whether a term of an incoming pod reaches namespaces by their labels."""
-    found: bool | None = shape.memo("selects namespaces", 0)
-    if found is None:
-        terms = (
-            *shape.required_affinity,
-            *shape.required_anti_affinity,
-            *shape.preferred_affinity,
-            *shape.preferred_anti_affinity,
-        )
-        selectors = [term.namespace_selector for term in terms]
-        found = any(not (selector.nothing or selector.matches(_NO_LABELS)) for selector in selectors)
-        shape.remember("selects namespaces", 0, found)
-    return found
 
 
 def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
