@@ -231,7 +231,7 @@ def test_violations_are_counted_in_order_of_importance():
     assert ([v.uid for v in selected.victims], selected.pdb_violations) == (["high"], 0)
 
 
-def test_room_promised_to_a_more_important_pod_is_not_taken():
+def test_room_of_a_more_important_nominated_pod_is_not_taken():
     nodes = [a_node("a").allocatable(cpu=2, pods=1)]
     _, result = decide(big("1"), nodes, [victim("v", "a")], nominated=[("first", "a", 200)])
     assert result.status.code is Code.Unschedulable
@@ -268,21 +268,21 @@ def test_without_a_choice_there_is_no_plan(pod, priority):
 @pytest.mark.parametrize(
     "told",
     [
-        pytest.param("", id="the API server has not heard of the promise yet"),
+        pytest.param("", id="the API server does not know of the nomination yet"),
         pytest.param("a", id="it has"),
         pytest.param("b", id="it knows an older one"),
     ],
 )
-def test_a_promise_in_memory_counts(told):
+def test_a_nomination_in_memory_counts(told):
     """Its victims are leaving already: others must not go as well because a status was written late."""
     placed = [preempted("v", "a"), victim("w", "b", cpu="2")]
     pod = big().uid("big").nominated_to(told) if told else big().uid("big")
     _, result = decide(pod, two_nodes(), placed, nominated=[("big", "a", 100)])
     assert (result.status.message, result.plan) == (TERMINATING, None)
-    assert result.nominated_node_name == "a", "the promise is kept"
+    assert result.nominated_node_name == "a", "the nomination stays"
 
 
-def test_a_promise_outlives_a_dry_run_that_fails():
+def test_a_nomination_outlives_a_dry_run_that_fails():
     class Breaks(FilterPlugin, SignPlugin):
         name = "Breaks"
 

@@ -54,10 +54,10 @@ class Plain:
 
     def __init__(self, profile, state, pod):
         self.profile, self.state, self.pod = profile, state, pod
-        promised = state.nominator
-        self.promised = {
-            name: [p for p in promised.on(name) if p.priority >= pod.priority and p.uid != pod.uid]
-            for name in promised.nodes()
+        nominator = state.nominator
+        self.nominated = {
+            name: [p for p in nominator.on(name) if p.priority >= pod.priority and p.uid != pod.uid]
+            for name in nominator.nodes()
         }
         self.budgets = sorted(
             state.objects.all(PodDisruptionBudget), key=lambda b: (b.metadata.namespace, b.metadata.name)
@@ -104,10 +104,10 @@ class Plain:
         return [v.uid for v in (by_importance(victims) if violating and others else victims)], violations
 
     def reasons(self, name, row):
-        """Both passes: with the pods that were promised the node, and without."""
-        if self.promised.get(name):
+        """Both passes: with the pods that were nominated to the node, and without."""
+        if self.nominated.get(name):
             with self.state.transaction():
-                for info in self.promised[name]:
+                for info in self.nominated[name]:
                     self.state.assume(info, name)
                 reasons = self.reasons_now(row)
             if reasons:
@@ -259,7 +259,7 @@ def lesser_pods(draw, name):
 
 
 @st.composite
-def promised_pods(draw, name):
+def nominated_pods(draw, name):
     """Without anti-affinity: a plugin that has nothing to do is not told of pods that come."""
     pod = a_pod(name).uid(name).labels(draw(st.sampled_from(({}, {"app": "web"}, {"app": "db"}))))
     pod.requests(draw(st.sampled_from(({}, {"cpu": "1"}, {"cpu": "500m", "example.com/new": 1}))))
@@ -307,25 +307,25 @@ def assert_equals_the_rule(profile, state, pod):
         assert decision.nominated_node_name == ""
 
 
-promises = st.lists(st.tuples(promised_pods("promised"), st.integers(0, 3)), max_size=2)
+nominations = st.lists(st.tuples(nominated_pods("nominated"), st.integers(0, 3)), max_size=2)
 
 
-def promise(state, promised):
-    for i, (other, node) in enumerate(promised):
-        name = f"promised{i}"
+def nominate(state, nominated):
+    for i, (other, node) in enumerate(nominated):
+        name = f"nominated{i}"
         other["metadata"] |= {"name": name, "uid": name}
         state.nominator.add(state.pod_info(struct(other)), f"n{node}")
 
 
 @examples(200)
-@given(worlds(), preemptors(), st.lists(budgets, max_size=3), promises, st.lists(st.integers(0, 13), max_size=3))
-def test_dry_run_equals_the_rule(world, pod, pdbs, promised, gone):
+@given(worlds(), preemptors(), st.lists(budgets, max_size=3), nominations, st.lists(st.integers(0, 13), max_size=3))
+def test_dry_run_equals_the_rule(world, pod, pdbs, nominated, gone):
     nodes, placed = world
     state = state_of(nodes, placed, pdbs)
     for i in gone:
         # Lists of pods are put out of order by pods that leave.
         state.remove_pod(f"default-e{i}-uid")
-    promise(state, promised)
+    nominate(state, nominated)
     assert_equals_the_rule(framework(state), state, state.pod_info(struct(pod)))
 
 
@@ -351,20 +351,20 @@ def crowds(draw):
 
 
 @examples(150)
-@given(crowds(), promises)
-def test_dry_run_of_pods_that_spread(crowd, promised):
+@given(crowds(), nominations)
+def test_dry_run_of_pods_that_spread(crowd, nominated):
     nodes, placed, pod = crowd
     state = state_of(nodes, placed)
-    promise(state, promised)
+    nominate(state, nominated)
     assert_equals_the_rule(framework(state), state, state.pod_info(struct(pod)))
 
 
 @examples(60)
-@given(worlds(), preemptors(), promises)
-def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod, promised):
+@given(worlds(), preemptors(), nominations)
+def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod, nominated):
     nodes, placed = world
     state = state_of(nodes, placed)
-    promise(state, promised)
+    nominate(state, nominated)
     assert_equals_the_rule(framework(state, FewPods), state, state.pod_info(struct(pod)))
 
 
@@ -430,8 +430,8 @@ def test_many_equals_on_a_node_are_shuffled_as_the_reference_would(count, starte
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="5"), "n") == listed[-5:]
 
 
-def test_pods_promised_to_a_node_do_not_stay_in_the_hypothesis():
+def test_pods_nominated_to_a_node_do_not_stay_in_the_hypothesis():
     """They are added anew for every try; three pods are one too many for the plugin."""
     state = state_of([a_node("n").allocatable(cpu=3)], [small("a", 3), small("b", 2), small("c", 1)])
-    state.nominator.add(state.pod_info(struct(a_pod("promised").uid("promised").priority(50))), "n")
+    state.nominator.add(state.pod_info(struct(a_pod("nominated").uid("nominated").priority(50))), "n")
     assert victims_on(state, a_pod("big").priority(10).requests(cpu="1"), "n", FewPods) == ["b", "c"]

@@ -186,7 +186,7 @@ class ClusterState:
     def add_pod(self, pod: Pod) -> PodInfo:
         """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
         info = self.pod_info(pod)
-        # Whatever node it was promised, it has one now.
+        # Whatever node it was nominated to, it has one now.
         self.nominator.delete(info.uid)
         self.pending.remove(info.key)
         old = self._placed.get(info.uid)
