@@ -161,7 +161,7 @@ def embedded_guarded(folder):
         ended = asyncio.Event()
         server = ApiServer()
         server.create_all([*RULES, *_as_user(), _volumes(), *SCRAPING])
-        users = {token: UserInfo(user, ("system:authenticated",)) for user, token in tokens.items()}
+        users = {token: UserInfo(user, groups=("system:authenticated",)) for user, token in tokens.items()}
         front = Front(server, settings=FrontSettings(users=users))
         await front.start()
         made.update(document=front.kubeconfig(), loop=asyncio.get_running_loop())
