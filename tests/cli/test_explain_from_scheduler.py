@@ -132,14 +132,20 @@ def test_who_may_not(tmp_path, token, ca):
         assert "needs the right to get the nonResourceURL /stowplan/explain/default/*" in refused(result)
 
 
+def told(fields):
+    return json.dumps({"schemaVersion": 1, "pod": "default/big"} | fields).encode()
+
+
 @pytest.mark.parametrize(
     ("body", "content_type", "words"),
     [
-        (b"<html>", "text/html", "no Stowplan scheduler answers there"),
-        (b"[]", "application/json", "no Stowplan scheduler answers there"),
-        (b"{}", "application/json", "what answers there is no Stowplan scheduler of this age"),
-        (b'{"page": [{"type": "line", "text": 7}]}', "application/json", "what answers there is no Stowplan scheduler"),
-        (b'{"page": [{"type": "grid", "rows": [["a"], []]}]}', "application/json", "rows of different lengths"),
+        (b"<html>", "text/html", "the server is not a compatible Stowplan scheduler: "),
+        (b"[]", "application/json", "the server is not a compatible Stowplan scheduler: "),
+        (b"{}", "application/json", "compatible Stowplan scheduler: its documents have no schemaVersion"),
+        (b'{"schemaVersion": 9}', "application/json", "their schemaVersion is 9, and this command reads 1"),
+        (b'{"schemaVersion": 1, "pod": 7}', "application/json", "`$.pod`"),
+        (told({"page": [{"type": "line", "text": 7}]}), "application/json", "not a compatible Stowplan scheduler"),
+        (told({"page": [{"type": "grid", "rows": [["a"], []]}]}), "application/json", "rows of different lengths"),
     ],
 )
 def test_somebody_else_answers(tmp_path, token, ca, body, content_type, words):
@@ -150,7 +156,7 @@ def test_somebody_else_answers(tmp_path, token, ca, body, content_type, words):
 
 
 def test_what_would_steer_a_terminal_is_taken_out(tmp_path, token, ca):
-    body = b'{"page": [{"type": "line", "text": [["\\u001b]0;evil\\u0007", "new style"]]}]}'
+    body = told({"page": [{"type": "line", "text": [["\u001b]0;evil\u0007", "new style"]]}]})
     with scheduler(tmp_path, **{"/stowplan/explain/": lambda request: Response(body)}) as url:
         result = run("--from-scheduler", url, "--certificate-authority", ca, "--token-file", token, "pod", "big")
     assert result.output == " ]0;evil\n"

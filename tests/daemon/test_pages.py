@@ -11,7 +11,7 @@ import pytest
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.daemon import pages as scheduler_pages
 from stowplan.daemon.pages import SchedulerPages
-from stowplan.explain.sending import received
+from stowplan.explain.page_json import page_from_json
 from stowplan.explain.tables import plain
 from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterResult, Status, unschedulable
 from stowplan.testing import a_node, a_pod
@@ -35,7 +35,7 @@ async def told_by(pages, path, **query):
 
 
 def text(found):
-    return plain(received(found["page"]))
+    return plain(page_from_json(found["page"]))
 
 
 def small(name="n1", cpu="2"):

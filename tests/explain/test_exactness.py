@@ -49,7 +49,7 @@ def key_of(pod):
 
 def carried_out(scenario, verdict, suggestion):
     """How many nodes take the pod in a cluster that is as suggested."""
-    changes = suggestion.to_dict()["changes"]
+    changes = suggestion.changes_data
     objects = []
     for obj in scenario["objects"] + scenario["pods"]:
         if obj["kind"] == "Node":

@@ -10,6 +10,7 @@ from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import Trouble, node_view
 from stowplan.explain.suggestions import suggest_on
 from stowplan.explain.tables import plain
+from stowplan.inspection.records import document
 from stowplan.testing import a_node, a_pod
 
 
@@ -96,7 +97,7 @@ def test_preemption_could_make_room():
     vip = a_pod("vip").requests(cpu="4").priority(9).obj()
     view = viewed([a_small_node().obj(), *low, vip])
     assert "default/vip: preemption could make room here by evicting 2 pods\n" in plain(node_page(view))
-    assert sorted(view.to_dict()["refuses"][0]["victims"]) == ["default/low-0", "default/low-1"]
+    assert sorted(document(view.record())["refuses"][0]["victims"]) == ["default/low-0", "default/low-1"]
 
 
 def test_a_pod_that_the_node_is_promised_to():
@@ -164,7 +165,7 @@ def test_the_short_form_is_short_and_the_wide_one_is_not():
 def test_as_data():
     objects = [a_small_node().tainted("gpu").obj(), a_small_node("m").obj()]
     objects += [a_pod("on").requests(cpu="1").on("n").obj(), a_pod("x").obj()]
-    data = viewed(objects).to_dict()
+    data = document(viewed(objects).record())
     assert json.loads(json.dumps(data)) == data
     assert data["resources"]["cpu"] == {"requested": "1", "allocatable": "4"}
     assert data["pods"] == [{"pod": "default/on", "priority": 0, "requests": {"cpu": "1"}}]

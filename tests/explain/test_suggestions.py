@@ -229,7 +229,7 @@ def test_smallest_changes(texts, objects, pod, expected):
 )
 def test_requests_shrink_wherever_they_stand(advice, pod, less):
     (suggestion,) = advice([a_node("a").allocatable(cpu="2500m").obj()], pod.obj()).suggestions
-    assert suggestion.to_dict()["changes"] == [{"kind": "resources", "requests": less}]
+    assert list(suggestion.changes_data) == [{"kind": "resources", "requests": less}]
     assert suggestion.note == "a lacks 1500m cpu (0 of 2500m in use)"
 
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.engine.algorithm import Decision
+from stowplan.engine.attempt_outcome import attempt_outcome
 from stowplan.framework.status import Status, error, unschedulable
+from stowplan.inspection.records import SCHEMA_VERSION, document
 from stowplan.inspection.stories import Stories, time_text
 from stowplan.queue.queued_pod import Place, QueuedPod
 from stowplan.testing import a_node, a_pod
@@ -51,9 +53,13 @@ def pod_of(builder):
 WEB = pod_of(a_pod("web", "shop").uid("u-web"))
 
 
+def conclude(stories, decision, *, attempt=1, seconds=0.0):
+    stories.decided(attempt_outcome(decision, time=stories.now(), attempt=attempt, seconds=seconds))
+
+
 def decided(stories, *objects, pod, attempt=1, seconds=0.0012):
     (decision,) = a_cluster(*objects, pod).schedule()
-    stories.decided(decision, attempt=attempt, seconds=seconds)
+    conclude(stories, decision, attempt=attempt, seconds=seconds)
     return decision
 
 
@@ -69,7 +75,7 @@ def test_a_pods_way_from_its_arrival_to_its_node(stories, clock):
     stories.moved(pod, Place.ACTIVE, "UnschedulablePodAdd")
     clock.time += 0.25
     stories.moved(pod, Place.IN_FLIGHT, "Popped")
-    stories.decided(Decision(WEB, "n1"), attempt=1, seconds=0.0004)
+    conclude(stories, Decision(WEB, "n1"), attempt=1, seconds=0.0004)
     stories.step("shop/web", "u-web", "waits on permit", "Quota", "up to 30s")
     clock.time += 3
     stories.step("shop/web", "u-web", "bound", "DefaultBinder")
@@ -81,7 +87,8 @@ def test_a_pods_way_from_its_arrival_to_its_node(stories, clock):
         "2026-01-02T12:00:00.250Z  waits on permit: Quota (up to 30s)",
         "2026-01-02T12:00:03.250Z  bound: DefaultBinder",
     ]
-    assert story.to_dict() == {
+    assert document(story.record()) == {
+        "schemaVersion": SCHEMA_VERSION,
         "pod": "shop/web",
         "uid": "u-web",
         "steps": [
@@ -124,7 +131,7 @@ def test_a_pods_way_from_its_arrival_to_its_node(stories, clock):
 )
 def test_a_move_says_where_to_and_why(stories, fields, place, text):
     stories.moved(queued(WEB, **fields), place, "NodeAdd")
-    assert [step.text() for step in stories.of("shop/web").steps] == [text]
+    assert [step.record().text() for step in stories.of("shop/web").steps] == [text]
 
 
 # -- verdicts
@@ -138,7 +145,8 @@ def test_a_refusal_keeps_message_plugins_and_counts(stories):
     (record,) = stories.last_decisions(10)
     message = record.message
     assert message.startswith("0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.")
-    assert record.to_dict() == {
+    assert document(record.record()) == {
+        "schemaVersion": SCHEMA_VERSION,
         "time": "2026-01-02T12:00:00.000Z",
         "pod": "default/huge",
         "uid": "u",
@@ -170,13 +178,13 @@ def test_a_preemption_keeps_the_node_and_the_first_victims(stories):
     (record,) = stories.last_decisions(1)
     assert record.nominated_node_name == "a"
     assert (len(record.victims), record.victims_total, record.pdb_violations) == (10, 13, 0)
-    assert "; nominated to a, evicting default/low-00, default/low-01, " in record.text()
-    assert record.text().endswith("default/low-09 and 3 more")
+    assert "; nominated to a, evicting default/low-00, default/low-01, " in record.record().attempt_text()
+    assert record.record().attempt_text().endswith("default/low-09 and 3 more")
 
 
 def test_an_attempt_that_ended_with_an_error(stories):
     failed = Status(error("no such claim").code, error=RuntimeError("no such claim"), plugin="VolumeBinding")
-    stories.decided(Decision(WEB, status=failed), attempt=1, seconds=0.01)
+    conclude(stories, Decision(WEB, status=failed), attempt=1, seconds=0.01)
     assert stories.of("shop/web").lines() == [
         "2026-01-02T12:00:00.000Z  attempt 1 (10.0 ms): no node (Error): no such claim"
     ]
@@ -184,14 +192,14 @@ def test_an_attempt_that_ended_with_an_error(stories):
 
 
 def test_a_rejection_without_a_diagnosis_names_its_plugin(stories):
-    stories.decided(Decision(WEB, status=unschedulable("not now").with_plugin("Quota")), attempt=1, seconds=0.01)
+    conclude(stories, Decision(WEB, status=unschedulable("not now").with_plugin("Quota")), attempt=1, seconds=0.01)
     assert stories.last_decisions(1)[0].unschedulable_plugins == ("Quota",)
 
 
 def test_what_is_kept_is_json(stories):
     decided(stories, a_node("a").obj(), pod=a_pod("huge").requests(cpu="100").obj())
     stories.moved(queued(WEB), Place.ACTIVE, "UnschedulablePodAdd")
-    for data in (stories.of("default/huge").to_dict(), stories.of("shop/web").to_dict()):
+    for data in (document(stories.of("default/huge").record()), document(stories.of("shop/web").record())):
         assert json.loads(json.dumps(data)) == data
 
 
@@ -208,15 +216,15 @@ def test_nothing_of_a_decision_stays_alive(stories):
 
 def test_words_of_any_length_are_cut(stories):
     long = "x" * 100_000
-    stories.decided(Decision(WEB, status=unschedulable(long)), attempt=1, seconds=0.0)
+    conclude(stories, Decision(WEB, status=unschedulable(long)), attempt=1, seconds=0.0)
     stories.step("shop/web", "u-web", "bind failed", "DefaultBinder", long)
-    assert len(json.dumps(stories.of("shop/web").to_dict())) < 5_000
+    assert len(json.dumps(document(stories.of("shop/web").record()))) < 5_000
 
 
 def test_equal_messages_are_one_string(stories):
     for uid in ("1", "2"):
         pod = pod_of(a_pod("p").uid(uid))
-        stories.decided(Decision(pod, status=unschedulable("".join(("sorry", ", no")))), attempt=1, seconds=0.0)
+        conclude(stories, Decision(pod, status=unschedulable("".join(("sorry", ", no")))), attempt=1, seconds=0.0)
     first, second = stories.last_decisions(2)
     assert first.message is second.message
 
@@ -228,7 +236,7 @@ def test_the_first_and_the_last_steps_of_a_long_story_stay(clock):
     story = stories.of("shop/web")
     assert whats(story) == [f"step {i}" for i in (0, 1, 2, 3, 16, 17, 18, 19)]
     assert story.lines()[4] == "… 12 steps are forgotten …"
-    assert (story.to_dict()["forgotten"], story.to_dict()["stepsBeforeGap"]) == (12, 4)
+    assert (document(story.record())["forgotten"], document(story.record())["stepsBeforeGap"]) == (12, 4)
 
 
 def test_the_story_that_was_touched_longest_ago_goes_first(clock):
@@ -267,7 +275,7 @@ def test_of_pods_with_one_name_the_one_that_exists_is_told_of(stories):
 def test_last_decisions_are_the_newest_first(clock):
     stories = Stories(now=clock, decisions=3)
     for attempt in range(1, 6):
-        stories.decided(Decision(WEB, "n"), attempt=attempt, seconds=0.0)
+        conclude(stories, Decision(WEB, "n"), attempt=attempt, seconds=0.0)
     assert [record.attempt for record in stories.last_decisions(2)] == [5, 4]
     assert [record.attempt for record in stories.last_decisions(99)] == [5, 4, 3]
     assert stories.last_decisions(-1) == []
@@ -298,7 +306,7 @@ def test_bounds_hold_and_what_is_kept_is_the_plain_log(log):
         elif what == "moved":
             stories.moved(queued(info), Place.ACTIVE, f"cause {number}")
         else:
-            stories.decided(Decision(info, "n"), attempt=number, seconds=0.0)
+            conclude(stories, Decision(info, "n"), attempt=number, seconds=0.0)
             attempts.append(number)
         text = {"step": f"step {number}", "moved": f"active: cause {number}"}.get(what)
         told = plain.pop(i, [])
@@ -309,7 +317,7 @@ def test_bounds_hold_and_what_is_kept_is_the_plain_log(log):
     for i, told in plain.items():
         story = stories.of(f"default/p{i}")
         expected = told if len(told) <= 7 else [*told[:4], *told[-3:]]
-        assert [step.text() for step in story.steps] == expected
+        assert [step.record().text() for step in story.steps] == expected
         assert story.forgotten == max(0, len(told) - 7)
     assert [record.attempt for record in stories.last_decisions(9)] == attempts[:-6:-1]
 

@@ -17,11 +17,11 @@ WEB = selector(labels={"app": "web"})
 def moves(cluster):
     """(place, cause) of each move of the pod, its attempts left out."""
     steps = cluster.scheduler.stories.of("default/web").steps
-    return [(step.what, step.cause) for step in steps if step.decision is None]
+    return [(step.what, step.cause) for step in steps if step.outcome is None]
 
 
 def attempts(cluster):
-    return sum(step.decision is not None for step in cluster.scheduler.stories.of("default/web").steps)
+    return sum(step.outcome is not None for step in cluster.scheduler.stories.of("default/web").steps)
 
 
 async def sleeps_until_the_flush(cluster, *, refused_by, change):

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
@@ -14,13 +15,15 @@ from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.tables import Line, write
 from stowplan.explain.text import explanation
-from stowplan.sources.question import Question
+from stowplan.inspection.records import VerdictListRecord, document
+from stowplan.sources.cluster_source import ClusterSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.explain.tables import Block
+    from stowplan.inspection.records import VerdictRecord
 
 _WANTED = 'Ask for "pod [NS/]NAME", "pending" or "node NAME"'
 
@@ -119,11 +122,11 @@ def explain(
     _excluded("for --from-scheduler only", only_there)
     with reported(config):
         if files:
-            about = Question.of_files(files, config, plugins)
+            about = ClusterSource.of_files(files, config, plugins)
         else:
             asked = name if what == "pod" else ""
             about = run(
-                Question.of_live_cluster(
+                ClusterSource.of_live_cluster(
                     kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod=asked
                 )
             )
@@ -150,7 +153,7 @@ def _excluded(why: str, options: Mapping[str, object]) -> None:
         raise click.UsageError(f"{', '.join(given)}: {why}.")
 
 
-def _answer(about: Question, what: str, name: str, output: str) -> None:
+def _answer(about: ClusterSource, what: str, name: str, output: str) -> None:
     if what == "node":
         about.check_node(name)
         _answer_node(about, name, output)
@@ -163,10 +166,10 @@ def _answer(about: Question, what: str, name: str, output: str) -> None:
 # -- pods -----------------------------------------------------------------------------------------------------------
 
 
-def _answer_pods(about: Question, pods: Sequence[PodInfo], output: str, *, single: bool) -> None:
+def _answer_pods(about: ClusterSource, pods: Sequence[PodInfo], output: str, *, single: bool) -> None:
     if output in ("json", "yaml"):
-        data = [_as_data(about, info) for info in pods]
-        _write_data(data[0] if single else {"kind": "ExplainList", "verdicts": data}, output)
+        records = tuple(_record(about, info) for info in pods)
+        _write_data(document(records[0] if single else VerdictListRecord(kind="ExplainList", verdicts=records)), output)
         return
     if not pods:
         # The others are told of in a note.
@@ -177,32 +180,30 @@ def _answer_pods(about: Question, pods: Sequence[PodInfo], output: str, *, singl
     for first, alike in about.alike(pods):
         blocks += [Line()] if blocks else []
         framework = about.cluster.framework_of(first)
-        verdict, heard = about.verdict(first), about.heard(first)
-        blocks += explanation(framework, verdict, wide=output == "wide", alike=alike, heard=heard)
+        verdict, reported = about.verdict(first), about.reported(first)
+        blocks += explanation(framework, verdict, wide=output == "wide", alike=alike, reported=reported)
     write(blocks, sys.stdout)
 
 
-def _as_data(about: Question, info: PodInfo) -> dict[str, Any]:
-    verdict, heard = about.verdict(info), about.heard(info)
-    # The document has advice that was asked for.
+def _record(about: ClusterSource, info: PodInfo) -> VerdictRecord:
+    verdict, reported = about.verdict(info), about.reported(info)
+    # The record has advice that was asked for.
     _ = verdict.advice
-    data = verdict.to_dict()
-    said = heard.to_dict() if heard is not None else {}
-    return data | ({"scheduler": said} if said else {})
+    return msgspec.structs.replace(verdict.record(), scheduler=None if reported is None else reported.record())
 
 
 # -- a node ---------------------------------------------------------------------------------------------------------
 
 
-def _answer_node(about: Question, name: str, output: str) -> None:
+def _answer_node(about: ClusterSource, name: str, output: str) -> None:
     view = _view(about, name)
     if output in ("json", "yaml"):
-        _write_data(view.to_dict(), output)
+        _write_data(document(view.record()), output)
     else:
         write(node_page(view, wide=output == "wide"), sys.stdout)
 
 
-def _view(about: Question, name: str) -> NodeView:
+def _view(about: ClusterSource, name: str) -> NodeView:
     kinds = about.alike(about.pending())
     questions = (
         (about.cluster.framework_of(first), about.cluster.explain(first.key), (first.key, *alike))
@@ -215,18 +216,18 @@ def _view(about: Question, name: str) -> NodeView:
 
 
 def _ask_scheduler(what: str, name: str, output: str, **about: Any) -> None:
-    from stowplan.sources.running_scheduler import Asked, page_of, pending_told, pod_told
+    from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_pending, fetch_pod, page_of
 
     if what == "node":
         raise click.UsageError('--from-scheduler answers about pods: ask for "pod [NS/]NAME" or "pending".')
-    asked = Asked(**about)
+    endpoint = SchedulerEndpoint(**about)
     as_data = output in ("json", "yaml")
     page = "" if as_data else output
-    told = run(pod_told(asked, name, page=page) if what == "pod" else pending_told(asked, page=page))
+    found = run(fetch_pod(endpoint, name, page=page) if what == "pod" else fetch_pending(endpoint, page=page))
     if as_data:
-        _write_data(told, output)
+        _write_data(found, output)
     else:
-        write(page_of(told, asked), sys.stdout)
+        write(page_of(found, endpoint), sys.stdout)
 
 
 def _write_data(data: dict[str, Any], output: str) -> None:

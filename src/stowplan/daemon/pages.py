@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
-from stowplan.explain.history import Standing, decisions_page, waiting_page
 from stowplan.explain.judging import judged
-from stowplan.explain.sending import sendable
+from stowplan.explain.page_json import page_to_json
+from stowplan.explain.scheduler_text import decisions_page, queue_page, scheduler_blocks
 from stowplan.explain.tables import Line
 from stowplan.explain.text import explanation
+from stowplan.inspection.queue_state import queued_pod_record, scheduler_record
+from stowplan.inspection.records import DecisionsRecord, QueueRecord, Record, VerdictRecord, encoded
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.timing.times import REAL_TIMES
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from stowplan.explain.tables import Block
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPods
+    from stowplan.inspection.records import SchedulerRecord
     from stowplan.inspection.stories import Stories
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.serving.requests.messages import Page, Request
@@ -56,7 +59,7 @@ _TOO_WIDE = f"more than {_MOST_WIDE:,} nodes are too many for a running schedule
 _PAUSE = 9.0
 _WAITING = 8
 
-_encode = msgspec.json.Encoder().encode
+R = TypeVar("R", bound=Record)
 
 
 class Queue(Protocol):
@@ -73,7 +76,7 @@ class Queue(Protocol):
     def summary(self) -> str: ...
 
 
-class AtWork(Protocol):
+class RunningScheduler(Protocol):
     """`scheduler.live.Scheduler`."""
 
     state: ClusterState
@@ -90,7 +93,11 @@ class AtWork(Protocol):
 
 class SchedulerPages:
     def __init__(
-        self, scheduler: AtWork, *, other_leader: Callable[[], str | None] = lambda: None, times: Times = REAL_TIMES
+        self,
+        scheduler: RunningScheduler,
+        *,
+        other_leader: Callable[[], str | None] = lambda: None,
+        times: Times = REAL_TIMES,
     ) -> None:
         self._scheduler = scheduler
         #: Who leads while this process stands by, "" for nobody; None if it does not stand by.
@@ -113,28 +120,29 @@ class SchedulerPages:
 
     def _decisions(self, request: Request) -> Response:
         decisions = self._scheduler.stories.last_decisions(_limit(request))
-        found: dict[str, Any] = {"decisions": [one.to_dict() for one in decisions]}
-        return _json(found | _drawn(request, lambda: decisions_page(decisions)))
+        record = DecisionsRecord(decisions=tuple(one.record() for one in decisions))
+        return _json(_with_page(record, request, lambda: decisions_page(record)))
 
     def _pending(self, request: Request) -> Response:
         queue = self._scheduler.queue
         waiting = list(islice(queue.pending(), _limit(request)))
         counts = dict(queue.counts())
         left_out = sum(counts.values()) - len(waiting)
-        pods = [{"pod": queued.key} | Standing(queued.place.value, queued).to_dict() for queued in waiting]
-        found: dict[str, Any] = {"counts": counts, "pods": pods, "leftOut": left_out}
-        drawn = _drawn(
-            request,
-            lambda: [*self._caveat(), *waiting_page(waiting, left_out=left_out, summary=queue.summary())],
+        record = QueueRecord(
+            counts=counts,
+            pods=tuple(map(queued_pod_record, waiting)),
+            left_out=left_out,
+            leader=self._other_leader(),
         )
-        return _json(found | self._standing_by() | drawn)
+        page = _with_page(record, request, lambda: [*self._caveat(), *queue_page(record, summary=queue.summary())])
+        return _json(page)
 
     def _story(self, request: Request) -> Response:
         key = _key(request, "stories/")
         story = self._scheduler.stories.of(key)
         if story is None:
             raise NotFound(f'no story of pod "{key}": it never was in the queue of this scheduler, or is forgotten')
-        return _json(story.to_dict())
+        return _json(story.record())
 
     async def _explain(self, request: Request) -> Response:
         key = _key(request, "explain/")
@@ -157,10 +165,6 @@ class SchedulerPages:
 
     # -- one that stands by -------------------------------------------------------------------------------------------
 
-    def _standing_by(self) -> dict[str, str]:
-        leader = self._other_leader()
-        return {} if leader is None else {"leader": leader}
-
     def _caveat(self) -> list[Block]:
         """Without it, all that waits would seem to be tried any moment."""
         leader = self._other_leader()
@@ -175,35 +179,38 @@ class SchedulerPages:
         if not self._scheduler.synced.is_set():
             raise ServiceUnavailable("the scheduler has not read the cluster yet")
         info = self._find(key)
-        standing = self._standing(key, info)
+        known = self._known(key, info)
         if info is None:
-            if standing.story is None:
+            if known.story is None:
                 raise NotFound(self._unknown(key))
-            page = _drawn(request, lambda: _page_of_one_gone(key, standing, wide=_is_wide(request)))
-            return _json({"pod": key, "scheduler": standing.to_dict()} | self._standing_by() | page)
+            record = VerdictRecord(pod=key, scheduler=known, leader=self._other_leader())
+            return _json(_with_page(record, request, lambda: _page_of_deleted(key, known, wide=_is_wide(request))))
         framework = self._scheduler.scheduler.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
             raise NotFound(f'pod "{key}" is for scheduler "{name}", which has no profile here: ask that one')
-        return _json(self._judgement(framework, info, standing, request))
+        return _json(self._judgement(framework, info, known, request))
 
-    def _judgement(self, framework: Framework, info: PodInfo, standing: Standing, request: Request) -> dict[str, Any]:
+    def _judgement(
+        self, framework: Framework, info: PodInfo, known: SchedulerRecord, request: Request
+    ) -> VerdictRecord:
         wide = _is_wide(request)
         too_wide = wide and self._scheduler.state.table.count > _MOST_WIDE
         note = [Line(((_TOO_WIDE, "dim"),))] if too_wide else []
         verdict = judged(framework, info)
-        drawn = _drawn(
+        # Whoever wants a page has no use for a megabyte of scores.
+        record = VerdictRecord(pod=verdict.key) if _wants_page(request) else verdict.record()
+        record = msgspec.structs.replace(record, scheduler=known, leader=self._other_leader())
+        return _with_page(
+            record,
             request,
             lambda: [
                 *self._caveat(),
                 *explanation(framework, verdict, wide=wide and not too_wide),
                 *note,
-                *standing.blocks(wide=wide),
+                *scheduler_blocks(known, wide=wide),
             ],
         )
-        # Whoever wants a page has no use for a megabyte of scores.
-        told = {"pod": verdict.key} if drawn else verdict.to_dict()
-        return told | {"scheduler": standing.to_dict()} | self._standing_by() | drawn
 
     def _find(self, key: str) -> PodInfo | None:
         """The pod as it is decided about: pending, on its way, or on a node."""
@@ -215,17 +222,18 @@ class SchedulerPages:
         placed = None if story is None else scheduler.state.placed(story.uid)
         return placed or next((info for info in scheduler.state.placed_pods() if info.key == key), None)
 
-    def _standing(self, key: str, info: PodInfo | None) -> Standing:
+    def _known(self, key: str, info: PodInfo | None) -> SchedulerRecord:
+        """What the scheduler knows of the pod."""
         scheduler, story = self._scheduler, self._scheduler.stories.of(key)
         if info is None:
-            return Standing(story=story)
+            return scheduler_record(story=story)
         queued = scheduler.queue.get(key)
         if info.node_name:
-            return Standing(self._on_a_node(info), queued, info.node_name, story)
+            return scheduler_record(self._on_a_node(info), queued=queued, node=info.node_name, story=story)
         if queued is not None:
-            return Standing(queued.place.value, queued, story=story)
+            return scheduler_record(queued.place.value, queued=queued, story=story)
         place = "in flight" if scheduler.queue.is_in_flight(info.uid) else "not in the queue"
-        return Standing(place, story=story)
+        return scheduler_record(place, story=story)
 
     def _on_a_node(self, info: PodInfo) -> str:
         if not self._scheduler.state.is_assumed(info.uid):
@@ -240,8 +248,8 @@ class SchedulerPages:
 # -- requests and answers ---------------------------------------------------------------------------------------------
 
 
-def _page_of_one_gone(key: str, standing: Standing, *, wide: bool) -> list[Block]:
-    return [Line(((key, "name"), (" is gone", "pending"))), *standing.blocks(wide=wide)]
+def _page_of_deleted(key: str, known: SchedulerRecord, *, wide: bool) -> list[Block]:
+    return [Line(((key, "name"), (" is gone", "pending"))), *scheduler_blocks(known, wide=wide)]
 
 
 def _key(request: Request, page: str) -> str:
@@ -263,15 +271,19 @@ def _is_wide(request: Request) -> bool:
     return request.first("page") == "wide"
 
 
-def _drawn(request: Request, draw: Callable[[], list[Block]]) -> dict[str, Any]:
-    """The page, if one is asked for."""
+def _with_page(record: R, request: Request, draw: Callable[[], list[Block]]) -> R:
+    """The record, with a page to be drawn if one is asked for."""
+    return msgspec.structs.replace(record, page=page_to_json(draw())) if _wants_page(request) else record
+
+
+def _wants_page(request: Request) -> bool:
     match request.first("page"):
         case "":
-            return {}
+            return False
         case "text" | "wide":
-            return {"page": sendable(draw())}
+            return True
     raise BadRequest(f"page: want text or wide, got {request.first('page')!r}")
 
 
-def _json(found: dict[str, Any]) -> Response:
-    return Response(_encode(found), content_type=JSON)
+def _json(record: Record) -> Response:
+    return Response(encoded(record), content_type=JSON)

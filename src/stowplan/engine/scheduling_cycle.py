@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.attempt import Attempt, Failure, refused_by_node
+from stowplan.engine.attempt_outcome import attempt_outcome
 from stowplan.engine.reservation import reserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.status import Code, Status, error
@@ -65,7 +66,10 @@ class SchedulingCycle:
             return Failure(status=error(e))
         finally:
             self._metrics.decided(started)
-        self._stories.decided(decision, attempt=queued.attempts, seconds=self._metrics.now() - started)
+        seconds = self._metrics.now() - started
+        self._stories.decided(
+            attempt_outcome(decision, time=self._stories.now(), attempt=queued.attempts, seconds=seconds)
+        )
         if not decision.node_name:
             if decision.diagnosis is not None:
                 _log_filters(framework, decision)

@@ -55,7 +55,7 @@ class _Page:
         rows += [["label", f"{key}={value}"] for key, value in sorted(labels.items())]
         rows += [
             ["promised to", f"{info.key} (priority {info.priority:,}), for which preemption makes room"]
-            for info in self._view.promised
+            for info in self._view.nominated
         ]
         return [Grid(rows)] if rows else []
 

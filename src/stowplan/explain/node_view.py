@@ -7,13 +7,22 @@ off many verdicts.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.explain.explanations import Explanations
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
 from stowplan.explain.suggestions import suggest_on
 from stowplan.framework.explanations.formatting import amount, taint_text
+from stowplan.inspection.records import (
+    HelpRecord,
+    NodeRecord,
+    PodOnNodeRecord,
+    RefusesRecord,
+    ResourceRecord,
+    TakesRecord,
+    UntriedRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +64,9 @@ class Use(NamedTuple):
     def text(self, number: int) -> str:
         return f"{number:,}" if self.resource == PODS else amount(self.resource, number)
 
+    def record(self) -> ResourceRecord:
+        return ResourceRecord(requested=self.text(self.used), allocatable=self.text(self.total))
+
 
 class Trouble(NamedTuple):
     """A condition that is not as it should be."""
@@ -94,8 +106,8 @@ class NodeView:
     uses: list[Use]
     #: The most important first, which preemption would take last.
     pods: list[PodInfo]
-    #: Pending pods that preemption promised the node to.
-    promised: list[PodInfo]
+    #: Pending pods that are nominated to the node.
+    nominated: list[PodInfo]
     taken: list[Answer] = field(default_factory=list)
     refused: list[Answer] = field(default_factory=list)
     #: Pods that do not get as far as being filtered, and why.
@@ -125,34 +137,39 @@ class NodeView:
         labels = self.node.metadata.labels
         return {key: labels[key] for key in _PLACES if key in labels}
 
-    def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "node": self.name,
-            "unschedulable": self.node.spec.unschedulable,
-            "taints": [taint_text(taint) for taint in self.node.spec.taints],
-            "conditions": {c.type: c.status for c in self.node.status.conditions},
-            "labels": dict(self.node.metadata.labels),
-            "resources": {use.resource: _use_data(use) for use in self.uses},
-            "pods": [_pod_data(info) for info in self.pods],
-            "promised": [info.key for info in self.promised],
-            "takes": [_taken_data(answer) for answer in self.taken],
-            "refuses": [self._refused_data(answer, i < MOST_HELPED) for i, answer in enumerate(self.refused)],
-            "untried": [{"pods": list(keys), "reason": reason} for keys, reason in self.untried],
-        }
-        return {key: value for key, value in found.items() if value not in (False, [], {})}
+    def record(self) -> NodeRecord:
+        """With what would help, which is worked out for the most frequent kinds of refused pods."""
+        return NodeRecord(
+            node=self.name,
+            unschedulable=self.node.spec.unschedulable,
+            taints=tuple(taint_text(taint) for taint in self.node.spec.taints),
+            conditions={c.type: c.status for c in self.node.status.conditions},
+            labels=dict(self.node.metadata.labels),
+            resources={use.resource: use.record() for use in self.uses},
+            pods=tuple(_pod_record(info) for info in self.pods),
+            promised=tuple(info.key for info in self.nominated),
+            takes=tuple(
+                TakesRecord(pods=answer.keys, goes_to=answer.verdict.node_name, points_behind=answer.behind)
+                for answer in self.taken
+            ),
+            refuses=tuple(self._refused(answer, i < MOST_HELPED) for i, answer in enumerate(self.refused)),
+            untried=tuple(UntriedRecord(pods=keys, reason=reason) for keys, reason in self.untried),
+        )
 
-    def _refused_data(self, answer: Answer, helped: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "pods": list(answer.keys),
-            "plugin": answer.plugin,
-            "code": answer.code,
-            "reason": answer.reason,
-            "detail": answer.detail,
-            "goesTo": answer.verdict.node_name,
-            "victims": [victim.key for victim in answer.eviction.victims] if answer.eviction is not None else [],
-            "suggestions": [_help_data(found) for found in answer.help(self.row)] if helped else [],
-        }
-        return {key: value for key, value in found.items() if value}
+    def _refused(self, answer: Answer, helped: bool) -> RefusesRecord:
+        return RefusesRecord(
+            pods=answer.keys,
+            plugin=answer.plugin,
+            code=answer.code,
+            reason=answer.reason,
+            detail=answer.detail,
+            goes_to=answer.verdict.node_name,
+            victims=() if answer.eviction is None else tuple(victim.key for victim in answer.eviction.victims),
+            suggestions=tuple(
+                HelpRecord(text=found.deed, changes=found.changes_data, note=found.note)
+                for found in (answer.help(self.row) if helped else ())
+            ),
+        )
 
 
 def node_view(
@@ -163,7 +180,7 @@ def node_view(
     node = state.table.nodes[row]
     assert node is not None
     pods = sorted(state.row_pods[row], key=lambda info: (-info.priority, info.start_time, info.key))
-    view = NodeView(node=node, row=row, uses=_uses(state, row), pods=pods, promised=list(state.nominator.on(name)))
+    view = NodeView(node=node, row=row, uses=_uses(state, row), pods=pods, nominated=list(state.nominator.on(name)))
     for framework, verdict, keys in questions:
         _judge(view, framework, verdict, keys)
     view.refused.sort(key=lambda answer: (-len(answer.keys), answer.keys))
@@ -223,22 +240,6 @@ def _refusal(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple
     )
 
 
-def _use_data(use: Use) -> dict[str, str]:
-    return {"requested": use.text(use.used), "allocatable": use.text(use.total)}
-
-
-def _pod_data(info: PodInfo) -> dict[str, Any]:
+def _pod_record(info: PodInfo) -> PodOnNodeRecord:
     requests = {name: amount(name, number) for name, number in info.shape.used.items() if number}
-    found: dict[str, Any] = {"pod": info.key, "priority": info.priority, "requests": requests}
-    return found | ({"terminating": True} if info.terminating else {})
-
-
-def _taken_data(answer: Answer) -> dict[str, Any]:
-    found: dict[str, Any] = {"pods": list(answer.keys), "goesTo": answer.verdict.node_name}
-    return found | ({"pointsBehind": answer.behind} if answer.behind else {})
-
-
-def _help_data(suggestion: Suggestion) -> dict[str, Any]:
-    changes = [{"kind": change.kind, **change.data} for change in suggestion.changes]
-    found: dict[str, Any] = {"text": suggestion.deed, "changes": changes}
-    return found | ({"note": suggestion.note} if suggestion.note else {})
+    return PodOnNodeRecord(pod=info.key, priority=info.priority, requests=requests, terminating=info.terminating)

@@ -24,6 +24,7 @@ from stowplan.framework.explanations.changes import Change, Dial
 from stowplan.framework.explanations.formatting import count, joined, listed, sentence
 from stowplan.framework.explanations.grouping import classes, split
 from stowplan.framework.explanations.remedy import HOPELESS, Remedy
+from stowplan.inspection.records import SuggestionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,14 +83,14 @@ class Suggestion:
             pod = pod if change.on_pod is None else change.on_pod(pod)
         return pod
 
-    def to_dict(self) -> dict[str, Any]:
-        found = {
-            "text": self.text,
-            "gain": self.gain,
-            "nodes": list(self.nodes),
-            "changes": [{"kind": change.kind, **change.data} for change in self.changes],
-        }
-        return found | ({"note": self.note} if self.note else {})
+    @property
+    def changes_data(self) -> tuple[dict[str, Any], ...]:
+        return tuple({"kind": change.kind, **change.data} for change in self.changes)
+
+    def record(self) -> SuggestionRecord:
+        return SuggestionRecord(
+            text=self.text, gain=self.gain, nodes=self.nodes, changes=self.changes_data, note=self.note
+        )
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,12 @@ class Advice:
     suggestions: tuple[Suggestion, ...] = ()
     obstacles: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        found = {"suggestions": [s.to_dict() for s in self.suggestions], "obstacles": list(self.obstacles)}
-        return {key: value for key, value in found.items() if value}
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `VerdictRecord`."""
+        return {
+            "suggestions": tuple(suggestion.record() for suggestion in self.suggestions),
+            "obstacles": self.obstacles,
+        }
 
 
 def suggest(framework: Framework, verdict: Verdict) -> Advice:

@@ -21,9 +21,9 @@ from stowplan.preemption.candidates import NO_VICTIMS, NOT_HELPFUL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.explain.heard import Heard
     from stowplan.explain.inspection import VerdictInspection
     from stowplan.explain.preemption import Eviction, Preemption
+    from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.tables import Block, Span
     from stowplan.explain.verdict import Verdict
@@ -40,23 +40,25 @@ def explanation(
     *,
     wide: bool = False,
     alike: Sequence[str] = (),
-    heard: Heard | None = None,
+    reported: ReportedStatus | None = None,
 ) -> list[Block]:
-    """The page; `alike` are other pods of which all of it is true as well, `heard` is what a live scheduler said."""
+    """The page; `alike` are other pods of which all of it is true as well, `reported` is what a live scheduler said."""
     # Before the inspection: advice takes a placed pod off its node itself.
     _ = verdict.advice
     with inspecting(framework, verdict) as at:
-        page = _Page(at, wide, alike, heard)
+        page = _Page(at, wide, alike, reported)
         return page.blocks()
 
 
 class _Page:
-    def __init__(self, at: VerdictInspection, wide: bool, alike: Sequence[str], heard: Heard | None) -> None:
+    def __init__(
+        self, at: VerdictInspection, wide: bool, alike: Sequence[str], reported: ReportedStatus | None
+    ) -> None:
         self._at = at
         self._verdict = at.verdict
         self._wide = wide
         self._alike = alike
-        self._heard = heard
+        self._reported = reported
         self._explanations = Explanations(at)
 
     def blocks(self) -> list[Block]:
@@ -79,7 +81,7 @@ class _Page:
         return [*blocks, *self._refused()]
 
     def _said(self) -> list[Block]:
-        return self._heard.blocks(self._verdict, wide=self._wide) if self._heard is not None else []
+        return self._reported.blocks(self._verdict, wide=self._wide) if self._reported is not None else []
 
     # -- headline -----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.inspection.records import CandidateRecord, PreemptionRecord, StatusRecord, VerdictRecord, document
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -100,66 +102,60 @@ class Verdict:
         return ranked
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; keys are absent when they have nothing to say. Suggestions are in it once they were asked for."""
+        """The document of `record`: JSON-able."""
+        return document(self.record())
+
+    def record(self) -> VerdictRecord:
+        """As a record. Suggestions are in it once they were asked for: they cost many times what the rest does."""
+        advice: Advice | None = self.__dict__.get("advice")
+        advised: dict[str, Any] = {} if advice is None else advice.fields()
         if self.gated is not None:
-            return {"pod": self.key, "error": "gated", "absentNodesStatus": _status(self.gated), **self._advice()}
+            return VerdictRecord(pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised)
         if self.error is not None:
-            return {"pod": self.key, "error": self.error.message}
-        found: dict[str, Any] = {"pod": self.key}
-        if self.node_name:
-            found["node"] = self.node_name
-        if self.current_node:
-            found["currentNode"] = self.current_node
+            return VerdictRecord(pod=self.key, error=self.error.message)
+        fields: dict[str, Any] = {"node": self.node_name, "current_node": self.current_node}
         if self.diagnosis is not None:
-            found |= self._refusals(self.diagnosis)
+            fields |= self._refusals(self.diagnosis)
         if self.feasible.any():
-            found |= self._scores()
+            fields |= self._scores()
         else:
-            found["message"] = self.message
-            found["fullMessage"] = self.full_message
-            found["preemption"] = self._preemption()
-            found["notAsked"] = dict.fromkeys(self.not_asked, NOT_EFFECT_FREE)
-            found |= self._advice()
-        return {key: value for key, value in found.items() if value not in (None, "", [], {})}
+            fields |= {"message": self.message, "full_message": self.full_message}
+            fields |= {"preemption": self._preemption(), "not_asked": dict.fromkeys(self.not_asked, NOT_EFFECT_FREE)}
+            fields |= advised
+        return VerdictRecord(pod=self.key, **fields)
 
     def _refusals(self, diagnosis: Diagnosis) -> dict[str, Any]:
         rows = np.flatnonzero(diagnosis.valid & diagnosis.examined)
         statuses = ((row, diagnosis.status(row)) for row in rows.tolist())
         return {
-            "preFilterMessage": diagnosis.pre_filter_message,
-            "absentNodesStatus": _status(diagnosis.absent) if diagnosis.absent.shown_reasons else None,
-            "unschedulablePlugins": sorted(diagnosis.unschedulable_plugins),
+            "pre_filter_message": diagnosis.pre_filter_message,
+            "absent_nodes_status": _status(diagnosis.absent) if diagnosis.absent.shown_reasons else None,
+            "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
             "rejected": {self.names[row]: _status(status) for row, status in statuses if status is not None},
         }
 
     def _scores(self) -> dict[str, Any]:
         rows = np.flatnonzero(self.feasible).tolist()
         return {
-            "feasible": [self.names[row] for row in rows],
+            "feasible": tuple(self.names[row] for row in rows),
             "scores": {self.names[row]: {p: int(of[row]) for p, of in self.scores.items()} for row in rows},
             "totals": {self.names[row]: int(self.totals[row]) for row in rows},
         }
 
-    def _advice(self) -> dict[str, Any]:
-        """The advice that somebody has asked for already: it costs many times what the rest does."""
-        asked: Advice | None = self.__dict__.get("advice")
-        return asked.to_dict() if asked is not None else {}
-
-    def _preemption(self) -> dict[str, Any] | None:
-        outcome = self.preemption
-        if outcome is None:
+    def _preemption(self) -> PreemptionRecord | None:
+        found = self.preemption
+        if found is None:
             return None
-        found: dict[str, Any] = {"eligible": not outcome.ineligible_reason}
-        if outcome.ineligible_reason:
-            found["reason"] = outcome.ineligible_reason
-        if outcome.candidates:
-            found["candidates"] = {
-                name: {"victims": [v.key for v in c.victims], "pdbViolations": c.pdb_violations}
-                for name, c in outcome.candidates.items()
-            }
-            found["selected"] = list(outcome.best)
-        return found
+        return PreemptionRecord(
+            eligible=not found.ineligible_reason,
+            reason=found.ineligible_reason,
+            candidates={
+                name: CandidateRecord(victims=tuple(v.key for v in c.victims), pdb_violations=c.pdb_violations)
+                for name, c in found.candidates.items()
+            },
+            selected=found.best,
+        )
 
 
-def _status(status: Status) -> dict[str, Any]:
-    return {"plugin": status.plugin, "code": status.code.name, "reasons": list(status.shown_reasons)}
+def _status(status: Status) -> StatusRecord:
+    return StatusRecord(plugin=status.plugin, code=status.code.name, reasons=tuple(status.shown_reasons))

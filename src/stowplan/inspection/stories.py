@@ -12,39 +12,31 @@ Upstream has no counterpart: its log lines at verbosity 4 and above say some of 
 
 from __future__ import annotations
 
-import sys
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
+from stowplan.inspection.records import DecisionRecord, StepRecord, StoryRecord
 from stowplan.queue.queued_pod import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from stowplan.engine.algorithm import Decision
-    from stowplan.framework.diagnosis import Diagnosis
     from stowplan.queue.queued_pod import QueuedPod
 
 #: Steps of a long story that are kept of its beginning.
 _FIRST = 4
 #: A plugin that words its refusal node by node makes a message of any length.
-_LONGEST = 2_000
-_MOST_VICTIMS = 10
-
-#: Under which name a diagnosis keeps what is told of it.
-_VERDICTS = "story"
+LONGEST_TEXT = 2_000
 
 DECIDED, DELETED = "decided", "deleted"
 _BACKING_OFF = (Place.BACKOFF, Place.ERROR_BACKOFF)
 
 
-class DecisionRecord(NamedTuple):
-    """What is remembered of a decision; a tuple, as it is made for every attempt."""
+class AttemptOutcome(NamedTuple):
+    """What is remembered of an attempt; a tuple, as it is made for every attempt."""
 
     #: When the decision was made, in seconds since the epoch.
     time: float
@@ -71,44 +63,31 @@ class DecisionRecord(NamedTuple):
     victims_total: int = 0
     pdb_violations: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"pod": self.key, "uid": self.uid, "schedulerName": self.scheduler_name}
-        return {"time": time_text(self.time), **found, **self.outcome()}
+    def record(self) -> DecisionRecord:
+        return DecisionRecord(
+            time=time_text(self.time),
+            pod=self.key,
+            uid=self.uid,
+            scheduler_name=self.scheduler_name,
+            **self.fields(),
+        )
 
-    def outcome(self) -> dict[str, Any]:
-        """Without the pod; keys are absent when they have nothing to say."""
-        found: dict[str, Any] = {
+    def fields(self) -> dict[str, Any]:
+        """The fields of an `AttemptRecord`."""
+        return {
+            "attempt": self.attempt,
+            "milliseconds": round(self.seconds * 1000, 3),
             "node": self.node_name,
             "code": self.code,
             "message": self.message,
-            "unschedulablePlugins": list(self.unschedulable_plugins),
-            "pendingPlugins": list(self.pending_plugins),
+            "unschedulable_plugins": self.unschedulable_plugins,
+            "pending_plugins": self.pending_plugins,
             "refused": dict(self.refused),
-            "nominatedNode": self.nominated_node_name or "",
-            "victims": list(self.victims),
-            "victimsTotal": self.victims_total,
-            "pdbViolations": self.pdb_violations,
+            "nominated_node": self.nominated_node_name or "",
+            "victims": self.victims,
+            "victims_total": self.victims_total,
+            "pdb_violations": self.pdb_violations,
         }
-        told = {key: value for key, value in found.items() if value}
-        return {"attempt": self.attempt, "milliseconds": round(self.seconds * 1000, 3), **told}
-
-    def text(self) -> str:
-        head = f"attempt {self.attempt} ({self.seconds * 1000:.1f} ms)"
-        if self.node_name:
-            return f"{head}: goes to {self.node_name}"
-        parts = [f"{head}: no node ({self.code}): {self.message}"]
-        if self.refused:
-            parts.append("refused by " + ", ".join(f"{plugin} ({nodes:,})" for plugin, nodes in self.refused))
-        if self.nominated_node_name:
-            parts.append(f"nominated to {self.nominated_node_name}{self._evicting()}")
-        return "; ".join(parts)
-
-    def _evicting(self) -> str:
-        if not self.victims:
-            return ""
-        more = self.victims_total - len(self.victims)
-        text = f", evicting {', '.join(self.victims)}{f' and {more:,} more' if more else ''}"
-        return f"{text} ({self.pdb_violations:,} against a disruption budget)" if self.pdb_violations else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +98,11 @@ class Step:
     what: str
     cause: str = ""
     detail: str = ""
-    decision: DecisionRecord | None = None
+    outcome: AttemptOutcome | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        told = {"what": self.what, "cause": self.cause, "detail": self.detail}
-        found: dict[str, Any] = {key: value for key, value in told.items() if value}
-        outcome = {} if self.decision is None else self.decision.outcome()
-        return {"time": time_text(self.time), **found, **outcome}
-
-    def text(self) -> str:
-        if self.decision is not None:
-            return self.decision.text()
-        cause = f": {self.cause}" if self.cause else ""
-        return f"{self.what}{cause}{f' ({self.detail})' if self.detail else ''}"
+    def record(self) -> StepRecord:
+        fields = {} if self.outcome is None else self.outcome.fields()
+        return StepRecord(time=time_text(self.time), what=self.what, cause=self.cause, detail=self.detail, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +120,14 @@ class Story:
     def steps(self) -> tuple[Step, ...]:
         return (*self.beginning, *self.end)
 
-    def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"pod": self.key, "uid": self.uid, "steps": [step.to_dict() for step in self.steps]}
-        # The gap lies after as many steps as `stepsBeforeGap` says.
-        gap = {"forgotten": self.forgotten, "stepsBeforeGap": len(self.beginning)} if self.forgotten else {}
-        return found | gap
+    def record(self) -> StoryRecord:
+        return StoryRecord(
+            pod=self.key,
+            uid=self.uid,
+            steps=tuple(step.record() for step in self.steps),
+            forgotten=self.forgotten,
+            steps_before_gap=len(self.beginning) if self.forgotten else 0,
+        )
 
     def lines(self) -> list[str]:
         """A line a step, each with its time."""
@@ -164,7 +138,7 @@ class Story:
 
 
 def _line(step: Step) -> str:
-    return f"{time_text(step.time)}  {step.text()}"
+    return f"{time_text(step.time)}  {step.record().text()}"
 
 
 def time_text(seconds: float) -> str:
@@ -183,7 +157,7 @@ class _Kept:
 
     def __init__(self, key: str) -> None:
         self.key = key
-        self.entries: list[_Entry | DecisionRecord] = []
+        self.entries: list[_Entry | AttemptOutcome] = []
         self.forgotten = 0
         self.gone = False
 
@@ -196,45 +170,37 @@ class Stories:
     ) -> None:
         if min(pods, decisions) < 1 or steps <= _FIRST:
             raise ValueError(f"want at least 1 pod, 1 decision and {_FIRST + 1} steps")
-        self._now = now
+        self.now = now
         self._pods = pods
         self._steps = steps
         #: By UID; whose story was touched longest ago stands first.
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._decisions: deque[DecisionRecord] = deque(maxlen=decisions)
+        self._decisions: deque[AttemptOutcome] = deque(maxlen=decisions)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def step(self, key: str, uid: str, what: str, cause: str, detail: str = "") -> None:
         """Neither a move nor a decision: `step(key, uid, "waits on permit", "Quota", "up to 30s")`."""
-        self._append(key, uid, (self._now(), what, cause, detail[:_LONGEST]))
+        self._append(key, uid, (self.now(), what, cause, detail[:LONGEST_TEXT]))
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         """The queue moved a pod."""
         info = queued.pod
-        self._append(info.key, info.uid, (self._now(), place, cause, queued.gating_plugin or queued.backoff_expiration))
+        self._append(info.key, info.uid, (self.now(), place, cause, queued.gating_plugin or queued.backoff_expiration))
 
-    def decided(self, decision: Decision, *, attempt: int, seconds: float) -> None:
-        """An attempt came to an end; `attempt` counts from 1, `seconds` is how long it took."""
-        info = decision.pod
-        name = info.pod.spec.scheduler_name
-        if decision.node_name:
-            record = DecisionRecord(self._now(), info.key, info.uid, name, attempt, seconds, decision.node_name)
-        else:
-            record = DecisionRecord(
-                self._now(), info.key, info.uid, name, attempt, seconds, **_failure(decision), **_nomination(decision)
-            )
-        self._decisions.append(record)
-        self._append(info.key, info.uid, record)
+    def decided(self, outcome: AttemptOutcome) -> None:
+        """An attempt came to an end."""
+        self._decisions.append(outcome)
+        self._append(outcome.key, outcome.uid, outcome)
 
     def gone(self, uid: str) -> None:
         """The pod was deleted; its story stays until the room is needed, and gets no younger by this."""
         kept = self._kept.get(uid)
         if kept is not None and not kept.gone:
             kept.gone = True
-            self._write(kept, (self._now(), DELETED, "", ""))
+            self._write(kept, (self.now(), DELETED, "", ""))
 
-    def _append(self, key: str, uid: str, entry: _Entry | DecisionRecord) -> None:
+    def _append(self, key: str, uid: str, entry: _Entry | AttemptOutcome) -> None:
         kept = self._kept.get(uid)
         if kept is None:
             kept = self._kept[uid] = _Kept(key)
@@ -244,7 +210,7 @@ class Stories:
             self._kept.move_to_end(uid)
         self._write(kept, entry)
 
-    def _write(self, kept: _Kept, entry: _Entry | DecisionRecord) -> None:
+    def _write(self, kept: _Kept, entry: _Entry | AttemptOutcome) -> None:
         entries = kept.entries
         entries.append(entry)
         if len(entries) > self._steps:
@@ -266,7 +232,7 @@ class Stories:
                     break
         return None if found is None else _told(*found)
 
-    def last_decisions(self, count: int) -> list[DecisionRecord]:
+    def last_decisions(self, count: int) -> list[AttemptOutcome]:
         """The newest first."""
         return list(islice(reversed(self._decisions), max(count, 0)))
 
@@ -278,9 +244,9 @@ def _told(uid: str, kept: _Kept) -> Story:
     return Story(kept.key, uid, steps[:_FIRST], kept.forgotten, steps[_FIRST:])
 
 
-def _step(entry: _Entry | DecisionRecord) -> Step:
-    if isinstance(entry, DecisionRecord):
-        return Step(entry.time, DECIDED, decision=entry)
+def _step(entry: _Entry | AttemptOutcome) -> Step:
+    if isinstance(entry, AttemptOutcome):
+        return Step(entry.time, DECIDED, outcome=entry)
     time, what, cause, detail = entry
     if isinstance(what, str):
         return Step(time, what, cause, str(detail))
@@ -289,52 +255,3 @@ def _step(entry: _Entry | DecisionRecord) -> Step:
         return Step(time, place, cause, f"gated by {detail}")
     until = f"until {time_text(detail)}" if detail is not None and what in _BACKING_OFF else ""
     return Step(time, place, cause, until)
-
-
-# -- what is kept of a failed attempt ----------------------------------------------------------------------------------
-
-
-def _failure(decision: Decision) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        # Thousands of equal pods fail with equal words: one string for all of them.
-        "message": sys.intern(decision.message[:_LONGEST]),
-        "code": "" if decision.status is None else decision.status.code.name,
-    }
-    diagnosis = decision.diagnosis
-    if diagnosis is None:
-        plugin = "" if decision.status is None else decision.status.plugin
-        return found | ({"unschedulable_plugins": (plugin,)} if plugin else {})
-    return found | _verdicts(diagnosis)
-
-
-def _verdicts(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Worked out once for all the pods that fail for the same reasons."""
-    known: dict[str, Any] | None = diagnosis.memos.memo(_VERDICTS, None)
-    if known is None:
-        known = {
-            "unschedulable_plugins": tuple(sorted(diagnosis.unschedulable_plugins)),
-            "pending_plugins": tuple(sorted(diagnosis.pending_plugins)),
-            "refused": tuple(_refused(diagnosis)),
-        }
-        diagnosis.memos.remember(_VERDICTS, None, known)
-    return known
-
-
-def _refused(diagnosis: Diagnosis) -> Iterator[tuple[str, int]]:
-    counts: Counter[str] = Counter(status.plugin for status in diagnosis.nominated.values())
-    # A plugin's entries share the rows that it was the first to refuse.
-    counts.update({plugin: int(np.count_nonzero(rows)) for plugin, _, rows in diagnosis.entries()})
-    absent = diagnosis.nodes - diagnosis.evaluated
-    if absent:
-        counts[diagnosis.absent.plugin or ", ".join(sorted(diagnosis.pre_filter_plugins))] += absent
-    yield from sorted(((p, n) for p, n in counts.items() if p and n), key=lambda found: (-found[1], found[0]))
-
-
-def _nomination(decision: Decision) -> dict[str, Any]:
-    found: dict[str, Any] = {"nominated_node_name": decision.nominated_node_name}
-    plan = decision.plan
-    if plan is not None:
-        found["victims"] = tuple(victim.key for victim in plan.victims[:_MOST_VICTIMS])
-        found["victims_total"] = len(plan.victims)
-        found["pdb_violations"] = plan.pdb_violations
-    return found

@@ -30,7 +30,8 @@ from stowplan.client.http.lanes import Lanes, Turns
 from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.http.user_agent import user_agent
 from stowplan.command_line.errors import InputError
-from stowplan.explain.sending import NotAPageError, received
+from stowplan.explain.page_json import PageError, page_from_json
+from stowplan.inspection.records import SCHEMA_VERSION, DecisionsRecord, QueueRecord, Record, VerdictRecord
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _UNTRUSTED = "certificate is not trusted"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class SchedulerEndpoint:
     """Which scheduler, and as whom."""
 
     url: str
@@ -55,68 +56,93 @@ class Asked:
     insecure: bool = False
 
 
-async def pod_told(asked: Asked, pod: str, *, page: str = "") -> dict[str, Any]:
-    """What it knows of a pod, `name` or `namespace/name`; raise InputError."""
-    connection = _connection(asked)
+async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") -> dict[str, Any]:
+    """The document about a pod, `name` or `namespace/name`; raise InputError."""
+    connection = _connection(endpoint)
     key = pod if "/" in pod else f"{connection.namespace}/{pod}"
-    return await _ask(connection, f"/stowplan/explain/{key}", page)
+    return await _fetch(connection, f"/stowplan/explain/{key}", page, VerdictRecord)
 
 
-async def pending_told(asked: Asked, *, page: str = "") -> dict[str, Any]:
-    """The pods that wait in its queue, and its last decisions; raise InputError."""
-    connection = _connection(asked)
-    pending = await _ask(connection, "/stowplan/pending", page)
-    decisions = await _ask(connection, "/stowplan/decisions", page)
+async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:
+    """The pods that wait in its queue, and its last decisions, in one document; raise InputError."""
+    connection = _connection(endpoint)
+    pending = await _fetch(connection, "/stowplan/pending", page, QueueRecord)
+    decisions = await _fetch(connection, "/stowplan/decisions", page, DecisionsRecord)
     pages = {"page": [*pending.get("page", ()), {"type": "line"}, *decisions.get("page", ())]} if page else {}
     return pending | decisions | pages
 
 
-def page_of(told: Mapping[str, Any], asked: Asked) -> list[Block]:
+def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Block]:
     """The page that was asked for; raise InputError."""
     try:
-        return received(told.get("page"))
-    except NotAPageError as error:
-        raise InputError(f"{asked.url}: what answers there is no Stowplan scheduler of this age: {error}") from error
+        return page_from_json(document.get("page"))
+    except PageError as error:
+        raise InputError(_incompatible(endpoint.url, str(error))) from error
 
 
-def _connection(asked: Asked) -> Connection:
+def _connection(endpoint: SchedulerEndpoint) -> Connection:
     try:
         # Credentials go there: never in plain text, also if no scheme is given.
-        server = server_url(asked.url if "://" in asked.url else f"https://{asked.url}", where="--from-scheduler")
+        server = server_url(
+            endpoint.url if "://" in endpoint.url else f"https://{endpoint.url}", where="--from-scheduler"
+        )
         if not server.startswith("https:"):
-            raise InputError(f"--from-scheduler {asked.url}: a scheduler's port is HTTPS, as https://10.0.0.7:10259")
+            raise InputError(f"--from-scheduler {endpoint.url}: a scheduler's port is HTTPS, as https://10.0.0.7:10259")
         user = None
-        if asked.token_file is not None:
-            token = TokenFile(asked.token_file, where="--token-file", clock=time.monotonic).check()
+        if endpoint.token_file is not None:
+            token = TokenFile(endpoint.token_file, where="--token-file", clock=time.monotonic).check()
             credentials: Any = UserCredentials(token)
         else:
-            user = connect_from_flags(kubeconfig=asked.kubeconfig, context=asked.context)
+            user = connect_from_flags(kubeconfig=endpoint.kubeconfig, context=endpoint.context)
             credentials = user.credentials
         return Connection(
             server=server,
             namespace="default" if user is None else user.namespace,
             credentials=credentials,
-            tls=_tls(asked, credentials),
+            tls=_tls(endpoint, credentials),
             proxy_url=proxy_from_environment(server, os.environ),
         )
     except (ClientConfigError, CredentialsError) as error:
-        hint = "" if asked.kubeconfig or asked.context or asked.token_file else "; or give --token-file FILE"
+        hint = "" if endpoint.kubeconfig or endpoint.context or endpoint.token_file else "; or give --token-file FILE"
         raise InputError(f"{error}{hint}") from error
 
 
-def _tls(asked: Asked, credentials: Any) -> TlsSettings:
+def _tls(endpoint: SchedulerEndpoint, credentials: Any) -> TlsSettings:
     ca = None
-    if asked.certificate_authority is not None:
-        ca = FileContent(asked.certificate_authority, where="--certificate-authority", clock=time.monotonic)
-    if asked.insecure:
-        click.echo(f"warning: nothing proves that {asked.url} is your scheduler; it is sent your credentials", err=True)
-    tls = TlsSettings(ca=ca, insecure=asked.insecure, certificate=credentials)
+    if endpoint.certificate_authority is not None:
+        ca = FileContent(endpoint.certificate_authority, where="--certificate-authority", clock=time.monotonic)
+    if endpoint.insecure:
+        click.echo(
+            f"warning: nothing proves that {endpoint.url} is your scheduler; it is sent your credentials", err=True
+        )
+    tls = TlsSettings(ca=ca, insecure=endpoint.insecure, certificate=credentials)
     # What cannot be read shows now.
     tls.context()
     return tls
 
 
-async def _ask(connection: Connection, path: str, page: str) -> dict[str, Any]:
+async def _fetch(connection: Connection, path: str, page: str, record: type[Record]) -> dict[str, Any]:
+    """A document as it came, once it is seen to be one of these records."""
+    url = f"{connection.server}{path}"
+    try:
+        document = msgspec.json.decode(await _get(connection, path, page), type=dict[str, Any])
+        version = document.get("schemaVersion")
+        if version is None:
+            raise InputError(_incompatible(url, "its documents have no schemaVersion"))
+        if version != SCHEMA_VERSION:
+            why = f"their schemaVersion is {version}, and this command reads {SCHEMA_VERSION}"
+            raise InputError(_incompatible(url, why))
+        msgspec.convert(document, record)
+    except msgspec.MsgspecError as error:
+        raise InputError(_incompatible(url, str(error))) from error
+    return document
+
+
+def _incompatible(url: str, why: str) -> str:
+    return f"{url}: the server is not a compatible Stowplan scheduler: {why}"
+
+
+async def _get(connection: Connection, path: str, page: str) -> bytes:
     times = REAL_TIMES
     turns = Turns(Lanes(qps=-1, burst=1, now=times.clock()), clock=times.clock, sleep=times.sleep)
     agent = user_agent(command="stowplan", version=__version__, purpose="explain")
@@ -126,13 +152,11 @@ async def _ask(connection: Connection, path: str, page: str) -> dict[str, Any]:
         answer = await transport.send(Request(method="GET", path=path, subject=subject, query=query))
         if not answer.ok:
             raise _refused(connection.server, path, transport.error_of(answer, subject))
-        return msgspec.json.decode(answer.body, type=dict[str, Any])
+        return answer.body
     except (ClientConfigError, CredentialsError) as error:
         raise InputError(str(error)) from error
     except Unreachable as error:
         raise InputError(_unreachable(connection.server, str(error))) from error
-    except msgspec.MsgspecError as error:
-        raise InputError(f"{connection.server}{path}: no Stowplan scheduler answers there: {error}") from error
     finally:
         await transport.close()
 

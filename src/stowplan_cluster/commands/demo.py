@@ -32,7 +32,7 @@ from stowplan.config import ClientConnection
 from stowplan.explain.tables import Line, write
 from stowplan.explain.text import explanation
 from stowplan.framework.explanations.formatting import count
-from stowplan.sources.question import Question
+from stowplan.sources.cluster_source import ClusterSource
 from stowplan_cluster.commands import demo_cluster
 from stowplan_cluster.commands.cluster_picture import picture
 from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
@@ -116,20 +116,20 @@ async def _show(api: Api, kubeconfig: str) -> None:
     _tell(_explained(await _asked(kubeconfig)))
 
 
-async def _asked(kubeconfig: str) -> Question:
+async def _asked(kubeconfig: str) -> ClusterSource:
     """The cluster as `stowplan explain` reads it."""
-    return await Question.of_live_cluster(kubeconfig=kubeconfig, context=None, config=None, plugins=(), pod="")
+    return await ClusterSource.of_live_cluster(kubeconfig=kubeconfig, context=None, config=None, plugins=(), pod="")
 
 
-def _placed(about: Question, total: int, seconds: float) -> list[Block]:
+def _placed(about: ClusterSource, total: int, seconds: float) -> list[Block]:
     state = about.cluster.state
     placed = f"{count(total, 'pod')} placed on {count(state.table.count, 'node')} in {seconds:.2f} s"
     return [Line(), Line(((placed, "head"),)), Line(), picture(state)]
 
 
-def _explained(about: Question) -> list[Block]:
+def _explained(about: ClusterSource) -> list[Block]:
     info = about.find(demo_cluster.WAITING)
-    return explanation(about.cluster.framework_of(info), about.verdict(info), heard=about.heard(info))
+    return explanation(about.cluster.framework_of(info), about.verdict(info), reported=about.reported(info))
 
 
 async def _create(

@@ -46,7 +46,7 @@ def conditions_and_stories_say_why(api, scheduler):
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable"), key
         assert condition["message"] == cluster.explain(key).full_message, key
         story = scheduler.stories.of(key)
-        decided = [step.decision for step in story.steps if step.decision is not None]
+        decided = [step.outcome for step in story.steps if step.outcome is not None]
         assert decided, key
         assert decided[-1].outcome()["message"] == condition["message"], key
     return told

@@ -24,12 +24,12 @@ def steps(cluster, name):
 def attempts(cluster, name):
     """Seconds since the cluster's scheduler started, of each attempt."""
     begun = cluster.scheduler.clock() - cluster.time.now
-    return [round(step.time - begun, 6) for step in steps(cluster, name) if step.decision is not None]
+    return [round(step.time - begun, 6) for step in steps(cluster, name) if step.outcome is not None]
 
 
 def moves(cluster, name):
     """(place, cause) of the pod's moves through the queue, its attempts left out."""
-    found = [(step.what, step.cause) for step in steps(cluster, name) if step.decision is None]
+    found = [(step.what, step.cause) for step in steps(cluster, name) if step.outcome is None]
     return [move for move in found if move[1] not in ("Popped", "Done", "")]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _Sent = str | list[tuple[str, str]]
 
 
-class NotAPageError(ValueError):
+class PageError(ValueError):
     """What came is no page; says why."""
 
 
@@ -39,18 +39,18 @@ class _Grid(msgspec.Struct, tag="grid", omit_defaults=True):
 _blocks = list[_Line | _Grid]
 
 
-def sendable(blocks: Sequence[Block]) -> list[Any]:
+def page_to_json(blocks: Sequence[Block]) -> list[Any]:
     """The blocks as JSON has them."""
     found: list[Any] = msgspec.to_builtins([_sent(block) for block in blocks])
     return found
 
 
-def received(data: Any) -> list[Block]:
-    """The blocks of `sendable`; raise NotAPageError."""
+def page_from_json(data: Any) -> list[Block]:
+    """The blocks of `page_to_json`; raise PageError."""
     try:
         return [_block(one) for one in msgspec.convert(data, _blocks)]
     except msgspec.ValidationError as error:
-        raise NotAPageError(str(error)) from None
+        raise PageError(str(error)) from None
 
 
 def _sent(block: Block) -> _Line | _Grid:
@@ -68,7 +68,7 @@ def _block(sent: _Line | _Grid) -> Block:
     if isinstance(sent, _Line):
         return Line(_cell(sent.text), sent.indent, sent.marked)
     if len({len(row) for row in sent.rows}) > 1:
-        raise NotAPageError("rows of different lengths")
+        raise PageError("rows of different lengths")
     rows = [[_cell(cell) for cell in row] for row in sent.rows]
     return Grid(rows, [_printable(name) for name in sent.header], frozenset(sent.right), sent.indent)
 

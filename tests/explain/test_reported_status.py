@@ -4,8 +4,9 @@ import pytest
 
 import stowplan
 from stowplan.api.types import Event, EventSeries, ObjectMeta
-from stowplan.explain.heard import Heard
+from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.tables import plain
+from stowplan.inspection.records import document
 from stowplan.testing import a_node, a_pod
 
 NODE = a_node("n").allocatable(cpu="4", memory="8Gi", pods="5").obj()
@@ -14,7 +15,7 @@ NODE = a_node("n").allocatable(cpu="4", memory="8Gi", pods="5").obj()
 def said(pod, events=None, *, wide=False):
     cluster = stowplan.Cluster([NODE, pod.obj()])
     verdict = cluster.explain("p")
-    text = plain(Heard.about(cluster.pod("p").pod, events).blocks(verdict, wide=wide))
+    text = plain(ReportedStatus.about(cluster.pod("p").pod, events).blocks(verdict, wide=wide))
     assert text.startswith("\nWhat the scheduler said\n  ")
     return text.splitlines()[2:]
 
@@ -73,8 +74,8 @@ def test_the_time_of_an_event_is_when_it_was_seen_last():
         1, event_time="2026-01-02T12:00:01Z", series=EventSeries(count=4, last_observed_time="2026-01-03Z")
     )
     core = Event(metadata=ObjectMeta(name="e", creation_timestamp="2026-01-01Z"), reason="Pulled")
-    heard = Heard.about(stowplan.Cluster([a_pod("p").obj()]).pod("p").pod, [core, series])
-    assert [(event["time"], event["count"]) for event in heard.to_dict()["events"]] == [
+    reported = ReportedStatus.about(stowplan.Cluster([a_pod("p").obj()]).pod("p").pod, [core, series])
+    assert [(event["time"], event["count"]) for event in document(reported.record())["events"]] == [
         ("2026-01-03Z", 4),
         ("2026-01-01Z", 1),
     ]

@@ -7,10 +7,11 @@ its own configuration.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stowplan.explain.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
+from stowplan.inspection.records import ConditionRecord, EventRecord, SchedulerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,27 +26,23 @@ _PAST = "Judged as things are now: what the scheduler saw when it chose the node
 
 
 @dataclass(frozen=True)
-class Heard:
+class ReportedStatus:
     condition: PodCondition | None
     #: None: nobody asked for them, or they could not be read. The newest first.
     events: tuple[Event, ...] | None = None
 
     @classmethod
-    def about(cls, pod: Pod, events: Sequence[Event] | None = None) -> Heard:
+    def about(cls, pod: Pod, events: Sequence[Event] | None = None) -> ReportedStatus:
         found = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
         newest = None if events is None else tuple(sorted(events, key=last_seen, reverse=True))
         return cls(found, newest)
 
-    def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        if self.condition is not None:
-            condition = self.condition
-            told = {"status": condition.status, "reason": condition.reason, "message": condition.message}
-            told["since"] = condition.last_transition_time or ""
-            found["condition"] = {key: value for key, value in told.items() if value}
-        if self.events is not None:
-            found["events"] = [_as_data(event) for event in self.events]
-        return found
+    def record(self) -> SchedulerRecord | None:
+        """None when there is nothing to report."""
+        if self.condition is None and self.events is None:
+            return None
+        events = None if self.events is None else tuple(_event(event) for event in self.events)
+        return SchedulerRecord(condition=None if self.condition is None else _condition(self.condition), events=events)
 
     def blocks(self, verdict: Verdict, *, wide: bool) -> list[Block]:
         blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(self._spoken(verdict), 2)]
@@ -98,12 +95,21 @@ def _listed(events: Sequence[Event], *, wide: bool) -> list[Block]:
     return [Grid(rows), *more]
 
 
-def _as_data(event: Event) -> dict[str, Any]:
-    found = {
-        "time": last_seen(event),
-        "type": event.type,
-        "reason": event.reason,
-        "note": event.note,
-        "from": event.reporting_controller,
-    }
-    return {key: value for key, value in found.items() if value} | {"count": _times(event)}
+def _condition(condition: PodCondition) -> ConditionRecord:
+    return ConditionRecord(
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        since=condition.last_transition_time or "",
+    )
+
+
+def _event(event: Event) -> EventRecord:
+    return EventRecord(
+        time=last_seen(event),
+        type=event.type,
+        reason=event.reason,
+        note=event.note,
+        from_=event.reporting_controller,
+        count=_times(event),
+    )

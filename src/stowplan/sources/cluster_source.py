@@ -15,7 +15,7 @@ from stowplan.api.types import Event, Pod
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.engine.watched_kinds import watched_kinds
-from stowplan.explain.heard import Heard
+from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.suggestions import advise
 from stowplan.offline import Cluster, ClusterError
 from stowplan.sources.admission import admit
@@ -30,7 +30,7 @@ _OTHER_CONFIG = "--config FILE names one that has"
 
 
 @dataclass
-class Question:
+class ClusterSource:
     """The cluster that was given."""
 
     cluster: Cluster
@@ -45,7 +45,7 @@ class Question:
     events: list[Event] | None = field(default=None, repr=False)
 
     @classmethod
-    def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> Question:
+    def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> ClusterSource:
         loaded = load_files(files, sys.stdin.buffer if "-" in files else None)
         admitted = admit(loaded.objects)
         _note(*loaded.notes, *admitted.notes)
@@ -54,7 +54,7 @@ class Question:
     @classmethod
     async def of_live_cluster(
         cls, *, kubeconfig: str | None, context: str | None, config: str | None, plugins: Sequence[str], pod: str
-    ) -> Question:
+    ) -> ClusterSource:
         # What talks HTTP takes a while to import; files do without.
         from stowplan.sources.live_cluster import read_live_cluster
 
@@ -142,9 +142,9 @@ class Question:
         verdict = self.cluster.explain(info.key)
         return advise(self.cluster.framework_of(info), verdict)
 
-    def heard(self, info: PodInfo) -> Heard | None:
+    def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""
-        return Heard.about(info.pod, self.events) if self.live else None
+        return ReportedStatus.about(info.pod, self.events) if self.live else None
 
 
 def _note(*notes: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.explain.sending import NotAPageError, received, sendable
+from stowplan.explain.page_json import PageError, page_from_json, page_to_json
 from stowplan.explain.tables import STYLES, Grid, Line, plain
 
 printable = st.text(
@@ -33,7 +33,7 @@ def as_lists(block):
 
 @given(st.lists(lines | grids, max_size=5))
 def test_what_is_sent_arrives(blocks):
-    arrived = received(json.loads(json.dumps(sendable(blocks))))
+    arrived = page_from_json(json.loads(json.dumps(page_to_json(blocks))))
     assert [as_lists(block) for block in arrived] == [as_lists(block) for block in blocks]
     assert plain(arrived) == plain(blocks)
 
@@ -51,8 +51,8 @@ anything = st.recursive(
 @given(anything)
 def test_whatever_comes_is_a_page_or_an_error(data):
     try:
-        blocks = received(data)
-    except NotAPageError:
+        blocks = page_from_json(data)
+    except PageError:
         return
     assert all(char.isprintable() or char == "\n" for char in plain(blocks))
 
@@ -60,4 +60,4 @@ def test_whatever_comes_is_a_page_or_an_error(data):
 @pytest.mark.parametrize("text", ["\x1b[31m", "a\nb", "\r", "\u202e", "\x07"])
 def test_nothing_steers_the_terminal(text):
     sent = [{"type": "line", "text": [[text, "head"]]}, {"type": "grid", "rows": [[text]], "header": [text]}]
-    assert plain(received(sent)).replace("\n", "").isprintable()
+    assert plain(page_from_json(sent)).replace("\n", "").isprintable()

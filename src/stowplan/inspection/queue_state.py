@@ -1,0 +1,36 @@
+"""How pods stand in the scheduling queue, as records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.inspection.records import QueuedPodRecord, SchedulerRecord
+from stowplan.inspection.stories import time_text
+
+if TYPE_CHECKING:
+    from stowplan.inspection.stories import Story
+    from stowplan.queue.queued_pod import QueuedPod
+
+
+def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
+    """One waiting pod."""
+    return QueuedPodRecord(pod=queued.key, place=queued.place.value, **_state(queued))
+
+
+def scheduler_record(
+    place: str = "", *, queued: QueuedPod | None = None, node: str = "", story: Story | None = None
+) -> SchedulerRecord:
+    """What a running scheduler knows of a pod: where it is, in one or two words, and how it got there."""
+    state = {} if queued is None else _state(queued)
+    return SchedulerRecord(place=place, node=node, story=None if story is None else story.record(), **state)
+
+
+def _state(queued: QueuedPod) -> dict[str, Any]:
+    until = queued.backoff_expiration
+    return {
+        "attempts": queued.attempts,
+        "since": time_text(queued.timestamp),
+        "backoff_until": "" if until is None or "backoff" not in queued.place.value else time_text(until),
+        "gated_by": queued.gating_plugin,
+        "rejected_by": tuple(sorted(queued.rejectors)),
+    }

@@ -1,0 +1,327 @@
+"""Records of what the scheduler knows and decides: what explain, the pages of the secure port and `-o json` show.
+
+Each record is plain data, and its fields are the fields of its JSON document; `docs/inspection.md` describes them.
+Fields without a value are absent. Text for people is made from records, too, so that both say the same.
+
+`SCHEMA_VERSION` is in every document. New fields leave it as it is; it grows when a field goes or changes its meaning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What all records have in common: they never change, and fields without a value are left out."""
+
+
+def document(record: Record) -> dict[str, Any]:
+    """The record as JSON-able data: what is read from `encoded`."""
+    found: dict[str, Any] = msgspec.json.decode(encoded(record))
+    return found
+
+
+def encoded(record: Record) -> bytes:
+    """The record as a JSON document with the version of its schema: the only place where records are serialised."""
+    return msgspec.json.encode({"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(record)})
+
+
+# -- stories and decisions --------------------------------------------------------------------------------------------
+
+
+class AttemptRecord(Record, frozen=True, kw_only=True):
+    """How one attempt to place a pod ended."""
+
+    attempt: int = 0
+    milliseconds: float | None = None
+    #: The chosen node.
+    node: str = ""
+    #: The failure's status code and message.
+    code: str = ""
+    message: str = ""
+    #: Plugins whose refusals an event has to lift, and those among them that answered Pending.
+    unschedulable_plugins: tuple[str, ...] = ()
+    pending_plugins: tuple[str, ...] = ()
+    #: Plugin -> nodes that it was the first to refuse.
+    refused: dict[str, int] = {}
+    #: The node that preemption makes room on.
+    nominated_node: str = ""
+    #: The first pods that are to be evicted, how many there are, and how many of them against a disruption budget.
+    victims: tuple[str, ...] = ()
+    victims_total: int = 0
+    pdb_violations: int = 0
+
+    def attempt_text(self) -> str:
+        head = f"attempt {self.attempt} ({self.milliseconds or 0:.1f} ms)"
+        if self.node:
+            return f"{head}: goes to {self.node}"
+        parts = [f"{head}: no node ({self.code}): {self.message}"]
+        if self.refused:
+            parts.append("refused by " + ", ".join(f"{plugin} ({nodes:,})" for plugin, nodes in self.refused.items()))
+        if self.nominated_node:
+            parts.append(f"nominated to {self.nominated_node}{self._evicting()}")
+        return "; ".join(parts)
+
+    def _evicting(self) -> str:
+        if not self.victims:
+            return ""
+        more = self.victims_total - len(self.victims)
+        text = f", evicting {', '.join(self.victims)}{f' and {more:,} more' if more else ''}"
+        return f"{text} ({self.pdb_violations:,} against a disruption budget)" if self.pdb_violations else text
+
+
+class DecisionRecord(AttemptRecord, frozen=True, kw_only=True):
+    """One decision about some pod."""
+
+    time: str
+    pod: str
+    uid: str
+    scheduler_name: str
+
+
+class DecisionsRecord(Record, frozen=True, kw_only=True):
+    """The last decisions about all pods, newest first."""
+
+    decisions: tuple[DecisionRecord, ...]
+    page: list[Any] | None = None
+
+
+class StepRecord(AttemptRecord, frozen=True, kw_only=True):
+    """Something that happened to a pod; the end of an attempt has the attempt's fields."""
+
+    time: str
+    what: str
+    cause: str = ""
+    detail: str = ""
+
+    @property
+    def decided(self) -> bool:
+        return self.milliseconds is not None
+
+    def text(self) -> str:
+        if self.decided:
+            return self.attempt_text()
+        cause = f": {self.cause}" if self.cause else ""
+        return f"{self.what}{cause}{f' ({self.detail})' if self.detail else ''}"
+
+
+class StoryRecord(Record, frozen=True, kw_only=True):
+    """What happened to a pod, oldest first."""
+
+    pod: str
+    uid: str
+    steps: tuple[StepRecord, ...]
+    #: Steps that were forgotten, and how many of `steps` came before those.
+    forgotten: int = 0
+    steps_before_gap: int = 0
+
+
+# -- the queue --------------------------------------------------------------------------------------------------------
+
+
+class QueueStateRecord(Record, frozen=True, kw_only=True):
+    """How a pod stands in the scheduling queue."""
+
+    place: str = ""
+    attempts: int = 0
+    since: str = ""
+    backoff_until: str = ""
+    gated_by: str = ""
+    rejected_by: tuple[str, ...] = ()
+
+
+class QueuedPodRecord(QueueStateRecord, frozen=True, kw_only=True):
+    pod: str
+
+
+class QueueRecord(Record, frozen=True, kw_only=True):
+    """The pods that wait in the scheduling queue."""
+
+    #: Pods by place.
+    counts: dict[str, int]
+    pods: tuple[QueuedPodRecord, ...]
+    #: Waiting pods that are not in `pods`.
+    left_out: int
+    #: Of a replica that stands by: who leads, "" for nobody.
+    leader: str | None = None
+    page: list[Any] | None = None
+
+
+# -- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+class StatusRecord(Record, frozen=True, kw_only=True):
+    """Who refused, how hard, and why."""
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+
+
+class CandidateRecord(Record, frozen=True, kw_only=True):
+    """A node that would take the pod once the victims have left."""
+
+    victims: tuple[str, ...]
+    pdb_violations: int
+
+
+class PreemptionRecord(Record, frozen=True, kw_only=True):
+    eligible: bool
+    #: Why the pod may not preempt.
+    reason: str = ""
+    #: By node.
+    candidates: dict[str, CandidateRecord] = {}
+    #: The nodes that the selection rules leave.
+    selected: tuple[str, ...] = ()
+
+
+class SuggestionRecord(Record, frozen=True, kw_only=True):
+    """Changes that were tried, and what they gain."""
+
+    text: str
+    #: How many nodes would take the pod, and the first of them.
+    gain: int
+    nodes: tuple[str, ...]
+    changes: tuple[dict[str, Any], ...]
+    note: str = ""
+
+
+class ConditionRecord(Record, frozen=True, kw_only=True):
+    """The PodScheduled condition."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+
+
+class EventRecord(Record, frozen=True, kw_only=True):
+    """An Event about the pod."""
+
+    time: str = ""
+    type: str = ""
+    reason: str = ""
+    note: str = ""
+    from_: str = msgspec.field(default="", name="from")
+    count: int
+
+
+class SchedulerRecord(QueueStateRecord, frozen=True, kw_only=True):
+    """What a scheduler knows of a pod: a running one of its own state, any other by what it wrote to the API."""
+
+    #: The node that the pod is on, or on its way to.
+    node: str = ""
+    story: StoryRecord | None = None
+    condition: ConditionRecord | None = None
+    events: tuple[EventRecord, ...] | None = None
+
+
+class VerdictRecord(Record, frozen=True, kw_only=True):
+    """What would be decided about one pod."""
+
+    pod: str
+    #: What ended the cycle; `gated` when PreEnqueue keeps the pod back.
+    error: str = ""
+    node: str = ""
+    current_node: str = ""
+    pre_filter_message: str = ""
+    absent_nodes_status: StatusRecord | None = None
+    unschedulable_plugins: tuple[str, ...] = ()
+    #: Node -> the first plugin that refused it.
+    rejected: dict[str, StatusRecord] = {}
+    feasible: tuple[str, ...] = ()
+    #: Node -> plugin -> points.
+    scores: dict[str, dict[str, int]] = {}
+    totals: dict[str, int] = {}
+    message: str = ""
+    full_message: str = ""
+    preemption: PreemptionRecord | None = None
+    #: PostFilter plugins that were left out -> why.
+    not_asked: dict[str, str] = {}
+    suggestions: tuple[SuggestionRecord, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    scheduler: SchedulerRecord | None = None
+    leader: str | None = None
+    page: list[Any] | None = None
+
+
+class VerdictListRecord(Record, frozen=True, kw_only=True):
+    """The verdicts on all pending pods."""
+
+    kind: str
+    verdicts: tuple[VerdictRecord, ...]
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+class ResourceRecord(Record, frozen=True, kw_only=True):
+    requested: str
+    allocatable: str
+
+
+class PodOnNodeRecord(Record, frozen=True, kw_only=True):
+    pod: str
+    priority: int
+    requests: dict[str, str]
+    terminating: bool = False
+
+
+class TakesRecord(Record, frozen=True, kw_only=True):
+    """Pending pods that the node would take, and where they go."""
+
+    pods: tuple[str, ...]
+    goes_to: str
+    #: Points by which another node is better.
+    points_behind: int = 0
+
+
+class HelpRecord(Record, frozen=True, kw_only=True):
+    """A change that would let pods onto the node."""
+
+    text: str
+    changes: tuple[dict[str, Any], ...]
+    note: str = ""
+
+
+class RefusesRecord(Record, frozen=True, kw_only=True):
+    """Pending pods that the node refuses."""
+
+    pods: tuple[str, ...]
+    plugin: str = ""
+    code: str = ""
+    reason: str = ""
+    detail: str = ""
+    goes_to: str = ""
+    #: Pods on the node that preemption would evict.
+    victims: tuple[str, ...] = ()
+    suggestions: tuple[HelpRecord, ...] = ()
+
+
+class UntriedRecord(Record, frozen=True, kw_only=True):
+    """Pending pods that do not get as far as being filtered."""
+
+    pods: tuple[str, ...]
+    reason: str
+
+
+class NodeRecord(Record, frozen=True, kw_only=True):
+    """One node as the scheduler sees it."""
+
+    node: str
+    unschedulable: bool = False
+    taints: tuple[str, ...] = ()
+    conditions: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    resources: dict[str, ResourceRecord] = {}
+    #: Most important first.
+    pods: tuple[PodOnNodeRecord, ...] = ()
+    #: Nominated pods, for which preemption makes room.
+    promised: tuple[str, ...] = ()
+    takes: tuple[TakesRecord, ...] = ()
+    refuses: tuple[RefusesRecord, ...] = ()
+    untried: tuple[UntriedRecord, ...] = ()
