@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.daemon.pages import SchedulerPages
-from stowplan.explain.sending import received
+from stowplan.explain.page_json import page_from_json
 from stowplan.explain.tables import plain
 from stowplan.explain.verdict import NOT_EFFECT_FREE
 from stowplan.metrics.exposition import render
@@ -107,7 +107,7 @@ def everything(cluster, random):
         "versions": (state.table.generation, state.objects.total_version, state.changes.position, nominator.version),
         "nominations": {name: [info.key for info in nominator.on(name)] for name in nominator.nodes()},
         "queue": [entry if entry is None else asdict(entry) | {"pod": id(entry.pod)} for entry in queued],
-        "stories": [story and story.to_dict() for story in map(scheduler.stories.of, keys)],
+        "stories": [story and story.record() for story in map(scheduler.stories.of, keys)],
         "metrics": render([scheduler.metrics._registry], "")[1],
         "chance": random.getstate(),
         "api": [stored.data for stored in cluster.server.store.list("pods", "")],
@@ -175,7 +175,7 @@ async def test_a_plugin_with_effects_is_not_asked_and_the_answer_says_so(offline
     assert found["notAsked"] == {"Acting": NOT_EFFECT_FREE}
     assert found["fullMessage"].endswith(" asking"), "that of a plugin without effects counts"
     assert Acting.acted == acted
-    assert f"Not asked\n  Acting: {NOT_EFFECT_FREE}\n" in plain(received(page["page"]))
+    assert f"Not asked\n  Acting: {NOT_EFFECT_FREE}\n" in plain(page_from_json(page["page"]))
 
 
 def test_a_pod_that_fits_names_nobody():
