@@ -27,6 +27,8 @@ _POINTS = {
     "less": "QueueSort",
     "sign_pod": "SignPod",
     "sums_question": "SumsQuestion",
+    "reads_objects": "ReadsObjects",
+    "explanation": "Explanation",
     "pre_filter": "PreFilter",
     "shift_pods": "AddPod and RemovePod",
     "add_pod": "AddPod",
