@@ -1,7 +1,7 @@
 """The order in which a live scheduler calls its plugins: on the way to a binding, and when some point says no.
 
 Two plugins that write down how they are called, A before B, are at every point of a profile; the pod has two nodes.
-What is expected is what scheduling-cycle.md (§3, §8) and framework.md say of each answer.
+What is expected is what docs/behaviour.md (The scheduling cycle) and docs/plugins.md say of each answer.
 """
 
 import asyncio

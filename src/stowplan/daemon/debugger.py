@@ -10,7 +10,7 @@ goes on in another one of the same words.
 
 Parity: pods that are being tried, and other schedulers' pods without a node, show up as missed.
 
-Upstream: pkg/scheduler/backend/cache/debugger; spec'd in cache-and-events.md §8.
+Upstream: pkg/scheduler/backend/cache/debugger; docs/behaviour.md, The debugger.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `SchedulingAlgorithm` holds one framework per profile and the evaluations that equal pods share. It decides and changes
 nothing; placing the pod is the caller's next step.
 
-Upstream: pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md.
+Upstream: pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
 """
 
 from __future__ import annotations

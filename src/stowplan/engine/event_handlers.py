@@ -7,7 +7,7 @@ other way round.
 Pods are ours (their schedulerName is a profile) or another scheduler's. The others count once they are on a node; ours
 are pending until then.
 
-Upstream: pkg/scheduler/eventhandlers.go; spec'd in cache-and-events.md §6.
+Upstream: pkg/scheduler/eventhandlers.go; docs/behaviour.md, What a change does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a failed attempt leads to: the pod's place in the queue, its nomination, an Event, its condition.
 
-Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §9.
+Upstream: handleSchedulingFailure in pkg/scheduler/schedule_one.go; docs/behaviour.md, Failures.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ that exists is named by its type and brings what changed in it, beside the order
 brings everything. A condition's `lastTransitionTime` stays while its status does; that only `observedGeneration` moved
 is no reason to write.
 
-Upstream: pkg/api/v1/pod/util.go (UpdatePodCondition), pkg/scheduler/util/utils.go (PatchPodStatus); spec'd in
-scheduling-cycle.md §11.
+Upstream: pkg/api/v1/pod/util.go (UpdatePodCondition), pkg/scheduler/util/utils.go (PatchPodStatus); docs/behaviour.md,
+Status patches.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Everything here is synchronous: between the pod's pop and the end of its cycle nothing else happens to the cluster as
 the scheduler sees it. What comes out is an `Attempt` on its way to the binding cycle, or a `Failure`.
 
-Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §2 and §8.
+Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
 """
 
 from __future__ import annotations

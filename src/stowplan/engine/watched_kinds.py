@@ -4,7 +4,8 @@ Pods, nodes and namespaces every scheduler needs. Of the others a kind is watche
 it needs or reads it, or registered events of it. A plugin that needs a kind is switched off while the cluster does not
 serve it; one that reads it goes on as in a cluster that has no such objects.
 
-Upstream: pkg/scheduler/eventhandlers.go (addAllEventHandlers) and the plugins' factories; cache-and-events.md §5.
+Upstream: pkg/scheduler/eventhandlers.go (addAllEventHandlers) and the plugins' factories; docs/behaviour.md,
+Informers and kinds.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A change of an object is one or several events; a plugin registers the events that may help a pod that it refused,
 each with a hint that judges pod by pod.
 
-Upstream: pkg/scheduler/framework/events.go and types.go; spec'd in queue.md §7.
+Upstream: pkg/scheduler/framework/events.go and types.go; docs/behaviour.md, Events and hints.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A placement is a named set of nodes. At most one plugin proposes placements for 
 say); without one, the only placement is the whole cluster. The scheduler tries the group in each; among those that
 work out, PlacementScore plugins say which is best, by where the pods would go.
 
-Upstream: pkg/scheduler/framework/runtime/framework.go; spec'd in pod-groups.md §6.
+Upstream: pkg/scheduler/framework/runtime/framework.go; docs/behaviour.md, Placements of pod groups.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ One coroutine per pod; any number run at once, beside the scheduling cycles. It 
 the API server), so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any failure undoes
 what was reserved and leaves the pod to the failure handler.
 
-Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §8.
+Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go;
+docs/behaviour.md, Assume, Reserve, Permit, bind.
 """
 
 from __future__ import annotations

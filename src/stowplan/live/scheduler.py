@@ -8,7 +8,7 @@ evictions, the informers themselves.
     async with HttpApi.open(connection, ...) as api:
         await Scheduler(api, config, registry=in_tree_registry()).run()  # until cancelled
 
-Upstream: pkg/scheduler/scheduler.go and schedule_one.go; spec'd in scheduling-cycle.md §1.
+Upstream: pkg/scheduler/scheduler.go and schedule_one.go; docs/behaviour.md, The scheduling cycle.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ one, most important first, as long as it still fits; who cannot come back is a v
 other, so all of them are worked on together: the k-th most important pods of all nodes come back in one step over
 arrays. A step costs the same for one node as, nearly, for five thousand.
 
-Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption; spec'd in preemption.md.
+Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption; docs/behaviour.md, Preemption.
 """
 
 from __future__ import annotations

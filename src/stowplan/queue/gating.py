@@ -2,7 +2,7 @@
 
 The plugin that gated a pod last is asked first, so a pod that stays gated costs one question.
 
-Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (runPreEnqueuePlugins), spec'd in queue.md §3.
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (runPreEnqueuePlugins), docs/behaviour.md, Gating.
 """
 
 from __future__ import annotations

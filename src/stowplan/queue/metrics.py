@@ -3,7 +3,7 @@
 What can be read at any time (who waits where, whom a plugin rejected, which events are kept) is kept by the queue
 itself and read when somebody looks at the metrics.
 
-Upstream: pkg/scheduler/metrics/metric_recorder.go; spec'd in queue.md §11.
+Upstream: pkg/scheduler/metrics/metric_recorder.go; docs/behaviour.md, The queue's metrics.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The nominations themselves are the cluster state's, as filters leave room for nominated pods.
 
-Upstream: pkg/scheduler/backend/queue/nominator.go, spec'd in queue.md §10.
+Upstream: pkg/scheduler/backend/queue/nominator.go, docs/behaviour.md, Nominations.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A pod is in one place at a time, and a `namespace/name` is that of one waiting p
 into backoff where pods are popped from there, leads past the PreEnqueue plugins; who does not pass sleeps.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (moveToActiveQ, moveToBackoffQ,
-requeuePodWithQueueingStrategy), spec'd in queue.md §3 to §6.
+requeuePodWithQueueingStrategy), docs/behaviour.md, The queue.
 """
 
 from __future__ import annotations

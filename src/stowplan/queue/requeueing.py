@@ -4,7 +4,8 @@ Plugins register the events that may help pods that they rejected, mostly with a
 event means to a profile is worked out when it first happens. Hints that read no more of a pod than its shape are asked
 once for all sleeping pods of one shape.
 
-Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (isPodWorthRequeuing), spec'd in queue.md §6 and §7.
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (isPodWorthRequeuing),
+docs/behaviour.md, Return after an attempt.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ plugin gates sleep until that plugin hears something of interest.
 The queue owns no clock and no loop: time is what `now` says, and `flush` does what has become due. Every move is told
 with its cause, and the same calls at the same times give the same moves.
 
-Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, spec'd in queue.md.
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, docs/behaviour.md, The queue.
 """
 
 from __future__ import annotations

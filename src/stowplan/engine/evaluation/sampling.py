@@ -7,7 +7,7 @@ nodes one by one are asked on the way, so that nodes beyond the end cost them no
 
 A search among the nodes of a placement alone (`listed`: how many they are) knows of no others.
 
-Upstream: findNodesThatPassFilters in pkg/scheduler/schedule_one.go; spec'd in scheduling-cycle.md §5.
+Upstream: findNodesThatPassFilters in pkg/scheduler/schedule_one.go; docs/behaviour.md, Which nodes are examined.
 """
 
 from __future__ import annotations

@@ -1,0 +1,28 @@
+"""docs/behaviour.md: every docstring that points into it names a section that is there."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SECTIONS = re.findall(r"^#+ (.*)$", (ROOT / "docs" / "behaviour.md").read_text(encoding="utf-8"), re.MULTILINE)
+POINTER = re.compile(r"docs/behaviour\.md,\s+(.*?)\.$", re.MULTILINE)
+
+
+def test_sections_that_docstrings_name_exist():
+    found = [
+        (str(path.relative_to(ROOT)), section)
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for section in POINTER.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 15
+    assert [one for one in found if one[1] not in SECTIONS] == []
+
+
+def test_no_docstring_names_a_page_that_is_not_here():
+    pages = {path.name for path in ROOT.rglob("*.md") if ".venv" not in path.parts}
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for name in re.findall(r"\b[a-z-]+\.md\b", path.read_text(encoding="utf-8"))
+    }
+    assert {one for one in named if one[1] not in pages} == set()
