@@ -118,7 +118,7 @@ def test_preemption_is_decided_and_keeps_the_room():
     assert (decision.node_name, decision.nominated_node_name) == ("", "n")
     cluster.remove(a_pod("low").obj())
     middle = cluster.explain(a_pod("middle").requests(cpu="1").priority(5).obj())
-    assert middle.node_name == "", "the room is promised to a more important pod"
+    assert middle.node_name == "", "the room is nominated to a more important pod"
     assert nodes_of(cluster.schedule([a_pod("high").requests(cpu="1").priority(9).obj()])) == ["n"]
 
 

@@ -1,4 +1,4 @@
-"""Who is promised what, and which nodes' promises changed since somebody looked."""
+"""Who is nominated what, and which nodes' nominations changed since somebody looked."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from support.scheduling.worlds import struct
 NODES = ("a", "b", "c")
 PODS = [ClusterState().pod_info(struct(a_pod(f"p{i}").uid(f"p{i}"))) for i in range(4)]
 
-#: (pod, node); no node: the promise is taken back.
+#: (pod, node); no node: the nomination is taken back.
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.sampled_from((*NODES, ""))), max_size=30)
 
 
@@ -34,7 +34,7 @@ def test_whoever_looked_is_told_of_each_node_that_changed(steps, looked_after):
     assert len(changed) == len(set(changed)) <= nominator.version - version
 
 
-def test_a_renewed_promise_is_a_change():
+def test_a_renewed_nomination_is_a_change():
     nominator = Nominator()
     nominator.add(PODS[0], "a")
     nominator.add(PODS[1], "b")

@@ -160,7 +160,7 @@ async def test_what_a_dump_says(log):
     }
 
 
-async def test_promises_are_dumped(log):
+async def test_nominations_are_dumped(log):
     state = ClusterState()
     state.add_node(decode_object(a_node("n1").obj()))
     state.nominator.add(state.pod_info(decode_object(a_pod("high").obj())), "n1")

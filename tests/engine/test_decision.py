@@ -120,8 +120,8 @@ def test_plugins_that_wait_are_told_from_those_that_refuse():
     [
         pytest.param(a_pod(), 4, 2, id="some"),
         pytest.param(a_pod().requests(cpu="5"), 4, 0, id="none"),
-        pytest.param(a_pod().nominated_to("n3"), 1, 1, id="the promised one"),
-        pytest.param(a_pod().nominated_to("n1"), 4, 2, id="not the promised one"),
+        pytest.param(a_pod().nominated_to("n3"), 1, 1, id="the nominated one"),
+        pytest.param(a_pod().nominated_to("n1"), 4, 2, id="not the nominated one"),
         pytest.param(a_pod().claims_volume("missing"), 0, 0, id="refused as a whole"),
     ],
 )

@@ -266,10 +266,10 @@ def test_a_pod_that_is_deleted_leaves_the_queue():
     assert told == ["u"]
 
 
-# -- promises ---------------------------------------------------------------------------------------------------------
+# -- nominations ------------------------------------------------------------------------------------------------------
 
 
-def promised(node, resource_version):
+def nominated(node, resource_version):
     made = a_pod("p").uid("u").priority(5)
     return at(made.nominated_to(node) if node else made, resource_version)
 
@@ -284,25 +284,25 @@ def promised(node, resource_version):
         pytest.param("", "", False, id="never"),
     ],
 )
-def test_a_lost_promise_is_told_like_a_pod_that_goes_after_the_update(before, after, told):
-    room = Room(promised(before, 1))
-    room.change(promised(before, 1), promised(after, 2))
+def test_a_lost_nomination_is_told_like_a_pod_that_goes_after_the_update(before, after, told):
+    room = Room(nominated(before, 1))
+    room.change(nominated(before, 1), nominated(after, 2))
     expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if told else []
     assert [what for what in room.take() if what[0] != "observe"][1:] == expected
 
 
 @pytest.mark.parametrize("node", ["n", ""])
-def test_a_promise_to_a_pod_that_is_deleted_is_lost(node):
-    room = Room(promised(node, 1))
-    room.change(promised(node, 1), None)
+def test_a_nomination_to_a_pod_that_is_deleted_is_lost(node):
+    room = Room(nominated(node, 1))
+    room.change(nominated(node, 1), None)
     expected = [("AssignedPodDelete", ("p", "1", ""), None, [], {})] if node else []
     assert room.take()[2:] == expected
 
 
-@pytest.mark.parametrize("new", [promised("", 2), None], ids=["taken away", "deleted"])
-def test_only_pods_that_are_no_more_important_hear_of_a_lost_promise(new):
-    room = Room(promised("n", 1))
-    room.change(promised("n", 1), new)
+@pytest.mark.parametrize("new", [nominated("", 2), None], ids=["taken away", "deleted"])
+def test_only_pods_that_are_no_more_important_hear_of_a_lost_nomination(new):
+    room = Room(nominated("n", 1))
+    room.change(nominated("n", 1), new)
     check = room.checks[-1]
     pods = [room.state.pod_info(struct(a_pod().priority(priority))) for priority in (4, 5, 6)]
     assert [check(info) for info in pods] == [True, True, False]
@@ -312,9 +312,9 @@ def test_only_pods_that_are_no_more_important_hear_of_a_lost_promise(new):
 
 
 def test_an_update_of_an_assumed_pod_is_not_for_the_queue():
-    room = Room(promised("n", 1))
-    room.assumes(promised("n", 1), "n")
-    room.change(promised("n", 1), promised("", 2))
+    room = Room(nominated("n", 1))
+    room.assumes(nominated("n", 1), "n")
+    room.change(nominated("n", 1), nominated("", 2))
     assert room.take() == [("observe", ("p", "2", ""))]
     assert version(room.state.pending.get("default/p").pod) == ("p", "2", "")
     assert room.state.is_assumed("u")
@@ -360,8 +360,8 @@ def test_that_it_goes_is_told_once():
     assert room.state.is_assumed("u")
 
 
-def test_the_promise_of_an_assumed_pod_goes_with_it():
-    room = Room(promised("n", 1))
-    room.assumes(promised("n", 1), "n")
-    room.change(promised("n", 1), None)
+def test_the_nomination_of_an_assumed_pod_goes_with_it():
+    room = Room(nominated("n", 1))
+    room.assumes(nominated("n", 1), "n")
+    room.change(nominated("n", 1), None)
     assert [what[0] for what in room.take()] == ["forget", "delete", "AssignedPodDelete"]

@@ -95,8 +95,8 @@ class World:
             pod = pod.requires_node(expression("disk", "Exists"))
         return self.state.pod_info(struct(pod))
 
-    def promise(self, number, node, **wants):
-        name, priority = f"promised{number}", wants.pop("priority")
+    def nominate(self, number, node, **wants):
+        name, priority = f"nominated{number}", wants.pop("priority")
         pod = self.state.pod_info(struct(a_pod(name).uid(name).requests(**wants).priority(priority)))
         self.state.nominator.add(pod, node)
 
@@ -133,7 +133,7 @@ def change(world, what, which):
         state.put_object(struct(budget("web", WEB, which % 3)))
     elif what == "nominate":
         world.count += 1
-        name = f"promised{world.count}"
+        name = f"nominated{world.count}"
         pod = a_pod(name).uid(name).requests(cpu="1").priority(which % 4)
         if which % 5 == 0:
             pod = pod.avoids_pods(HOST, {"matchLabels": {"index": "p1"}})
@@ -165,7 +165,7 @@ def test_what_is_kept_is_what_a_full_evaluation_says():
     def the_same(kinds, changes, data):
         world = World(pods_a_node=data.draw(st.integers(1, 3)))
         for i in range(data.draw(st.integers(0, 4))):
-            world.promise(i, f"n{i}", cpu="1", priority=5)
+            world.nominate(i, f"n{i}", cpu="1", priority=5)
         for what, which in changes:
             for _ in range(data.draw(st.integers(1, 3))):
                 for kind in kinds:
@@ -206,7 +206,7 @@ def test_nothing_is_worked_out_again_while_nothing_changed(kind, dry_runs):
         pytest.param("start", 3, id="a pod started later"),
         pytest.param("terminate", 3, id="a pod is being deleted"),
         pytest.param("budget", 2, id="a budget allows more"),
-        pytest.param("nominate", 1, id="a promise"),
+        pytest.param("nominate", 1, id="a nomination"),
         pytest.param("delete", 3, id="a pod left"),
         pytest.param("bring back", 3, id="a pod is seen again"),
         pytest.param("remove node", 3, id="a node left"),
@@ -227,19 +227,19 @@ def test_among_equal_victims_each_attempt_chooses_afresh(dry_runs):
     assert len(dry_runs) == 1
 
 
-def test_a_promise_that_is_taken_back_among_others_makes_room():
+def test_a_nomination_that_is_taken_back_among_others_makes_room():
     world = World(pods_a_node=1)
     for i in range(4):
-        world.promise(i, f"n{i}", cpu="1", priority=5)
+        world.nominate(i, f"n{i}", cpu="1", priority=5)
     assert [decision.node_name for decision in tried(world, "low", times=3)] == ["", "", ""]
-    world.state.nominator.delete("promised2")
+    world.state.nominator.delete("nominated2")
     assert tried(world, "low")[0].node_name == "n2"
 
 
-def test_room_that_is_promised_to_one_of_them_is_for_that_one():
+def test_room_that_is_nominated_to_one_of_them_is_for_that_one():
     world = World(pods_a_node=1)
     for i in range(1, 4):
-        world.promise(i, f"n{i}", cpu="1", priority=5)
+        world.nominate(i, f"n{i}", cpu="1", priority=5)
     its_own = world.pod("high")
     world.state.nominator.add(its_own, "n0")
     for _ in range(2):

@@ -100,10 +100,10 @@ def test_preemption_could_make_room():
     assert sorted(document(view.record())["refuses"][0]["victims"]) == ["default/low-0", "default/low-1"]
 
 
-def test_a_pod_that_the_node_is_promised_to():
-    promised = a_pod("vip").requests(cpu="3").priority(9).nominated_to("n").obj()
-    out = page([a_small_node().obj(), promised, a_pod("late").requests(cpu="2").obj()])
-    assert "  promised to  default/vip (priority 9), for which preemption makes room\n" in out
+def test_a_pod_that_the_node_is_nominated_to():
+    nominated = a_pod("vip").requests(cpu="3").priority(9).nominated_to("n").obj()
+    out = page([a_small_node().obj(), nominated, a_pod("late").requests(cpu="2").obj()])
+    assert "  nominated  default/vip (priority 9), for which preemption makes room\n" in out
     assert "default/late  NodeResourcesFit  Insufficient cpu" in out
 
 

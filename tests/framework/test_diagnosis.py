@@ -166,11 +166,11 @@ def test_messages(more, post_filter, message):
     assert diagnosis_of(examined=np.zeros(4, bool), **more).message(post_filter) == message
 
 
-def test_promised_pods_come_first():
-    status = unschedulable("promised").with_plugin("Fit")
+def test_nominated_pods_come_first():
+    status = unschedulable("nominated").with_plugin("Fit")
     diagnosis = diagnosis_of(refuses("P", {0: unschedulable("p"), 1: unschedulable("p")}), nominated={0: status})
     assert diagnosis.status(0) == status
-    assert diagnosis.message() == "0/4 nodes are available: 1 p, 1 promised."
+    assert diagnosis.message() == "0/4 nodes are available: 1 p, 1 nominated."
     assert diagnosis.unschedulable_plugins == {"P", "Fit"}
 
 

@@ -53,24 +53,24 @@ def refused(framework, pod, *names):
 
 
 @pytest.mark.parametrize(
-    ("promised_priority", "expected"),
+    ("nominated_priority", "expected"),
     [
-        pytest.param(None, {"n1": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")}, id="nobody promised"),
+        pytest.param(None, {"n1": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")}, id="nobody nominated"),
         pytest.param(
             5,
             {"n1": ("OnePerNode", "taken"), "n2": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")},
-            id="promised to an equal",
+            id="nominated to an equal",
         ),
         pytest.param(
-            4, {"n1": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")}, id="promised to a lesser one"
+            4, {"n1": ("OnePerNode", "taken"), "n3": ("NotOnThree", "not here")}, id="nominated to a lesser one"
         ),
     ],
 )
-def test_room_is_left_for_promised_pods(promised_priority, expected):
+def test_room_is_left_for_nominated_pods(nominated_priority, expected):
     framework = framework_of(OnePerNode, NotOnThree, objects=(*NODES, a_pod("old").on("n1")))
-    if promised_priority is not None:
-        promised = info_of(framework, a_pod("promised").priority(promised_priority))
-        framework.handle.nominator.add(promised, "n2")
+    if nominated_priority is not None:
+        nominated = info_of(framework, a_pod("nominated").priority(nominated_priority))
+        framework.handle.nominator.add(nominated, "n2")
     pod = info_of(framework, a_pod("web").priority(5))
     assert refused(framework, pod) == expected
     assert refused(framework, pod, "n3") == {"n3": expected["n3"]}

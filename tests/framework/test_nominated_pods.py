@@ -1,4 +1,4 @@
-"""A node must take the pod both as it is and with the pods that were promised the node."""
+"""A node must take the pod both as it is and with the pods that were nominated the node."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from support.plugins.profiles import framework
 from support.scheduling.worlds import HOST, ZONE, state_of, struct
 
 
-def promise(state, pod, node):
+def nominate(state, pod, node):
     state.nominator.add(state.pod_info(struct(pod)), node)
 
 
-def feasible_with(pod, promised, node="a"):
+def feasible_with(pod, nominated, node="a"):
     state = state_of([a_node("a").zone("x").allocatable(cpu=2), a_node("b").zone("y").allocatable(cpu=2)])
-    promise(state, promised, node)
+    nominate(state, nominated, node)
     _, outcome, _ = judged(framework(state), pod)
     return [name for name, row in state.table.row_of.items() if outcome.feasible[row]]
 
@@ -25,7 +25,7 @@ WEB = {"matchLabels": {"app": "web"}}
 
 
 @pytest.mark.parametrize(
-    ("promised", "feasible"),
+    ("nominated", "feasible"),
     [
         pytest.param(a_pod("p").uid("p").priority(10).requests(cpu="2"), ["b"], id="as important"),
         pytest.param(a_pod("p").uid("p").priority(11).requests(cpu="2"), ["b"], id="more important"),
@@ -36,36 +36,36 @@ WEB = {"matchLabels": {"app": "web"}}
         pytest.param(a_pod("p").uid("p").priority(10).labels(app="web"), ["b"], id="it is to be avoided"),
     ],
 )
-def test_room_is_left_for_promised_pods(promised, feasible):
+def test_room_is_left_for_nominated_pods(nominated, feasible):
     pod = a_pod("me").uid("me").priority(10).requests(cpu="1").host_port(80).avoids_pods(HOST, WEB)
-    assert feasible_with(pod, promised) == feasible
+    assert feasible_with(pod, nominated) == feasible
 
 
 @pytest.mark.parametrize(
     ("order", "feasible"),
     [
-        pytest.param(("me", "p"), ["a", "b"], id="it was promised first"),
+        pytest.param(("me", "p"), ["a", "b"], id="it was nominated first"),
         pytest.param(("p", "me"), ["b"], id="it came later"),
-        pytest.param(("me", "p", "me"), ["a", "b"], id="renewed, a promise keeps its age"),
+        pytest.param(("me", "p", "me"), ["a", "b"], id="renewed, a nomination keeps its age"),
         pytest.param(("me", "p", "elsewhere", "me"), ["b"], id="given up meanwhile, it does not"),
     ],
 )
-def test_of_equals_with_the_same_promise_the_first_goes_first(order, feasible):
+def test_of_equals_with_the_same_nomination_the_first_goes_first(order, feasible):
     state = state_of([a_node("a").allocatable(cpu=2), a_node("b").allocatable(cpu=2)])
     pods = {name: a_pod(name).uid(name).priority(10).requests(cpu="2") for name in ("me", "p")}
     for name in order:
-        promise(state, pods["me" if name == "elsewhere" else name], "b" if name == "elsewhere" else "a")
+        nominate(state, pods["me" if name == "elsewhere" else name], "b" if name == "elsewhere" else "a")
     _, outcome, _ = judged(framework(state), pods["me"])
     assert [name for name, row in state.table.row_of.items() if outcome.feasible[row]] == feasible
 
 
-def test_a_promised_pod_does_not_count_as_being_there():
+def test_a_nominated_pod_does_not_count_as_being_there():
     """Affinity to it is not met: the second pass looks at the node without it."""
     pod = a_pod("me").requires_pods(ZONE, WEB)
     assert feasible_with(pod, a_pod("p").uid("p").labels(app="web")) == []
 
 
-def test_a_promise_of_a_node_that_is_not_there_is_no_matter():
+def test_a_nomination_of_a_node_that_is_not_there_is_no_matter():
     assert feasible_with(a_pod("me").requests(cpu="1"), a_pod("p").uid("p").requests(cpu="2"), "gone") == ["a", "b"]
 
 
@@ -76,9 +76,9 @@ def test_a_promise_of_a_node_that_is_not_there_is_no_matter():
         pytest.param(a_pod("p").uid("another").requests(cpu="1"), id="another pod has its name now"),
     ],
 )
-def test_a_promise_ends_when_the_pod_is_bound_or_gone(arrival):
-    promised = a_pod("p").uid("p").requests(cpu="1").nominated_to("a")
-    cluster = stowplan.Cluster([a_node("a").allocatable(cpu=1).obj(), promised.obj()])
+def test_a_nomination_ends_when_the_pod_is_bound_or_gone(arrival):
+    nominated = a_pod("p").uid("p").requests(cpu="1").nominated_to("a")
+    cluster = stowplan.Cluster([a_node("a").allocatable(cpu=1).obj(), nominated.obj()])
     pod = a_pod("me").requests(cpu="1").obj()
     assert cluster.explain(pod).to_dict()["rejected"].keys() == {"a"}
     cluster.add(arrival.obj())
@@ -87,7 +87,7 @@ def test_a_promise_ends_when_the_pod_is_bound_or_gone(arrival):
 
 def test_the_first_pass_gives_the_reason():
     state = state_of([a_node("a").allocatable(cpu=2)])
-    promise(state, a_pod("p").uid("p").requests(cpu="2"), "a")
+    nominate(state, a_pod("p").uid("p").requests(cpu="2"), "a")
     _, outcome, _ = judged(framework(state), a_pod("me").requests(cpu="1"))
     assert outcome.diagnosis.message() == "0/1 nodes are available: 1 Insufficient cpu."
     assert outcome.diagnosis.unschedulable_plugins == {"NodeResourcesFit"}
@@ -113,7 +113,7 @@ def seen_by(**answers):
 
 def test_two_passes():
     state = state_of([a_node("a")], [a_pod("there").uid("there").on("a")])
-    promise(state, a_pod("p").uid("p"), "a")
+    nominate(state, a_pod("p").uid("p"), "a")
     plugin, seen = seen_by()
     _, outcome, _ = judged(framework_of(state, plugin), a_pod("me"))
     assert outcome.feasible.tolist() == [True]
@@ -127,7 +127,7 @@ def test_a_plugin_that_skipped_is_not_told():
     from stowplan.framework.status import SKIP
 
     state = state_of([a_node("a")])
-    promise(state, a_pod("p").uid("p"), "a")
+    nominate(state, a_pod("p").uid("p"), "a")
     plugin, seen = seen_by(pre_filter=SKIP)
     judged(framework_of(state, plugin), a_pod("me"))
     assert seen == []
@@ -143,7 +143,7 @@ def test_a_plugin_that_skipped_is_not_told():
 )
 def test_extensions_that_fail(answer, text):
     state = state_of([a_node("a")])
-    promise(state, a_pod("p").uid("p"), "a")
+    nominate(state, a_pod("p").uid("p"), "a")
     plugin, _ = seen_by(add_pod=answer)
     _, outcome, _ = judged(framework_of(state, plugin), a_pod("me"))
     assert outcome.error.code is Code.Error

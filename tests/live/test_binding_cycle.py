@@ -380,7 +380,7 @@ async def test_plugins_of_a_pending_pod_are_kept_apart():
         assert (queued.unschedulable_plugins, queued.pending_plugins) == ({"A"}, {"A"})
 
 
-async def test_a_preemptor_is_promised_the_node():
+async def test_a_preemptor_is_nominated_the_node():
     small = a_node("n").allocatable(cpu=1, pods=10)
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
     async with live(small.obj(), important) as cluster:

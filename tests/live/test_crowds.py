@@ -222,7 +222,7 @@ async def test_no_budget_is_violated_without_need():
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_more_important_preemptors_among_them(seed):
-    """They may take what was promised to others, who then need room elsewhere; all come to a node."""
+    """They may take what was nominated to others, who then need room elsewhere; all come to a node."""
     placed, died = await crowd(40, 60, grace=30, classes=("middle", "high"), seed=seed)
     assert all(placed.values())
     assert 120 <= len(died) <= 120 * 1.1

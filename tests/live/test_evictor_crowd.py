@@ -43,7 +43,7 @@ class Crowd:
         self.profile = framework(self.state)
         self.scheduler = SchedulingAlgorithm(self.state, {"default-scheduler": self.profile}, random=Draw(random))
         self.pods, self.pending, self.died, self.calls, self.tasks = {}, [], [], [], set()
-        #: Promises that may come to nothing because a more important pod went there, or was promised the same node.
+        #: Nominations that may come to nothing because a more important pod went there, or was nominated the same node.
         self.overridden = 0
         self.evictor = self.profile.handle.preemptions = Evictor(
             api=self,
@@ -131,8 +131,8 @@ class Crowd:
             self.pending.append(info)
             return
         decision = self.scheduler.schedule(self.profile, info)
-        promised_to = self.state.nominator.on(decision.node_name or decision.nominated_node_name or "")
-        self.overridden += sum(other.priority < info.priority for other in promised_to)
+        nominated_to = self.state.nominator.on(decision.node_name or decision.nominated_node_name or "")
+        self.overridden += sum(other.priority < info.priority for other in nominated_to)
         if decision.node_name:
             self.state.assume(info, decision.node_name)
             return
@@ -161,7 +161,7 @@ def test_no_victim_dies_in_vain(seed, nodes, cpu, share):
 
 
 @given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
-def test_more_die_only_when_more_important_pods_take_what_was_promised_to_lesser_ones(seed, nodes, cpu, share):
+def test_more_die_only_when_more_important_pods_take_what_was_nominated_to_lesser_ones(seed, nodes, cpu, share):
     preemptors = preemptors_of(share, nodes, cpu)
     crowd = asyncio.run(play(Random(seed), nodes, preemptors, cpu, priorities=(10, 20, 30)))
     assert crowd.pending == [], "everybody has come to a node"

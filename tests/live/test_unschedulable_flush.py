@@ -38,7 +38,7 @@ async def sleeps_until_the_flush(cluster, *, refused_by, change):
     return cluster.node_of("web")
 
 
-async def test_a_pod_that_is_promised_a_node_shrinks():
+async def test_a_pod_that_is_nominated_a_node_shrinks():
     """Fit hears of pods that shrink where they run."""
     node = a_node("n1").allocatable(cpu="8", pods="10").obj()
     # It goes when somebody takes it away, and nobody does; the port keeps the other one waiting, however small it is.

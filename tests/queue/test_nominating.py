@@ -1,4 +1,4 @@
-"""Which node a waiting pod is promised."""
+"""Which node a waiting pod is nominated."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def named(node, name="a"):
     return a_pod(name).status(nominatedNodeName=node)
 
 
-def promised(room):
+def nominated(room):
     nominator = room.state.nominator
     return {node: [info.pod.metadata.name for info in nominator.on(node)] for node in nominator.nodes()}
 
@@ -33,7 +33,7 @@ def test_nominate(pod, node, expected):
     room.add(a_pod("a"))
     room.queue.nominate(room.info(a_pod("a")), "before")
     room.queue.nominate(room.info(pod), node)
-    assert promised(room) == expected
+    assert nominated(room) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_nominate(pod, node, expected):
         pytest.param(a_pod("a").uid("another"), id="made anew"),
     ],
 )
-def test_who_is_no_longer_pending_is_promised_nothing(stored):
+def test_who_is_no_longer_pending_is_nominated_nothing(stored):
     room = Room()
     room.add(a_pod("a").uid("u"))
     room.queue.nominate(room.info(a_pod("a").uid("u")), "n")
@@ -51,19 +51,19 @@ def test_who_is_no_longer_pending_is_promised_nothing(stored):
     if stored is not None:
         room.state.pending.put(room.info(stored))
     room.queue.nominate(room.info(a_pod("a").uid("u")), "m")
-    assert promised(room) == {}
+    assert nominated(room) == {}
 
 
 def test_a_new_pod_brings_its_nomination():
     room = Room()
     room.add(named("n"))
-    assert promised(room) == {"n": ["a"]}
+    assert nominated(room) == {"n": ["a"]}
 
 
 def test_a_gated_pod_does_not():
     room = Room(waits_for("A", pre_enqueue=CLOSED))
     room.add(named("n"))
-    assert promised(room) == {}
+    assert nominated(room) == {}
 
 
 @pytest.mark.parametrize(
@@ -84,23 +84,23 @@ def test_updates_of_a_waiting_pod(old, new, expected, asleep):
         room.add(old)
     room.queue.nominate(room.info(old), "memory")
     info = room.update(old, new)
-    assert promised(room) == expected
+    assert nominated(room) == expected
     for node in expected:
         assert room.state.nominator.on(node) == [info], "the newest version"
 
 
-def test_a_pod_that_goes_is_promised_nothing():
+def test_a_pod_that_goes_is_nominated_nothing():
     room = Room()
     room.add(named("n"), named("n", "b"))
     room.delete(a_pod("a"))
-    assert promised(room) == {"n": ["b"]}
+    assert nominated(room) == {"n": ["b"]}
 
 
-def test_promises_are_listed_in_order_and_keep_their_age_when_renewed():
+def test_nominations_are_listed_in_order_and_keep_their_age_when_renewed():
     room = Room()
     room.add(named("n"), named("n", "b"), named("n", "c"))
     room.queue.nominate(room.info(a_pod("b")), "n")
-    assert promised(room) == {"n": ["a", "b", "c"]}
+    assert nominated(room) == {"n": ["a", "b", "c"]}
     room.queue.nominate(room.info(a_pod("a")), "m")
     room.queue.nominate(room.info(a_pod("a")), "n")
-    assert promised(room) == {"n": ["b", "c", "a"]}
+    assert nominated(room) == {"n": ["b", "c", "a"]}

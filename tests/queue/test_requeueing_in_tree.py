@@ -98,14 +98,14 @@ ROWS = {
     "NodePorts": [
         ("who held the port goes", a_pod().host_port(80), other().host_port(80).on("n"), None, BOTH),
         ("who held another port goes", a_pod().host_port(80), other().host_port(81).on("n"), None, NOBODY),
-        ("who was promised it goes", a_pod().host_port(80), other().host_port(80).nominated_to("n"), None, BOTH),
+        ("who was nominated it goes", a_pod().host_port(80), other().host_port(80).nominated_to("n"), None, BOTH),
         ("a pod without a node goes", a_pod().host_port(80), other().host_port(80), None, NOBODY),
         ("a node comes", a_pod().host_port(80), None, a_node(), BOTH),
         ("a taint goes", a_pod().host_port(80), a_node().tainted("t"), a_node(), BOTH),
     ],
     "NodeResourcesFit": [
         ("a pod goes", a_pod().requests(cpu="1"), other().on("n"), None, BOTH),
-        ("a promised pod goes", a_pod().requests(cpu="1"), other().nominated_to("n"), None, BOTH),
+        ("a nominated pod goes", a_pod().requests(cpu="1"), other().nominated_to("n"), None, BOTH),
         ("a pending pod goes", a_pod().requests(cpu="1"), other(), None, NOBODY),
         ("a pod comes", a_pod().requests(cpu="1"), None, other().on("n"), NOBODY),
         ("it asks for less", a_pod().requests(cpu="1"), itself().requests(cpu="2"), itself().requests(cpu="1"), SELF),

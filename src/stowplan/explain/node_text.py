@@ -54,7 +54,7 @@ class _Page:
         labels = node.metadata.labels if self._wide else self._view.places
         rows += [["label", f"{key}={value}"] for key, value in sorted(labels.items())]
         rows += [
-            ["promised to", f"{info.key} (priority {info.priority:,}), for which preemption makes room"]
+            ["nominated", f"{info.key} (priority {info.priority:,}), for which preemption makes room"]
             for info in self._view.nominated
         ]
         return [Grid(rows)] if rows else []

@@ -147,7 +147,7 @@ class NodeView:
             labels=dict(self.node.metadata.labels),
             resources={use.resource: use.record() for use in self.uses},
             pods=tuple(_pod_record(info) for info in self.pods),
-            promised=tuple(info.key for info in self.nominated),
+            nominated=tuple(info.key for info in self.nominated),
             takes=tuple(
                 TakesRecord(pods=answer.keys, goes_to=answer.verdict.node_name, points_behind=answer.behind)
                 for answer in self.taken

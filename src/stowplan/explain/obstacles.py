@@ -33,7 +33,7 @@ def _nominated(at: VerdictInspection) -> Iterator[str]:
     nominated = at.diagnosis.nominated if at.diagnosis is not None else {}
     if nominated:
         nodes = count(len(nominated), "node")
-        yield f"{nodes} would do, but room there is promised to pods of equal or higher priority"
+        yield f"{nodes} would do, but room there is kept for nominated pods of equal or higher priority"
 
 
 def _everywhere(at: VerdictInspection) -> Iterator[str]:

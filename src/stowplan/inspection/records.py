@@ -321,7 +321,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     #: Most important first.
     pods: tuple[PodOnNodeRecord, ...] = ()
     #: Nominated pods, for which preemption makes room.
-    promised: tuple[str, ...] = ()
+    nominated: tuple[str, ...] = ()
     takes: tuple[TakesRecord, ...] = ()
     refuses: tuple[RefusesRecord, ...] = ()
     untried: tuple[UntriedRecord, ...] = ()

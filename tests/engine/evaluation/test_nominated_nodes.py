@@ -1,4 +1,4 @@
-"""Room kept for promised pods: what is remembered of each node says what a look at all of them would say."""
+"""Room kept for nominated pods: what is remembered of each node says what a look at all of them would say."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ class Told(PreFilterPlugin, NodeFilterPlugin, NodePodExtensions, ShapeSigned):
 
 
 class World:
-    """Nodes with promises; evaluations that equal pods share."""
+    """Nodes with nominations; evaluations that equal pods share."""
 
     def __init__(self, *plugins, nodes=6):
         self.state = ClusterState()
@@ -98,7 +98,7 @@ KINDS = ("small", "small", "large", "port", "choosy", "spread", "new resource")
 #: Those that matter to others by nothing but what they take.
 TAKERS = ("small", "large", "port", "spread", "new resource")
 STEPS = st.tuples(
-    st.sampled_from((*["promise", "place", "delete"] * 3, "renew", "take back", "node", "remove node", "transaction")),
+    st.sampled_from((*["nominate", "place", "delete"] * 3, "renew", "take back", "node", "remove node", "transaction")),
     st.sampled_from(KINDS),
     st.integers(0, 29),
 )
@@ -106,15 +106,15 @@ STEPS = st.tuples(
 
 def change(world, what, kind, which):
     state, node = world.state, f"n{which % 3}"
-    promised = sorted(info.uid for name in state.nominator.nodes() for info in state.nominator.on(name))
+    nominated = sorted(info.uid for name in state.nominator.nodes() for info in state.nominator.on(name))
     placed = sorted(info.uid for info in state.placed_pods())
-    if what == "promise":
+    if what == "nominate":
         state.nominator.add(world.pod(kind, which % 3), node)
-    elif what == "renew" and promised:
+    elif what == "renew" and nominated:
         infos = {info.uid: info for name in state.nominator.nodes() for info in state.nominator.on(name)}
-        state.nominator.add(infos[promised[which % len(promised)]], node)
-    elif what == "take back" and promised:
-        state.nominator.delete(promised[which % len(promised)])
+        state.nominator.add(infos[nominated[which % len(nominated)]], node)
+    elif what == "take back" and nominated:
+        state.nominator.delete(nominated[which % len(nominated)])
     elif what == "place":
         state.assume(world.pod(kind, 0), node)
     elif what == "delete" and placed:
@@ -142,17 +142,17 @@ def test_what_is_remembered_is_exact(plugins, monkeypatch):
         for what, kind, which in steps:
             change(world, what, kind, which)
             world.check(world.pod(kind, which % 2))
-            # One that is promised a node itself.
-            promised = [info for name in world.state.nominator.nodes() for info in world.state.nominator.on(name)]
-            if promised:
-                world.check(promised[which % len(promised)])
+            # One that is nominated a node itself.
+            nominated = [info for name in world.state.nominator.nodes() for info in world.state.nominator.on(name)]
+            if nominated:
+                world.check(nominated[which % len(nominated)])
             world.check(world.pod("large", 1))
 
     exact()
 
 
 def test_only_what_changed_is_looked_at_again(monkeypatch):
-    """Each preemptor that comes adds a promise: all of them together look at each other's nodes a few times each."""
+    """Each preemptor that comes adds a nomination: all of them together look at each other's nodes a few times each."""
     world = World()
     for i in range(6, 100):
         world.state.add_node(struct(a_node(f"n{i}").allocatable(cpu="4", pods="9")))
@@ -172,7 +172,7 @@ def test_only_what_changed_is_looked_at_again(monkeypatch):
     assert sum(judged) == 99
 
 
-def test_pods_that_come_to_a_promised_node_and_go_again_count():
+def test_pods_that_come_to_a_nominated_node_and_go_again_count():
     world = World()
     world.state.nominator.add(world.pod("small", 1), "n0")
     evaluation, placed = Evaluation(world.framework), world.pod("small", 0)
@@ -188,7 +188,7 @@ def test_pods_that_come_to_a_promised_node_and_go_again_count():
 
 
 def test_what_was_found_while_a_plugin_took_part_does_not_outlive_that():
-    """Parity: without a placed pod that keeps others away, nobody asks whether a promised one would."""
+    """Parity: without a placed pod that keeps others away, nobody asks whether a nominated one would."""
     world = World()
     placed = world.pod("choosy", 0)
     world.state.assume(placed, "n0")
@@ -227,13 +227,13 @@ def test_equal_refusals_are_one_object():
 
 
 @given(st.lists(st.tuples(st.sampled_from(TAKERS), st.integers(0, 5)), min_size=1, max_size=8))
-def test_promised_pods_take_what_they_would_take_if_they_were_there(promises):
+def test_nominated_pods_take_what_they_would_take_if_they_were_there(nominations):
     """The first pass agrees with a world in which they are placed."""
-    promising, placing = World(), World()
-    for kind, row in promises:
-        promising.state.nominator.add(promising.pod(kind, 1), f"n{row}")
+    nominating, placing = World(), World()
+    for kind, row in nominations:
+        nominating.state.nominator.add(nominating.pod(kind, 1), f"n{row}")
         placing.state.assume(placing.pod(kind, 1), f"n{row}")
-    outcome = Evaluation(promising.framework).filter(promising.pod("port", 1))
+    outcome = Evaluation(nominating.framework).filter(nominating.pod("port", 1))
     there = Evaluation(placing.framework).filter(placing.pod("port", 1))
     assert outcome.feasible.tolist() == there.feasible.tolist()
 
@@ -255,7 +255,7 @@ def test_a_plugin_that_is_told_of_pods_sees_them_even_if_nobody_else_looks():
             raise AssertionError("nobody leaves")
 
     world = World(Looks)
-    promised = world.pod("small", 1)
-    world.state.nominator.add(promised, "n0")
+    nominated = world.pod("small", 1)
+    world.state.nominator.add(nominated, "n0")
     assert not isinstance(Evaluation(world.framework).filter(world.pod("small", 1)).error, Status)
-    assert seen == [(promised.uid, [promised.uid])]
+    assert seen == [(nominated.uid, [nominated.uid])]

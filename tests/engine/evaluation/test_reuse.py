@@ -477,7 +477,7 @@ def test_preemption_knows_of_terms_whose_only_holder_was_away_in_a_transaction()
 
 def test_a_nominated_pod_asks_for_a_resource_that_nobody_has_heard_of():
     world = world_of()
-    pod = world.state.pod_info(struct(a_pod("promised").uid("promised").requests({"example.com/new": 1}, cpu="4")))
+    pod = world.state.pod_info(struct(a_pod("nominated").uid("nominated").requests({"example.com/new": 1}, cpu="4")))
     world.state.nominator.add(pod, "n0")
     assert world.check(world.next_pod(0)) != "n0"
 

@@ -126,11 +126,11 @@ class Plain:
     def found(self, pod):
         names, refusing = self.verdicts(pod)
         statuses = set()
-        promised = self.state.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
-        if promised in names:
-            if promised not in refusing:
-                return [promised], 1
-            statuses.add(promised)
+        nominated = self.state.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
+        if nominated in names:
+            if nominated not in refusing:
+                return [nominated], 1
+            statuses.add(nominated)
         wanted, found = self.wanted(len(names)), []
         for i in range(len(names)):
             name = names[(self.start + i) % len(names)]
@@ -183,7 +183,7 @@ def play(cluster, shapes, steps, *, plugins, share, without, reuse, least):
     plain = Plain(state, profile, share=share, least=least)
     for i, (what, which) in enumerate(steps):
         shape = shapes[which % len(shapes)]
-        nominated = {"nominatedNodeName": f"n{which % 12}"} if what == "promised" else {}
+        nominated = {"nominatedNodeName": f"n{which % 12}"} if what == "nominated" else {}
         new = {**shape, "metadata": {**shape["metadata"], "name": f"p{i}", "uid": f"p{i}"}, "status": nominated}
         pod = state.pod_info(struct(new))
         if what == "remove":
@@ -199,7 +199,7 @@ def play(cluster, shapes, steps, *, plugins, share, without, reuse, least):
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(("place", "place", "place", "try", "remove", "promised", "nominate")), st.integers(0, 60)
+        st.sampled_from(("place", "place", "place", "try", "remove", "nominated", "nominate")), st.integers(0, 60)
     ),
     min_size=3,
     max_size=12,
@@ -350,10 +350,10 @@ def test_a_pod_that_fits_nowhere_learns_of_every_node():
 
 
 @pytest.mark.usefixtures("counting")
-def test_a_promised_node_is_tried_before_the_search():
+def test_a_nominated_node_is_tried_before_the_search():
     scheduler, profile = a_scheduler(300, Counts, percentage=40)
-    for promised, node, start in (("n201", "n201", 0), ("n200", None, 240), ("gone", None, 180)):
-        pod = scheduler.cluster.pod_info(struct(a_pod(promised).uid(promised).nominated_to(promised)))
+    for nominated, node, start in (("n201", "n201", 0), ("n200", None, 240), ("gone", None, 180)):
+        pod = scheduler.cluster.pod_info(struct(a_pod(nominated).uid(nominated).nominated_to(nominated)))
         decision = scheduler.schedule(profile, pod)
         assert node in (None, decision.node_name)
         assert scheduler.sampling.start == pytest.approx(start, abs=1)

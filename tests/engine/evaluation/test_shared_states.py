@@ -40,13 +40,13 @@ def test_whether_a_pod_matches_the_default_selector_itself(reuse):
 
 
 @pytest.mark.parametrize("reuse", [True, False])
-def test_what_a_promised_pod_holds_against_one_of_them(reuse):
+def test_what_a_nominated_pod_holds_against_one_of_them(reuse):
     """Nobody on a node holds that term, so it does not tell the two pods apart."""
     objects = (
         a_node("x"),
         a_node("y").unschedulable(),
         a_pod("there").avoids_pods(HOST, WEB).on("y"),
-        a_pod("promised").priority(5).avoids_pods(HOST, FIRST).nominated_to("x"),
+        a_pod("nominated").priority(5).avoids_pods(HOST, FIRST).nominated_to("x"),
     )
     cluster = stowplan.Cluster([o.obj() for o in objects], reuse=reuse)
     pods = [a_pod("p").labels(app="web"), a_pod("q").labels(app="web", tier="1"), a_pod("r").labels(app="web")]

@@ -158,7 +158,7 @@ async def test_nomination_after_post_filter(api_server, namespace, answer, messa
 @pytest.mark.parametrize(
     ("answer", "left"),
     [
-        pytest.param(PostFilterResult(Status(Code.Success), "n2"), "n2", id="promised"),
+        pytest.param(PostFilterResult(Status(Code.Success), "n2"), "n2", id="nominated"),
         pytest.param(PostFilterResult(unschedulable("no help"), ""), "", id="lost"),
         pytest.param(PostFilterResult(unschedulable("no help")), "n9", id="as-before"),
     ],

@@ -1,4 +1,4 @@
-"""Nodes that are promised to pods: who has to leave them room, and how promises come and go."""
+"""Nodes that are nominated to pods: who has to leave them room, and how nominations come and go."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from support.scheduling.preempting import CLASSES, nodes, nominated_node, placed
 ZONE = "topology.kubernetes.io/zone"
 
 
-def promised(name="web", node_name="n1", **more):
+def nominated_pod(name="web", node_name="n1", **more):
     return {**wanting(name, **more), "status": {"nominatedNodeName": node_name}}
 
 
@@ -24,15 +24,15 @@ def spec_of(made, **spec):
     return made
 
 
-def set_promise(c, node_name, name="web"):
+def set_nomination(c, node_name, name="web"):
     return c.objects.patch("pods", name, {"status": {"nominatedNodeName": node_name}}, subresource="status")
 
 
-# -- the promised node is tried first ----------------------------------------------------------------------------------
+# -- the nominated node is tried first --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("promise", "there", "expected"),
+    ("nomination", "there", "expected"),
     [
         # Other nodes would be better, being empty.
         pytest.param("n2", [placed("a", "2", "n2")], "n2", id="taken"),
@@ -40,29 +40,33 @@ def set_promise(c, node_name, name="web"):
         pytest.param("gone", [placed("a", "1"), placed("b", "1", "n2")], "n3", id="unknown"),
     ],
 )
-async def test_the_promised_node_comes_first(api_server, namespace, promise, there, expected):
-    before = [*CLASSES, *nodes(node("n1"), node("n2"), node("n3")), *pods(*there, promised(node_name=promise, cpu="2"))]
+async def test_the_nominated_node_comes_first(api_server, namespace, nomination, there, expected):
+    before = [
+        *CLASSES,
+        *nodes(node("n1"), node("n2"), node("n3")),
+        *pods(*there, nominated_pod(node_name=nomination, cpu="2")),
+    ]
     async with scheduled(api_server, namespace, before=before) as c:
         assert await c.node_of("web") == expected
         assert not c.scheduler.state.nominator
 
 
-async def test_a_node_that_is_taken_as_promised_is_not_scored(api_server, namespace):
+async def test_a_node_that_is_taken_as_nominated_is_not_scored(api_server, namespace):
     a = answering("A")
     config = configuration(profile(score=[a]))
     before = [*CLASSES, *nodes(node("n1"), node("n2"))]
     async with scheduled(api_server, namespace, config=config, plugins=[a], before=before) as c:
-        await c.pods(promised(node_name="n2", cpu="1"))
+        await c.pods(nominated_pod(node_name="n2", cpu="1"))
         assert await c.node_of("web") == "n2"
         assert "A.score" not in a.log
         await c.pods(pod("other"))
         assert "A.score" in a.log
 
 
-# -- who leaves room ---------------------------------------------------------------------------------------------------
+# -- who leaves room --------------------------------------------------------------------------------------------------
 
-#: Of the four CPUs of n1 two are taken, and three are promised to a pod that waits for those two.
-TAKEN = [*CLASSES, *nodes(node("n1")), *pods(placed("leaving", "2", priority="most"), promised(priority="more"))]
+#: Of the four CPUs of n1 two are taken, and three are nominated to a pod that waits for those two.
+TAKEN = [*CLASSES, *nodes(node("n1")), *pods(placed("leaving", "2", priority="most"), nominated_pod(priority="more"))]
 
 
 @pytest.mark.parametrize(
@@ -75,8 +79,8 @@ TAKEN = [*CLASSES, *nodes(node("n1")), *pods(placed("leaving", "2", priority="mo
 )
 async def test_who_leaves_room(api_server, namespace, priority, fits):
     async with scheduled(api_server, namespace, before=TAKEN) as c:
-        # Nothing helps the promised pod: a promise is kept in memory as long as it stands in the status.
-        await set_promise(c, "n1")
+        # Nothing helps the nominated pod: a nomination is kept in memory as long as it stands in the status.
+        await set_nomination(c, "n1")
         await c.settle()
         other = asking(pod("other"), cpu="1")
         await c.pods(spec_of(other, priorityClassName=priority) if priority else other)
@@ -85,9 +89,9 @@ async def test_who_leaves_room(api_server, namespace, priority, fits):
             assert (await c.condition("other"))["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
 
 
-async def test_once_the_promised_pod_has_come_there_is_what_is_left(api_server, namespace):
+async def test_once_the_nominated_pod_has_come_there_is_what_is_left(api_server, namespace):
     async with scheduled(api_server, namespace, before=TAKEN) as c:
-        await set_promise(c, "n1")
+        await set_nomination(c, "n1")
         await c.settle()
         await c.pods(asking(pod("one"), cpu="1"), asking(pod("two"), cpu="2"))
         assert await c.node_of("one") == await c.node_of("two") == ""
@@ -116,12 +120,12 @@ IN_ZONE = [
 ]
 
 
-async def test_a_promise_alone_is_no_company(api_server, namespace):
-    """A pod must fit with the promised ones and without: they may never come."""
+async def test_a_nomination_alone_is_no_company(api_server, namespace):
+    """A pod must fit with the nominated ones and without: they may never come."""
     async with scheduled(
-        api_server, namespace, before=[*IN_ZONE, *pods(with_port(promised(cpu="1", priority="more")))]
+        api_server, namespace, before=[*IN_ZONE, *pods(with_port(nominated_pod(cpu="1", priority="more")))]
     ) as c:
-        await set_promise(c, "n1")
+        await set_nomination(c, "n1")
         await c.settle()
         await c.pods(asking(pod("friend", **near("web")), cpu="100m"))
         assert await c.node_of("friend") == ""
@@ -131,22 +135,22 @@ async def test_a_promise_alone_is_no_company(api_server, namespace):
         assert await c.node_of("web") == await c.node_of("friend") == "n1"
 
 
-async def test_a_promise_keeps_others_away(api_server, namespace):
+async def test_a_nomination_keeps_others_away(api_server, namespace):
     async with scheduled(
-        api_server, namespace, before=[*IN_ZONE, *pods(with_port(promised(cpu="1", priority="more")))]
+        api_server, namespace, before=[*IN_ZONE, *pods(with_port(nominated_pod(cpu="1", priority="more")))]
     ) as c:
-        await set_promise(c, "n1")
+        await set_nomination(c, "n1")
         await c.settle()
         await c.pods(asking(pod("other", **near("web", away=True)), cpu="100m"))
         assert await c.node_of("other") == ""
         assert c.queued("other").unschedulable_plugins == {"InterPodAffinity"}
 
 
-# -- promises come and go ----------------------------------------------------------------------------------------------
+# -- nominations come and go ------------------------------------------------------------------------------------------
 
 
 def large(name="web", priority="more"):
-    """A pod that no node can take, so that promises are a matter of its status."""
+    """A pod that no node can take, so that nominations are a matter of its status."""
     return wanting(name, "64", priority)
 
 
@@ -160,7 +164,7 @@ async def test_what_the_status_says(api_server, namespace):
         await c.pods(spec_of(large(), schedulingGates=[{"name": "a"}]))
         assert in_mind(c) == ""
         for node_name in ("n1", "n2", None, "n1"):
-            await set_promise(c, node_name)
+            await set_nomination(c, node_name)
             await c.settle()
             assert in_mind(c) == (node_name or "")
         # Other changes do not matter.
@@ -175,7 +179,7 @@ async def test_what_the_status_says(api_server, namespace):
 async def test_somebody_else_binds_the_pod(api_server, namespace):
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))]) as c:
         await c.pods(large())
-        await set_promise(c, "n1")
+        await set_nomination(c, "n1")
         await c.settle()
         assert in_mind(c) == "n1"
         await c.objects.bind("web", "n1")
@@ -186,16 +190,16 @@ async def test_somebody_else_binds_the_pod(api_server, namespace):
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(lambda c: set_promise(c, None), id="taken back"),
-        pytest.param(lambda c: set_promise(c, "n9"), id="moved"),
+        pytest.param(lambda c: set_nomination(c, None), id="taken back"),
+        pytest.param(lambda c: set_nomination(c, "n9"), id="moved"),
         pytest.param(lambda c: c.objects.delete("pods", "web"), id="deleted"),
     ],
 )
-async def test_a_lost_promise_wakes_who_left_room(api_server, namespace, end):
+async def test_a_lost_nomination_wakes_who_left_room(api_server, namespace, end):
     """Those who are no more important than the pod that lost it."""
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))]) as c:
         await c.pods(large())
-        await set_promise(c, "n1")
+        await set_nomination(c, "n1")
         await c.settle()
         await c.pods(asking(pod("lesser"), cpu="1"), large("greater", "most"))
         assert await c.node_of("lesser") == ""
@@ -207,7 +211,7 @@ async def test_a_lost_promise_wakes_who_left_room(api_server, namespace, end):
         assert len(attempts(c, "greater")) == tried
 
 
-async def test_a_pod_that_fails_for_good_loses_its_promise(api_server, namespace):
+async def test_a_pod_that_fails_for_good_loses_its_nomination(api_server, namespace):
     """In memory at once, and in its status: who leaves room for it need not wait for the API."""
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))], wrap=Tampered) as c:
         held = c.api.instead["patch"] = Held()
@@ -220,7 +224,7 @@ async def test_a_pod_that_fails_for_good_loses_its_promise(api_server, namespace
         assert c.api.status_patches("web")[0]["status"]["nominatedNodeName"] is None
 
 
-async def test_a_promise_that_the_api_does_not_learn_of_stays_in_mind(api_server, namespace):
+async def test_a_nomination_that_the_api_does_not_learn_of_stays_in_mind(api_server, namespace):
     """The room that was made is kept for the pod although its status does not say so."""
     before = [*CLASSES, *nodes(node("n1")), *pods(placed("victim"))]
     async with scheduled(api_server, namespace, before=before, wrap=Tampered) as c:
@@ -240,13 +244,13 @@ async def test_a_promise_that_the_api_does_not_learn_of_stays_in_mind(api_server
         assert await c.node_of("other") == ""
 
 
-async def test_a_pod_on_its_way_needs_no_promise(api_server, namespace):
+async def test_a_pod_on_its_way_needs_no_nomination(api_server, namespace):
     """As soon as it is assumed it takes its room itself."""
     a = answering("A", permit=(Status(Code.Wait), 60.0))
     config = configuration(profile(permit=[a]))
     before = [*CLASSES, *nodes(node("n1"))]
     async with scheduled(api_server, namespace, config=config, plugins=[a], before=before) as c:
-        await c.pods(promised(cpu="2"))
+        await c.pods(nominated_pod(cpu="2"))
         assert in_mind(c) == ""
         assert [info.key for info in c.scheduler.state.placed_pods()] == [f"{namespace}/web"]
         # Two CPUs are left, not none.
@@ -255,7 +259,7 @@ async def test_a_pod_on_its_way_needs_no_promise(api_server, namespace):
         assert await c.node_of("other") == "n1"
 
 
-async def test_a_pod_of_another_scheduler_promises_nothing_here(api_server, namespace):
+async def test_a_pod_of_another_scheduler_nominations_nothing_here(api_server, namespace):
     async with scheduled(api_server, namespace, before=[*CLASSES, *nodes(node("n1"))]) as c:
         await c.pods({**spec_of(large(), schedulerName="nobody"), "status": {"nominatedNodeName": "n1"}})
         assert not c.scheduler.state.nominator

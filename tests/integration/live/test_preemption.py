@@ -30,7 +30,7 @@ async def message(c, name="web"):
     return (await c.condition(name))["message"]
 
 
-# -- one victim --------------------------------------------------------------------------------------------------------
+# -- one victim -------------------------------------------------------------------------------------------------------
 
 
 async def test_what_becomes_of_a_victim(api_server, namespace):
@@ -69,7 +69,7 @@ async def test_what_becomes_of_a_victim(api_server, namespace):
 
 
 async def test_what_becomes_of_the_preemptor(api_server, namespace):
-    """It waits, promised its node, until the victim is really gone."""
+    """It waits, nominated its node, until the victim is really gone."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         await c.pods(wanting())
         condition = await c.condition("web")
@@ -102,7 +102,7 @@ async def test_a_victim_without_grace_leaves_at_once(api_server, namespace):
 
 
 async def test_victims_that_still_leave(api_server, namespace):
-    """Nobody else is made to leave meanwhile, and the promise stays."""
+    """Nobody else is made to leave meanwhile, and the nomination stays."""
     more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
     async with running(api_server, namespace, *more) as c:
         await c.pods(wanting())
@@ -116,8 +116,8 @@ async def test_victims_that_still_leave(api_server, namespace):
         assert c.api.verbs("other") == []
 
 
-async def test_a_promise_that_cannot_be_kept_any_more(api_server, namespace):
-    """The promised node got a taint: the pod makes room elsewhere, whoever is still leaving there."""
+async def test_a_nomination_that_cannot_be_kept_any_more(api_server, namespace):
+    """The nominated node got a taint: the pod makes room elsewhere, whoever is still leaving there."""
     more = [*nodes(node("n2")), *pods(placed("victim"), placed("other", node_name="n2", priority="some"))]
     async with running(api_server, namespace, *more) as c:
         await c.pods(wanting())
@@ -132,7 +132,7 @@ async def test_a_promise_that_cannot_be_kept_any_more(api_server, namespace):
 
 
 async def test_somebody_who_leaves_anyway_is_no_victim(api_server, namespace):
-    """The node is promised, and nobody is told to leave who was told before."""
+    """The node is nominated, and nobody is told to leave who was told before."""
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         await c.objects.delete("pods", "victim", grace=None)
         await c.pods(wanting())
@@ -144,10 +144,10 @@ async def test_somebody_who_leaves_anyway_is_no_victim(api_server, namespace):
         assert await c.node_of("web") == "n1"
 
 
-# -- who may not -------------------------------------------------------------------------------------------------------
+# -- who may not ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_polite_pod_keeps_its_promise(api_server, namespace):
+async def test_a_polite_pod_keeps_its_nomination(api_server, namespace):
     """preemptionPolicy Never: nobody leaves, and a nomination that is there is not touched."""
     polite = {**wanting(priority="polite"), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *pods(placed("victim"), polite)) as c:
@@ -177,7 +177,7 @@ async def test_a_polite_pod_keeps_its_promise(api_server, namespace):
     ],
 )
 async def test_no_candidates(api_server, namespace, there, cpu, tail):
-    """Then an earlier promise is taken back."""
+    """Then an earlier nomination is taken back."""
     web = {**wanting(cpu=cpu), "status": {"nominatedNodeName": "n1"}}
     async with running(api_server, namespace, *nodes(tainted("n2")), *pods(*there, web)) as c:
         text = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
@@ -186,7 +186,7 @@ async def test_no_candidates(api_server, namespace, there, cpu, tail):
         assert await leaving(c, *(p["metadata"]["name"] for p in there)) == set()
 
 
-# -- several victims ---------------------------------------------------------------------------------------------------
+# -- several victims --------------------------------------------------------------------------------------------------
 
 
 def three_victims():
@@ -240,7 +240,7 @@ async def test_the_pod_is_tried_with_each_victim_that_is_gone(api_server, namesp
         assert len(await c.events(reason="Preempted")) == 3
 
 
-# -- while it is under way ---------------------------------------------------------------------------------------------
+# -- while it is under way --------------------------------------------------------------------------------------------
 
 
 async def test_the_gate(api_server, namespace):
@@ -268,7 +268,7 @@ async def test_the_gate_is_open_once_the_victims_are_told(api_server, namespace)
     async with running(api_server, namespace, *pods(placed("victim"))) as c:
         await c.pods(wanting())
         await c.nodes(node("n2"))
-        # It was promised n1, but n2 is free now.
+        # It was nominated n1, but n2 is free now.
         assert await c.node_of("web") == "n2"
         assert len(attempts(c, "web")) == 2
 
@@ -342,10 +342,10 @@ async def test_a_victim_that_is_gone_already(api_server, namespace):
         assert await c.events("victim") == []
 
 
-# -- lesser promises ---------------------------------------------------------------------------------------------------
+# -- lesser nominations -----------------------------------------------------------------------------------------------
 
 
-async def test_lesser_promises_are_taken_back(api_server, namespace):
+async def test_lesser_nominations_are_taken_back(api_server, namespace):
     big = nodes(sized(node("n2"), cpu="8"))
     there = pods(placed("first", node_name="n2"), placed("second", node_name="n2", priority="some"))
     async with running(api_server, namespace, *big, *there, *pods(placed("rest", "4", priority="most"))) as c:
@@ -356,7 +356,7 @@ async def test_lesser_promises_are_taken_back(api_server, namespace):
         assert await leaving(c, "first", "second") == {"first", "second"}
         assert await nominated_node(c, "web") == "n2"
         assert await nominated_node(c, "lesser") == ""
-        # First of all: who is promised the node no longer waits for it.
+        # First of all: who is nominated the node no longer waits for it.
         order = [(call.name, call.body) for call in c.api.calls if call.name in ("lesser", "second")]
         names = [name for name, _ in order]
         assert order.index(("lesser", {"status": {"nominatedNodeName": None}})) < names.index("second")
@@ -366,7 +366,7 @@ async def test_lesser_promises_are_taken_back(api_server, namespace):
         assert (await c.node_of("web"), await c.node_of("lesser")) == ("n2", "")
 
 
-async def test_equal_promises_stay(api_server, namespace):
+async def test_equal_nominations_stay(api_server, namespace):
     """And leave no room: the second preemptor makes its own."""
     there = pods(placed("first", "2"), placed("second", "2"))
     async with running(api_server, namespace, *there) as c:
@@ -381,7 +381,7 @@ async def test_equal_promises_stay(api_server, namespace):
         assert await c.node_of("one") == await c.node_of("two") == "n1"
 
 
-# -- profiles ----------------------------------------------------------------------------------------------------------
+# -- profiles ---------------------------------------------------------------------------------------------------------
 
 
 async def test_the_preemptors_scheduler_is_named(api_server, namespace):

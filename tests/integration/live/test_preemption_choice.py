@@ -180,7 +180,7 @@ async def test_victims(api_server, namespace, there, cpu, expected):
     assert found == ("n1", expected)
 
 
-async def test_room_that_is_promised_is_no_room(api_server, namespace):
+async def test_room_that_is_nominated_is_no_room(api_server, namespace):
     """A node that was made free for one pod is not the next one's."""
     before = [*TWO, *pods(placed("a"), placed("b", node_name="n2", priority="some"))]
     async with scheduled(api_server, namespace, before=before) as c:

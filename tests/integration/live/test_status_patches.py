@@ -121,8 +121,8 @@ async def test_only_a_new_generation_is_no_reason_to_write(api_server, namespace
 
 
 async def test_a_nomination_goes_with_the_condition(api_server, namespace):
-    promise = PostFilterResult(Status(Code.Success), "n1")
-    async with refusing(api_server, namespace, post_filter=promise) as c:
+    nomination = PostFilterResult(Status(Code.Success), "n1")
+    async with refusing(api_server, namespace, post_filter=nomination) as c:
         await c.pods(pod("web", nodeSelector={"no": "where"}))
         message = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
         assert c.api.status_patches("web") == [full(c, message, nominatedNodeName="n1")]

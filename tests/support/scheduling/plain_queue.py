@@ -359,7 +359,7 @@ class PlainQueue:
         stored = self.store.get(info.key)
         wanted = [(info.uid, node)] if node and stored is not None and stored.metadata.uid == info.uid else []
         if wanted and wanted[0] in self.nominated:
-            # A promise that is renewed keeps its age.
+            # A nomination that is renewed keeps its age.
             return
         self.nominated = [n for n in self.nominated if n[0] != info.uid] + wanted
 

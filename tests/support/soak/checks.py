@@ -141,9 +141,9 @@ def equals_a_rebuild(api, state):
     got, want = dump(state, KEYS), dump(fresh, KEYS)
     for part in want:
         assert got[part] == want[part], part
-    promised = {info.key: name for name in state.nominator.nodes() for info in state.nominator.on(name)}
+    nominated = {info.key: name for name in state.nominator.nodes() for info in state.nominator.on(name)}
     wanted = {info.key: name for name in fresh.nominator.nodes() for info in fresh.nominator.on(name)}
-    assert promised == wanted
+    assert nominated == wanted
 
 
 def nothing_is_under_way(scheduler):
