@@ -10,7 +10,7 @@ import pytest
 
 import stowplan
 from stowplan.__main__ import main
-from stowplan.sources import question as asking
+from stowplan.sources import cluster_source
 
 SRC = pathlib.Path(__file__).parents[2] / "src"
 
@@ -30,7 +30,7 @@ def test_a_bug_is_not_a_traceback(run, monkeypatch):
     def fail(*args, **kwargs):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(asking, "load_files", fail)
+    monkeypatch.setattr(cluster_source, "load_files", fail)
     monkeypatch.delenv("STOWPLAN_DEBUG", raising=False)
     ran = run("explain", "-f", "x")
     assert ran.code == 1
@@ -41,7 +41,7 @@ def test_interruption(run, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(asking, "load_files", interrupt)
+    monkeypatch.setattr(cluster_source, "load_files", interrupt)
     assert run("explain", "-f", "x").code == 130
 
 
