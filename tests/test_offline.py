@@ -442,5 +442,7 @@ def test_a_registered_participant_is_dumped_and_loaded():
     cluster.state.load(dumped)
     assert seats.taken == {"n": 1}
     assert cluster.state.dump() == dumped
-    with pytest.raises(TransactionError, match="load it into a cluster with the same profiles and plugins"):
+    with pytest.raises(
+        TransactionError, match="load it into a cluster with the same profiles, plugins and source of randomness"
+    ):
         stowplan.Cluster([]).state.load(dumped)

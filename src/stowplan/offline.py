@@ -132,11 +132,7 @@ class Cluster:
 
     def _add_pod(self, pod: t.Pod) -> None:
         info = self.state.pod_info(pod)
-        known = self._names.get(info.key)
-        if known is not None and known != info.uid:
-            # The same name, another pod: the old one is gone.
-            self.state.remove_pod(known)
-            self.state.nominator.delete(known)
+        self._displace(info)
         if pod.status.phase in FINISHED:
             self._remove_pod(info)
             return
@@ -147,6 +143,13 @@ class Cluster:
             self.state.remove_pod(info.uid)
             self.state.pending.put(info)
             self.state.nominator.add(info, pod.status.nominated_node_name)
+
+    def _displace(self, info: PodInfo) -> None:
+        """The same name, another pod: the old one is gone."""
+        known = self._names.get(info.key)
+        if known is not None and known != info.uid:
+            self.state.remove_pod(known)
+            self.state.nominator.delete(known)
 
     def _remove_pod(self, info: PodInfo) -> None:
         uid = self._names.remove(info.key)
@@ -234,6 +237,7 @@ class Cluster:
             raise ClusterError(f'pod "{info.key}" cannot be placed: node "{node_name}" not found')
         if info.node_name:
             raise ClusterError(f'pod "{info.key}" cannot be placed: it is on node "{info.node_name}"; evict it first')
+        self._displace(info)
         self.state.assume(info, node_name)
         self._placed(info)
 
@@ -247,8 +251,8 @@ class Cluster:
     def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
         """Place pods one after the other (None: all pending ones, in the queue's order); what became of each.
 
-        A pod that Reserve or Permit refuses stays pending. Permit plugins that make a pod wait wait in vain, as no time
-        passes here: the pod is refused as if its time were up. Preemption is decided, not carried out: the pod stays
+        A pod that Reserve or Permit refuses stays pending. No time passes here, so Wait of a Permit plugin
+        counts as a timeout. Preemption is decided, not carried out: the pod stays
         pending, and its nomination keeps room for it.
         """
         infos = self._in_queue_order() if pods is None else [self.pod(pod) for pod in pods]
@@ -264,6 +268,7 @@ class Cluster:
     def _schedule_one(self, info: PodInfo) -> Decision:
         if info.node_name:
             return Decision(info, info.node_name)
+        self._displace(info)
         framework = self.framework_of(info)
         gated = framework.run_pre_enqueue(info)
         if gated is not None:
@@ -278,7 +283,7 @@ class Cluster:
         return decision
 
     def _take(self, framework: Framework, decision: Decision) -> Status | None:
-        """Give the pod its node; the refusal when Reserve or Permit has something against it."""
+        """Give the pod its node; the status if Reserve or Permit refuses."""
         info, node_name = decision.pod, decision.node_name
         if not framework.reserve and not framework.permit:
             self.state.assume(info, node_name)

@@ -39,9 +39,9 @@ sys.exit(main())
 """
 LEAK = f"""
 kept, decided = [], Stories.decided
-def leaks(self, decision, **how):
-    kept.append(b"x" * {LEAKED} + decision.pod.uid.encode())
-    decided(self, decision, **how)
+def leaks(self, outcome):
+    kept.append(b"x" * {LEAKED} + outcome.uid.encode())
+    decided(self, outcome)
 Stories.decided = leaks
 """
 

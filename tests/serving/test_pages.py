@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -14,7 +13,7 @@ from stowplan.serving.pages.debug_flags import debug_flags_pages
 from stowplan.serving.pages.metrics import metrics_page
 from stowplan.serving.pages.zpages import ProcessStatus, flagz_page, statusz_page
 from stowplan.serving.requests.messages import Response
-from stowplan.timing.times import REAL_TIMES
+from stowplan.timing.times import RealTimes
 from support.serving.secure_port import asked
 
 START = 1_795_201_063.7
@@ -32,7 +31,8 @@ WARNING = (
 
 
 def statusz(accept="", *, uptime=6.2, chance=0.3, **fields):
-    times = replace(REAL_TIMES, wall_clock=lambda: START + uptime, random=lambda: chance)
+    times = RealTimes()
+    times.wall_clock, times.random = (lambda: START + uptime), (lambda: chance)
     return statusz_page(STATUS, times=times)(asked(headers={"Accept": accept} if accept else {}, **fields))
 
 

@@ -21,7 +21,7 @@ from stowplan.serving.requests.messages import Response, text
 from stowplan.serving.server import SecureServer
 from stowplan.serving.tls.transport import TlsTransport, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed
-from stowplan.timing.times import REAL_TIMES
+from stowplan.timing.times import REAL_TIMES, RealTimes
 from support.serving.secure_port import Door, connected, secure_server, trusting, with_settings
 
 
@@ -429,7 +429,8 @@ async def test_a_page_is_cancelled_when_its_client_is_gone_for_a_while():
     async def sleep(seconds):
         await asyncio.sleep(0 if seconds == 5.0 else seconds)
 
-    times = replace(REAL_TIMES, sleep=sleep)
+    times = RealTimes()
+    times.sleep = sleep
     async with secure_server({"/endless": endless}, times=times) as server, await connected(server) as client:
         await client.send(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
         await begun.wait()

@@ -1,4 +1,4 @@
-"""Talking to an API server: the port (`api/port.py`) and the plug for real clusters.
+"""Talking to a real API server: the plug for the port in `api/port.py`.
 
     connection = connect_from_flags(kubeconfig=None)  # as kubectl finds its cluster
     async with HttpApi.open(connection, client_settings=ClientConnection(), agent="my-tool/1.0") as api:

@@ -163,14 +163,16 @@ class Placements:
     def undo(self, mark: _Mark) -> None:
         state = self._state
         state._log = None
-        while mark.undo:
-            mark.undo.pop()()
-        del state.row_pods[state.table.n :]
-        state.changes.rewind(mark.position)
-        state.pods.rewind(mark.pods)
-        state.matches.rewind(mark.matches)
-        state.held.rewind(mark.held)
-        self._log_to(mark.outer)
+        try:
+            while mark.undo:
+                mark.undo.pop()()
+            del state.row_pods[state.table.n :]
+            state.changes.rewind(mark.position)
+            state.pods.rewind(mark.pods)
+            state.matches.rewind(mark.matches)
+            state.held.rewind(mark.held)
+        finally:
+            self._log_to(mark.outer)
 
     def keep(self, mark: _Mark) -> None:
         if mark.outer is not None:

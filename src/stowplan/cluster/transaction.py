@@ -88,6 +88,13 @@ class Transactions:
             raise TransactionError("transactions end in reverse order: leave the inner one first")
         self._open.pop()
 
+    def leave_inner(self, transaction: Transaction) -> bool:
+        """Undo the transactions inside this one that are still open; whether there were any."""
+        inner = self._open[self._open.index(transaction) + 1 :]
+        for one in reversed(inner):
+            one.end(undo=True)
+        return bool(inner)
+
     def dump(self) -> dict[str, Any]:
         """Every participant's part by its name."""
         return {name: participant.dump() for name, participant in self._participants.items()}
@@ -99,7 +106,7 @@ class Transactions:
         if set(dumped) != set(self._participants):
             raise TransactionError(
                 f"the dump has the parts {_listed(dumped)}, and this cluster has {_listed(self._participants)}: "
-                "load it into a cluster with the same profiles and plugins"
+                "load it into a cluster with the same profiles, plugins and source of randomness"
             )
         for name, participant in self._participants.items():
             participant.load(dumped[name])
@@ -127,6 +134,9 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._ended and self._transactions.leave_inner(self):
+            self.end(undo=True)
+            raise TransactionError("a transaction was left before those inside it; all are undone") from error
         if not self._ended:
             self.end(undo=True)
 
@@ -165,14 +175,18 @@ class Transaction:
     def end(self, *, undo: bool) -> None:
         self._transactions.closed(self)
         self._ended = True
-        failed: list[tuple[str, Exception]] = []
+        failed: list[tuple[str, BaseException]] = []
         # Last registered, first undone: what plugins set aside is given back while the pods are still there.
         for name, participant, mark in reversed(self._marks):
             try:
                 (participant.undo if undo else participant.keep)(mark)
-            except Exception as e:
+            except BaseException as e:
+                # Whatever it is, the others must get their turn: half an undo is no state at all.
                 failed.append((name, e))
         self._marks.clear()
+        interrupted = next((e for _, e in failed if isinstance(e, KeyboardInterrupt)), None)
+        if interrupted is not None:
+            raise interrupted
         if failed:
             names = _listed(name for name, _ in failed)
             verb = "undo" if undo else "keep"

@@ -28,7 +28,6 @@ _POINTS = {
     "sign_pod": "SignPod",
     "sums_question": "SumsQuestion",
     "reads_objects": "ReadsObjects",
-    "explanation": "Explanation",
     "pre_filter": "PreFilter",
     "shift_pods": "AddPod and RemovePod",
     "add_pod": "AddPod",
@@ -53,6 +52,11 @@ _ASYNCHRONOUS = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}
 _REGISTERING = "events_to_register"
 _EVENTS = "EventsToRegister"
 _HINT = "QueueingHint"
+_EXPLAINING = "explanation"
+_EXPLANATION = "Explanation"
+#: What `explain` asks of an explanation; the second ones answer with what may be worked out lazily.
+_TEXTS = ("of_node", "of_group", "reason_text")
+_LISTS = ("obstacles", "ways_for_pod")
 
 #: What the framework itself defines calls no plugin's code, but for the loops over nodes.
 _LOOPS = (interface.NodeFilterPlugin.filter, interface.NodeScorePlugin.score)
@@ -82,6 +86,8 @@ def guarded_plugin(plugin: type[Plugin], guard: HangGuard) -> type[Plugin]:
             members[name] = _waited_for(guard, plugin.name, point, getattr(plugin, name))
     if _is_own(plugin, _REGISTERING):
         members[_REGISTERING] = _registering(guard, plugin.name, getattr(plugin, _REGISTERING))
+    if _is_own(plugin, _EXPLAINING):
+        members[_EXPLAINING] = _explaining(guard, plugin.name, getattr(plugin, _EXPLAINING))
     return cast("type[Plugin]", new_class(plugin.__name__, (plugin,), {}, lambda body: body.update(members)))
 
 
@@ -109,6 +115,42 @@ def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[...,
         return await guard.wait(plugin, point, method, args, keys)
 
     return waiting
+
+
+def _explaining(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """What answers for the explanation is plugins' code, too: a running scheduler's pages ask it on the event loop."""
+    guard.guarded.add((plugin, _EXPLANATION))
+
+    def guarding(call: Callable[..., Any]) -> Callable[..., Any]:
+        return _guarded(guard, plugin, _EXPLANATION, call)
+
+    def listing(call: Callable[..., Any]) -> Callable[..., Any]:
+        # A generator would run outside the guard.
+        return guarding(lambda *args: list(call(*args)))
+
+    def remedying(call: Callable[..., Any]) -> Callable[..., Any]:
+        asked = guarding(call)
+
+        def remedy(*args: Any) -> Any:
+            found = asked(*args)
+            if found is not None:
+                found.ways = listing(found.ways)
+            return found
+
+        return remedy
+
+    @wraps(method)
+    def explaining(*args: Any, **keys: Any) -> Any:
+        found = guard.call(plugin, _EXPLANATION, method, args, keys)
+        if found is not None:
+            for name in _TEXTS:
+                setattr(found, name, guarding(getattr(found, name)))
+            for name in _LISTS:
+                setattr(found, name, listing(getattr(found, name)))
+            found.remedy = remedying(found.remedy)
+        return found
+
+    return explaining
 
 
 def _registering(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:

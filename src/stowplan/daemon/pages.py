@@ -77,7 +77,7 @@ class Queue(Protocol):
 
 
 class RunningScheduler(Protocol):
-    """`scheduler.live.Scheduler`."""
+    """`live.scheduler.Scheduler`."""
 
     state: ClusterState
     stories: Stories

@@ -63,7 +63,7 @@ def _judged(framework: Framework, info: PodInfo) -> Verdict:
     if not table.count:
         verdict.error = Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES))
         return verdict
-    evaluation = Evaluation(framework, asking=True)
+    evaluation = Evaluation(framework, asking=True, reusable=False)
     outcome = evaluation.filter(info)
     if outcome.error is not None:
         verdict.error = outcome.error

@@ -58,6 +58,6 @@ class Trials:
                 cluster.update_node(node)
             for uid in dict.fromkeys(info.uid for change in changes for info in change.leaving):
                 cluster.remove_pod(uid)
-            evaluation = Evaluation(self.inspection.framework, asking=True)
+            evaluation = Evaluation(self.inspection.framework, asking=True, reusable=False)
             outcome = evaluation.filter(cluster.pod_info(self.changed(changes)))
             return np.flatnonzero(outcome.feasible if self.only is None else outcome.feasible & self.only)

@@ -17,7 +17,9 @@ import numpy as np
 
 from stowplan.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.cluster.objects import ObjectWatch
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
+from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.framework.interface import (
     EXTENSION_POINTS,
     MAX_SCORE,
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.hypothetical import HypotheticalNodes
-    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
     from stowplan.config import Profile
     from stowplan.config.types import PluginRef
@@ -539,12 +540,19 @@ def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[n
 
 def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:
     """Raise if the answer's plan, should it have one, cannot be carried out for the pod."""
-    if answer.plan is None:
+    plan = answer.plan
+    if plan is None:
         return
+    if not isinstance(plan, EvictionPlan):
+        raise unexpected("an EvictionPlan", plan)
     if answer.status.code != Code.Success:
         raise ValueError(f"an eviction plan goes with status Success, not {answer.status.code.name}")
-    if answer.plan.preemptor.uid != pod.uid:
-        raise ValueError(f"the eviction plan is for pod {answer.plan.preemptor.key}, not for {pod.key}")
+    if plan.preemptor.uid != pod.uid:
+        raise ValueError(f"the eviction plan is for pod {plan.preemptor.key}, not for {pod.key}")
+    if not isinstance(plan.victims, tuple) or not all(isinstance(victim, PodInfo) for victim in plan.victims):
+        raise unexpected("an EvictionPlan whose victims are a tuple of PodInfo", plan.victims)
+    if plan.node_name != answer.nominated_node_name:
+        raise ValueError(f"an eviction plan for node {plan.node_name} with nominated node {answer.nominated_node_name}")
 
 
 def _guarded(call: Callable[[], Status | None]) -> Status | None:

@@ -50,7 +50,7 @@ _VERBOSE = 2
 
 
 class Resident(Protocol):
-    """What `up` needs of a scheduler: `scheduler.live.Scheduler`."""
+    """What `up` needs of a scheduler: `live.scheduler.Scheduler`."""
 
     ready: asyncio.Event
 

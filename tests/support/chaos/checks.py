@@ -48,7 +48,7 @@ def conditions_and_stories_say_why(api, scheduler):
         story = scheduler.stories.of(key)
         decided = [step.outcome for step in story.steps if step.outcome is not None]
         assert decided, key
-        assert decided[-1].outcome()["message"] == condition["message"], key
+        assert decided[-1].message == condition["message"], key
     return told
 
 

@@ -114,7 +114,7 @@ class Evaluation:
             rows = None
         self._scoring.outdate(rows)
         reused = rows is not None
-        self._stand_now(pod, reused)
+        self._stand_now(pod, reused=reused, objects_hold=objects_hold)
         outcome = self._known(pod, within) if rows is not None and not len(rows) else None
         if outcome is None:
             outcome = self._judgement(pod, within)
@@ -135,10 +135,11 @@ class Evaluation:
             return None
         return np.array(rows, np.intp) if rows else _NO_ROWS
 
-    def _stand_now(self, pod: PodInfo, reused: bool) -> None:
-        if self._objects is None:
+    def _stand_now(self, pod: PodInfo, *, reused: bool, objects_hold: bool) -> None:
+        if not objects_hold:
+            # Which objects are looked up may hang on those that changed: a claim names its volume.
             self._objects = self._framework.watch_objects(pod) if self._reusable else None
-        elif not reused:
+        elif not reused and self._objects is not None:
             self._objects.read()
         self._generation = self._cluster.table.generation
         self._position = self._cluster.changes.position

@@ -45,7 +45,7 @@ class NodeSums:
     def refused(self, plugin: FilterPlugin, state: CycleState, pod: PodInfo) -> npt.NDArray[np.bool_] | Status:
         """Rows that a Filter refuses."""
         column = self._column("filter", plugin, pod)
-        rows = self._outdated(column)
+        rows = self._outdated(column, plugin, pod)
         if rows:
             answer = self._framework.run_filter(plugin, state, pod, Nodes(self._cluster, np.array(rows, np.intp)))
         elif rows is None:
@@ -59,7 +59,7 @@ class NodeSums:
     def scored(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo) -> npt.NDArray[np.int64] | Status:
         """Every row's raw score."""
         column = self._column("score", plugin, pod)
-        rows = self._outdated(column)
+        rows = self._outdated(column, plugin, pod)
         if rows:
             answer = self._framework.run_score(plugin, state, pod, Nodes(self._cluster, np.array(rows, np.intp)))
         elif rows is None:
@@ -68,15 +68,17 @@ class NodeSums:
             return column.values
         return column.failed(answer) if isinstance(answer, Status) else column.take_over(rows, answer)
 
-    def _outdated(self, column: _Column) -> list[int] | None:
+    def _outdated(self, column: _Column, plugin: Plugin, pod: PodInfo) -> list[int] | None:
         """Rows that a column must be told of; None: all. A single row in a state that is known is told at once."""
         cluster = self._cluster
-        holds = column.generation == cluster.table.generation and not column.objects.changed()
+        if column.objects.changed():
+            # Which objects are looked up may hang on those that changed.
+            column.objects, column.generation = self._framework.watch_objects(pod, (plugin,)), -1
+        holds = column.generation == cluster.table.generation
         rows = cluster.changes.since(column.position) if holds else None
         column.position = cluster.changes.position
         if rows is None or len(rows) > cluster.table.n // 8 + 1:
             column.generation, column.state = cluster.table.generation, None
-            column.objects.read()
             return None
         if len(rows) == 1:
             column.state = self._state_of(rows[0])

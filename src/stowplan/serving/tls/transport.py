@@ -1,7 +1,7 @@
 """TLS between a socket and HTTP: OpenSSL works in memory, the event loop moves the bytes.
 
 asyncio's own TLS wants every client certificate verified in the handshake, or none asked for; here they are asked for
-and handed on as they are (`tls_contexts.py`). So this is an asyncio protocol below and a transport above:
+and handed on as they are (`contexts.py`). So this is an asyncio protocol below and a transport above:
 
     TCP transport  <->  TlsConnection (ciphertext | OpenSSL | plaintext)  <->  TlsTransport  <->  HttpConnection
 
