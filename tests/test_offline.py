@@ -446,3 +446,12 @@ def test_a_registered_participant_is_dumped_and_loaded():
         TransactionError, match="load it into a cluster with the same profiles, plugins and source of randomness"
     ):
         stowplan.Cluster([]).state.load(dumped)
+
+
+def test_a_pod_takes_over_the_name_of_another_wherever_it_comes_from():
+    cluster = stowplan.Cluster([a_node("n1").obj(), a_node("n2").obj(), a_pod("a").uid("old").on("n1").obj()])
+    cluster.place(a_pod("a").uid("new").obj(), "n2")
+    assert [info.uid for info in cluster.state.placed_pods()] == ["new"]
+    (decision,) = cluster.schedule([a_pod("a").uid("newest").obj()])
+    assert decision.node_name
+    assert [info.uid for info in cluster.state.placed_pods()] == ["newest"]

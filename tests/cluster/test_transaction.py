@@ -302,3 +302,32 @@ def test_a_participant_takes_over_the_name_of_an_earlier_one():
         with pytest.raises(TransactionError, match='"part" cannot be registered while a transaction is open'):
             state.transactions.register("part", old)
     assert (old.number, new.number) == (1, 0)
+
+
+def test_all_parts_are_undone_whatever_one_of_them_raises():
+    state = state_of([a_node("n").obj()], [a_pod("p").on("n").obj()])
+
+    class Bad(CopiedAtBeginning):
+        def undo(self, mark):
+            raise SystemExit
+
+    state.transactions.register("bad", Bad(lambda: None, lambda copied: None))
+    before = exact(state)
+    with pytest.raises(TransactionError, match='"bad" failed to undo'), state.transaction():
+        state.remove_node("n")
+    assert exact(state) == before
+    assert state.transactions.depth == 0
+
+
+def test_leaving_an_outer_transaction_first_undoes_the_inner_ones_and_says_so():
+    state = state_of([a_node("n").obj()], [a_pod("p").on("n").obj()])
+    before = exact(state)
+    outer, inner = state.transaction(), state.transaction()
+    outer.__enter__()
+    state.remove_pod(state.placed_pods()[0].uid)
+    inner.__enter__()
+    state.remove_node("n")
+    with pytest.raises(TransactionError, match="left before those inside it"):
+        outer.__exit__(None, None, None)
+    assert exact(state) == before
+    assert state.transactions.depth == 0

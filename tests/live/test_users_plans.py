@@ -1,5 +1,7 @@
 """Eviction plans of users' PostFilter plugins: carried out like those of DefaultPreemption, or refused as wrong."""
 
+from dataclasses import replace
+
 import pytest
 
 import stowplan
@@ -90,3 +92,28 @@ async def test_a_wrong_plan_fails_the_attempt(plugin, problem):
         message = cluster.condition("boss")["message"]
         assert message.endswith(f'running PostFilter plugin "Ousting": {problem}'), message
         assert "deletionTimestamp" not in cluster.pod("v")["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        pytest.param({"victims": ("shop/web-0",)}, "victims are a tuple of PodInfo", id="victims by name"),
+        pytest.param({"victims": None}, "victims are a tuple of PodInfo", id="no victims at all"),
+        pytest.param({"node_name": "elsewhere"}, "plan for node elsewhere with nominated node n1", id="another node"),
+    ],
+)
+def test_a_malformed_plan_fails_the_attempt_and_nothing_else(change, told):
+    class Malformed(Ousting):
+        def post_filter(self, state, pod, diagnosis):
+            result = super().post_filter(state, pod, diagnosis)
+            return replace(result, plan=replace(result.plan, **change))
+
+    cluster = stowplan.Cluster(
+        [a_node("n1").allocatable(cpu="1").obj(), a_pod("there").requests(cpu="1").on("n1").obj()],
+        config=CONFIG,
+        plugins=[Malformed],
+    )
+    (decision,) = cluster.schedule([a_pod("web").requests(cpu="1").obj()])
+    result = dict(decision.post_filter)["Ousting"]
+    assert (result.status.code, result.plan) == (Code.Error, None)
+    assert told in result.status.message

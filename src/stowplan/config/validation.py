@@ -7,7 +7,10 @@ Upstream: pkg/scheduler/apis/config/validation/validation.go, k8s.io/component-b
 """
 
 from collections.abc import Iterator, Sequence
+from inspect import isfunction
 from typing import Any
+
+import msgspec
 
 from stowplan.api.field_errors import child
 from stowplan.api.labels import is_qualified_name_errors
@@ -143,11 +146,13 @@ def _plugin_config(path: str, config: PluginConfig, plugins: Declarations, featu
 
 def _args_errors(path: str, args: Any, features: FeatureGates) -> Iterator[str]:
     """What the plugin's own validation says; that of users' plugins may be missing, return nothing or raise."""
-    validate = getattr(args, "validate", None)
-    if validate is None:
+    validate = getattr(type(args), "validate", None)
+    if not isfunction(validate):
+        # A field may be called so.
         return
     try:
-        yield from validate(path, features) or ()
+        found = validate(args, path, features) or ()
+        yield from (found,) if isinstance(found, str) else map(str, found)
     except Exception as error:
         text = str(error) if isinstance(error, ValueError) else f"validate raised {type(error).__name__}: {error}"
         yield f"{path}: {text}"
@@ -169,7 +174,7 @@ def _common_queue_sort(path: str, profiles: Sequence[Profile]) -> Iterator[str]:
             yield invalid(f"{path}[{i}].plugins.queueSort", _shown_set(own), "must be the same for all profiles")
         for config in profile.plugin_config:
             if config.name == name and config.args != args:
-                shown = None if isinstance(config.args, Args) else config.args
+                shown = None if isinstance(config.args, Args) else msgspec.to_builtins(config.args)
                 yield invalid(f"{path}[{i}].pluginConfig.args", shown, "queueSort must be the same for all profiles")
 
 

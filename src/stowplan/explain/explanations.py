@@ -48,7 +48,8 @@ class Explanations:
         plugin = self._inspection.framework.plugins.get(name)
         if plugin is None:
             return plain
-        return guarded(name, lambda: plugin.explanation(self._inspection), None) or plain
+        found = guarded(name, lambda: plugin.explanation(self._inspection), None)
+        return found if isinstance(found, Explanation) else plain
 
     # -- details ------------------------------------------------------------------------------------------------------
 
@@ -73,15 +74,20 @@ class Explanations:
         return [text for name in ordered for text in self._obstacles(name)]
 
     def _obstacles(self, name: str) -> list[str]:
-        return guarded(name, lambda: list(self._of(name).obstacles()), [])
+        return guarded(name, lambda: [str(text) for text in self._of(name).obstacles()], [])
 
     def remedies(self) -> dict[str, Remedy]:
         """Plugin -> remedy, for every plugin that refuses some node."""
         return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}
 
     def _remedy(self, name: str, mask: npt.NDArray[Any]) -> Remedy:
-        found = guarded(name, lambda: self._of(name).remedy(mask), None)
-        return found or Remedy(self._inspection, mask)
+        def asked() -> Remedy | None:
+            remedy = self._of(name).remedy(mask)
+            if remedy is not None and remedy.classes.shape != mask.shape:
+                raise ValueError("a remedy needs one class for each row")
+            return remedy
+
+        return guarded(name, asked, None) or Remedy(self._inspection, mask)
 
     def ways(self, plugin: str, remedy: Remedy, kind: int, rows: Rows) -> list[Way]:
         return guarded(plugin, lambda: list(remedy.ways(kind, rows)), [])

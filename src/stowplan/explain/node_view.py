@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 PODS = "pods"
 #: Kinds of refused pods that changes are tried for; each takes many evaluations.
 MOST_HELPED = 50
-_BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 #: Condition -> the status that is trouble, and the taints by which the scheduler hears of it.
 _TROUBLES = {
     "Ready": (("False", "Unknown"), ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import stowplan
 from engine.evaluation.test_reuse import findings
 from stowplan.api import types as t
 from stowplan.api.custom_objects import custom_resource
@@ -460,3 +461,47 @@ def test_pods_of_a_stateful_set_share_results():
     for i in range(5, 8):
         judged(i, "ReadWriteOncePod")
     assert len(shared) == 4
+
+
+class Chained(FilterPlugin, TemplateSigned):
+    """Refuses all nodes if the quota that the first one names is closed."""
+
+    name = "Chained"
+    reads = Reads.NODES
+
+    def _quota(self, name):
+        return self.handle.cluster.objects.get(QUOTA, f"default/{name}")
+
+    def reads_objects(self, pod):
+        first = self._quota("first")
+        names = ["first", *([first.content["next"]] if first else [])]
+        return [ObjectDependency.named(QUOTA, f"default/{name}") for name in names]
+
+    def filter(self, state, pod, nodes):
+        last = self._quota(self._quota("first").content["next"])
+        if last is None or not last.content.get("closed"):
+            return None
+        return Rejections.where(np.ones(len(nodes), np.bool_), unschedulable("closed").reasons[0])
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_what_an_object_names_is_watched_from_when_it_names_it(reuse):
+    def quota(name, **content):
+        return QUOTA(metadata=t.ObjectMeta(name=name, namespace="default"), content=content)
+
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Chained"}]}}}],
+    }
+    cluster = stowplan.Cluster([a_node("n").obj()], config=config, plugins=[Chained], reuse=reuse)
+    put = cluster.state.put_object
+    put(quota("first", next="s1"))
+    put(quota("s1"))
+    put(quota("s2"))
+    placed = [bool(cluster.schedule([a_pod("p0").obj()])[0].node_name)]
+    put(quota("first", next="s2"))
+    placed.append(bool(cluster.schedule([a_pod("p1").obj()])[0].node_name))
+    put(quota("s2", closed=True))
+    placed.append(bool(cluster.schedule([a_pod("p2").obj()])[0].node_name))
+    assert placed == [True, True, False]
