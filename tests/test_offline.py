@@ -152,7 +152,7 @@ def restored(cluster):
         **exact(cluster.state),
         "pending": cluster.pending(),
         "names": cluster.state.dump()["pod names"],
-        "next node": cluster.scheduler.sampling.start,
+        "next node": cluster.algorithm.sampling.start,
     }
 
 

@@ -81,7 +81,7 @@ class Cluster:
         self._reservations = _Reservations()
         for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
             self.add(obj)
-        self.scheduler = SchedulingAlgorithm(
+        self.algorithm = SchedulingAlgorithm(
             self.state,
             self._frameworks(registry, random),
             random=random,
@@ -91,7 +91,7 @@ class Cluster:
         self._take_part_in_transactions(random)
 
     def _take_part_in_transactions(self, random: Any) -> None:
-        register, sampling = self.state.transactions.register, self.scheduler.sampling
+        register, sampling = self.state.transactions.register, self.algorithm.sampling
         register("pod names", self._names)
         register("sampling", CopiedAtBeginning(lambda: sampling.start, lambda start: setattr(sampling, "start", start)))
         # A source of chance of the caller's own may not be able to go back; it goes on then.
@@ -194,7 +194,7 @@ class Cluster:
         return self.state.transaction()
 
     def framework_of(self, info: PodInfo) -> Framework:
-        framework = self.scheduler.framework_for(info)
+        framework = self.algorithm.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
             raise ClusterError(f'pod "{info.key}": no profile for scheduler name "{name}" in the configuration')
@@ -260,7 +260,7 @@ class Cluster:
 
     def _in_queue_order(self) -> list[PodInfo]:
         # All profiles have the same QueueSort.
-        (plugin,) = next(iter(self.scheduler.frameworks.values())).queue_sort
+        (plugin,) = next(iter(self.algorithm.frameworks.values())).queue_sort
         key = sort_key(plugin, _Problems())
         queued = [QueuedPod(pod=info, timestamp=i, arrival=i) for i, info in enumerate(self.state.pending.values())]
         return [pod.pod for pod in sorted(queued, key=key)]
@@ -273,7 +273,7 @@ class Cluster:
         gated = framework.run_pre_enqueue(info)
         if gated is not None:
             return Decision(info, status=gated)
-        decision = self.scheduler.schedule(framework, info)
+        decision = self.algorithm.schedule(framework, info)
         if decision.node_name:
             refused = self._take(framework, decision)
             if refused is not None:

@@ -348,13 +348,13 @@ async def test_a_pod_that_is_bound_after_all_gives_no_room_back(caplog):
 
 async def test_a_bug_fails_the_attempt_and_nothing_else(caplog):
     async with live(a_node("n").obj()) as cluster:
-        schedule = cluster.scheduler.scheduler.schedule
+        schedule = cluster.scheduler.algorithm.schedule
 
         def broken(framework, pod):
-            cluster.scheduler.scheduler.schedule = schedule
+            cluster.scheduler.algorithm.schedule = schedule
             raise RuntimeError("a bug")
 
-        cluster.scheduler.scheduler.schedule = broken
+        cluster.scheduler.algorithm.schedule = broken
         await cluster.create(a_pod("p").obj())
         assert cluster.place("p") is Place.ERROR_BACKOFF
         assert cluster.condition("p")["message"] == "a bug"

@@ -75,7 +75,7 @@ async def test_how_long_a_pod_sleeps_at_most(seconds, tried_again):
 async def test_the_share_of_nodes_that_is_searched():
     nodes = [a_node(f"n{i}").obj() for i in range(150)]
     async with live(*nodes, config=configuration(percentageOfNodesToScore=1)) as cluster:
-        algorithm, decided = cluster.scheduler.scheduler, []
+        algorithm, decided = cluster.scheduler.algorithm, []
         schedule = algorithm.schedule
         algorithm.schedule = lambda *args: decided.append(schedule(*args)) or decided[-1]
         await cluster.create(a_pod("p").obj())

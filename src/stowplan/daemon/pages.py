@@ -82,7 +82,7 @@ class RunningScheduler(Protocol):
     state: ClusterState
     stories: Stories
     waiting_pods: WaitingPods
-    scheduler: SchedulingAlgorithm
+    algorithm: SchedulingAlgorithm
 
     @property
     def queue(self) -> Queue: ...
@@ -185,7 +185,7 @@ class SchedulerPages:
                 raise NotFound(self._unknown(key))
             record = VerdictRecord(pod=key, scheduler=known, leader=self._other_leader())
             return _json(_with_page(record, request, lambda: _page_of_deleted(key, known, wide=_is_wide(request))))
-        framework = self._scheduler.scheduler.framework_for(info)
+        framework = self._scheduler.algorithm.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
             raise NotFound(f'pod "{key}" is for scheduler "{name}", which has no profile here: ask that one')

@@ -37,7 +37,7 @@ class SchedulingCycle:
     def __init__(
         self,
         *,
-        scheduler: SchedulingAlgorithm,
+        algorithm: SchedulingAlgorithm,
         state: ClusterState,
         queue: SchedulingQueue,
         waiting_pods: WaitingPods,
@@ -45,7 +45,7 @@ class SchedulingCycle:
         metrics: AttemptMetrics,
         report: Callable[[str], None],
     ) -> None:
-        self._scheduler = scheduler
+        self._algorithm = algorithm
         self._state = state
         self._queue = queue
         self._waiting_pods = waiting_pods
@@ -59,7 +59,7 @@ class SchedulingCycle:
         assert metrics is not None, "a live scheduler's framework has metrics"
         metrics.begin_cycle()
         try:
-            decision = self._scheduler.schedule(framework, queued.pod)
+            decision = self._algorithm.schedule(framework, queued.pod)
         except Exception as e:
             # Such as a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler.
             _log.error(e, "the scheduling cycle failed", trace=True, pod=queued.pod)

@@ -159,7 +159,7 @@ class Scheduler:
         )
         #: Where a second begins for the queue: backoffs that end in whole seconds do so for all pods at once.
         self._second = 0.0 if features.enabled("SchedulerPopFromBackoffQ") else self.clock()
-        self.scheduler = SchedulingAlgorithm(
+        self.algorithm = SchedulingAlgorithm(
             self.state,
             self.frameworks,
             random=random,
@@ -212,7 +212,7 @@ class Scheduler:
             report=_report,
         )
         self._cycle = SchedulingCycle(
-            scheduler=self.scheduler,
+            algorithm=self.algorithm,
             state=self.state,
             queue=self.queue,
             waiting_pods=self.waiting_pods,
@@ -235,7 +235,7 @@ class Scheduler:
         self.handlers = EventHandlers(
             state=self.state,
             queue=self.queue,
-            algorithm=self.scheduler,
+            algorithm=self.algorithm,
             waiting_pods=self.waiting_pods,
             statuses=self._statuses,
             stories=self.stories,
@@ -395,7 +395,7 @@ class Scheduler:
         verbose = _log.v(4)
         if verbose.enabled:
             verbose.info("About to try and schedule pod", pod=pod)
-        framework = self.scheduler.framework_for(pod)
+        framework = self.algorithm.framework_for(pod)
         if framework is None:
             name = pod.pod.spec.scheduler_name
             _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)

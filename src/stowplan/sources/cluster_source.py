@@ -59,7 +59,7 @@ class ClusterSource:
         from stowplan.sources.live_cluster import read_live_cluster
 
         cluster = Cluster((), config, plugins=named_plugins(plugins))
-        frameworks = cluster.scheduler.frameworks.values()
+        frameworks = cluster.algorithm.frameworks.values()
         read = await read_live_cluster(
             watched_kinds(frameworks, report=_note), kubeconfig=kubeconfig, context=context, pod=pod
         )
@@ -119,7 +119,7 @@ class ClusterSource:
         infos = [self.cluster.pod(key) for key in self.cluster.pending()]
         others: dict[str, list[str]] = {}
         for info in infos:
-            if self.cluster.scheduler.framework_for(info) is None:
+            if self.cluster.algorithm.framework_for(info) is None:
                 others.setdefault(info.pod.spec.scheduler_name, []).append(info.key)
         for scheduler, keys in others.items():
             who = keys[0] if len(keys) == 1 else f"{len(keys)} pods ({keys[0]}, …)"
@@ -127,7 +127,7 @@ class ClusterSource:
                 f'skipped {who}: for scheduler "{scheduler}", which the configuration has no profile for; '
                 + _OTHER_CONFIG
             )
-        return [info for info in infos if self.cluster.scheduler.framework_for(info) is not None]
+        return [info for info in infos if self.cluster.algorithm.framework_for(info) is not None]
 
     def alike(self, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, list[str]]]:
         """Pods that no plugin can tell apart are explained once; (the first, keys of the others)."""
