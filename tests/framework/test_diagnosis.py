@@ -170,7 +170,7 @@ def test_nominated_pods_come_first():
     status = unschedulable("nominated").with_plugin("Fit")
     diagnosis = diagnosis_of(refuses("P", {0: unschedulable("p"), 1: unschedulable("p")}), nominated={0: status})
     assert diagnosis.status(0) == status
-    assert diagnosis.message() == "0/4 nodes are available: 1 p, 1 nominated."
+    assert diagnosis.message() == "0/4 nodes are available: 1 nominated, 1 p."
     assert diagnosis.unschedulable_plugins == {"P", "Fit"}
 
 
