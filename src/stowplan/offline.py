@@ -121,7 +121,7 @@ class Cluster:
             self.state.put_object(found)
 
     def remove(self, obj: Mapping[str, Any] | msgspec.Struct) -> None:
-        """Take an object out; one that is not there is no matter."""
+        """Take an object out; no-op if unknown."""
         found = _decoded(obj)
         if isinstance(found, t.Node):
             self.state.remove_node(found.metadata.name)

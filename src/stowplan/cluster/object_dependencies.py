@@ -20,7 +20,7 @@ class ObjectIndex:
     """A way to find objects: by values that each of them has. Make one per purpose, not one per question."""
 
     name: str
-    #: The values of an object; must hang on the object alone.
+    #: The values of an object; must depend on the object alone.
     values: Callable[[Any], Iterable[str]]
 
 

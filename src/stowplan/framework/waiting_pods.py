@@ -31,7 +31,7 @@ def timeout_message(plugin: str, seconds: float) -> str:
 
 
 def timed_out(timeouts: Mapping[str, float]) -> Status:
-    """The rejection of a pod that nobody allows: by the plugin whose patience ends first."""
+    """The rejection of a pod that nobody allows: by the plugin with the shortest timeout."""
     plugin, seconds = min(timeouts.items(), key=lambda item: item[1])
     return Status(Code.Unschedulable, (timeout_message(plugin, seconds),), plugin)
 

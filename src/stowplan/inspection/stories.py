@@ -5,7 +5,7 @@ the memory is bounded three ways: pods (whose story was touched longest ago goes
 how it began, the last ones how it stands; between them there is a gap) and decisions of all pods together. A step
 keeps words and numbers, never the arrays and objects that a decision was made from.
 
-Writing is on the path of every pod and does next to nothing; words are found when somebody reads.
+Writing is on the path of every pod and does next to nothing; text is made when a story is read.
 
 Upstream has no counterpart: its log lines at verbosity 4 and above say some of it.
 """

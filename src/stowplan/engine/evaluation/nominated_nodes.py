@@ -56,7 +56,7 @@ class NominatedNodes:
         stamp = (cluster.table.generation, pod.priority, frozenset(state.skip_filter))
         kept = stamp == self._stamp and np.array_equal(examined, self._examined) and self._row_by_row(state)
         rows = self._stale() if kept else None
-        # On the way it is not known what holds.
+        # Invalid until this completes.
         self._stamp = None
         own = cluster.table.row_of.get(cluster.nominator.node_of(pod.uid))
         if rows is None:
