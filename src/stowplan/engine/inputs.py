@@ -1,0 +1,90 @@
+"""What the engine hears: everything that its decisions depend on beside its configuration and its seed.
+
+A driver hands inputs over one after the other, each with the time; the same inputs at the same times give the same
+effects. Where a turn of scheduling ends is an input, too: a `Schedule` tries one pod.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.api.changes import Change
+    from stowplan.api.meta import ApiStruct, ObjectReference
+    from stowplan.framework.requests import Outcome
+
+
+class Changes(NamedTuple):
+    """Objects of one kind have come, changed or gone, in this order."""
+
+    kind: type[ApiStruct]
+    changes: Sequence[Change[Any]]
+
+
+class Served(NamedTuple):
+    """The cluster serves what these plugins need from now on, or does not."""
+
+    plugins: frozenset[str]
+    served: bool
+
+
+class Schedule(NamedTuple):
+    """Try the pod whose turn it is."""
+
+
+class Answer(NamedTuple):
+    """How an effect ended."""
+
+    number: int
+    outcome: Outcome
+
+
+class Tick(NamedTuple):
+    """Time has passed."""
+
+
+class WallClock(NamedTuple):
+    """The wall clock is ahead of the engine's time by so many seconds."""
+
+    ahead: float
+
+
+# -- what plugins' coroutines do between steps; within a step the same calls need not be told ---------------------------
+
+
+class Activated(NamedTuple):
+    """These pods are to be tried soon: keys."""
+
+    pods: tuple[str, ...]
+
+
+class Allowed(NamedTuple):
+    """A pod that waits on Permit has nothing to fear from this plugin."""
+
+    uid: str
+    plugin: str
+
+
+class Rejected(NamedTuple):
+    """A pod that waits on Permit is turned away."""
+
+    uid: str
+    plugin: str
+    message: str
+
+
+class Told(NamedTuple):
+    """An event for users."""
+
+    profile: str
+    regarding: ObjectReference
+    type_: str
+    reason: str
+    action: str
+    note: str
+    related: ObjectReference | None
+
+
+Input = Changes | Served | Schedule | Answer | Tick | WallClock | Activated | Allowed | Rejected | Told

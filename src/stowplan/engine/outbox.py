@@ -1,0 +1,130 @@
+"""Effects on their way out of the engine, who waits for their answers, and who waits for a time to come.
+
+Who waits is an object of the engine with a method for it, never a closure: what is waited for can be looked at, and
+checked (`Engine.validate`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from math import inf
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan.engine.effects import Cancel, Effect, Wake, Withdraw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.engine.effects import Action
+    from stowplan.framework.requests import Outcome
+
+
+class Waiter(Protocol):
+    """Waits for the answer to an effect."""
+
+    def answered(self, number: int, outcome: Outcome, /) -> None: ...
+
+
+class Sleeper(Protocol):
+    """Waits for a time to come."""
+
+    def woken(self) -> None: ...
+
+
+class Alarm:
+    """A time that somebody waits for."""
+
+    __slots__ = ("at", "sleeper")
+
+    def __init__(self, at: float, sleeper: Sleeper) -> None:
+        self.at = at
+        #: None once it has rung or is not wanted any more.
+        self.sleeper: Sleeper | None = sleeper
+
+    def cancel(self) -> None:
+        self.sleeper = None
+
+
+class Outbox:
+    def __init__(self) -> None:
+        #: The time of the step that is under way: the engine sets it.
+        self.now = 0.0
+        self._effects: list[Effect] = []
+        self._number = 0
+        self._waiters: dict[int, Waiter] = {}
+        self._alarms: list[tuple[float, int, Alarm]] = []
+        #: Alarms are told apart by it: at one time the first set is the first to ring.
+        self._alarm_number = 0
+        #: The earliest time that the driver knows of.
+        self._told = inf
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def tell(self, action: Action) -> int:
+        """Have something done that nobody waits for."""
+        self._number += 1
+        self._effects.append(Effect(self._number, action))
+        return self._number
+
+    def ask(self, action: Action, waiter: Waiter) -> int:
+        """Have something done; its answer goes to the waiter, in a later step."""
+        number = self.tell(action)
+        self._waiters[number] = waiter
+        return number
+
+    def cancel(self, number: int) -> None:
+        """Break off what is under way; its waiter hears how it ended."""
+        if number in self._waiters:
+            self.tell(Cancel(number))
+
+    def withdraw(self, number: int) -> None:
+        """Nobody waits for the answer any more; what was not begun need not be."""
+        if self._waiters.pop(number, None) is not None:
+            self.tell(Withdraw(number))
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """Give an answer to who waits for it; nobody may."""
+        waiter = self._waiters.pop(number, None)
+        if waiter is not None:
+            waiter.answered(number, outcome)
+
+    def take(self) -> list[Effect]:
+        """The effects since it was last asked."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def awaited(self) -> dict[int, Waiter]:
+        """Effects whose answers are waited for, and by whom."""
+        return self._waiters
+
+    # -- alarms -------------------------------------------------------------------------------------------------------
+
+    def wake(self, at: float, sleeper: Sleeper) -> Alarm:
+        """Wake somebody in the first step at that time or later."""
+        alarm = Alarm(at, sleeper)
+        self._alarm_number += 1
+        heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
+        if at < self._told:
+            self._tell(at)
+        return alarm
+
+    def ring(self) -> None:
+        """Wake everybody whose time has come."""
+        self._told = inf
+        while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].sleeper is None):
+            alarm = heapq.heappop(self._alarms)[2]
+            sleeper, alarm.sleeper = alarm.sleeper, None
+            if sleeper is not None:
+                sleeper.woken()
+        if self._alarms and self._alarms[0][0] < self._told:
+            self._tell(self._alarms[0][0])
+
+    @property
+    def alarms(self) -> Iterator[Alarm]:
+        """Those that are still to ring, in no order."""
+        return (alarm for _, _, alarm in self._alarms if alarm.sleeper is not None)
+
+    def _tell(self, at: float) -> None:
+        self._told = at
+        self.tell(Wake(at))

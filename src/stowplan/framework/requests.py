@@ -1,0 +1,144 @@
+"""What may be asked of the API server, as values, and how that ends.
+
+Whoever decides does not wait: a request is handed out, a driver carries it out, and its outcome comes back later. Plugins
+that wait in PreBind or Bind may do so as *steps*: a generator that yields requests, or a `Wait`, and is resumed with
+the outcome. Unlike a coroutine, steps run alike on a real cluster and in simulated time, and can be repeated.
+
+    def bind(self, state, pod, node_name):
+        outcome = yield Bind(namespace=pod.namespace, name=..., uid=..., node=node_name)
+        return None if isinstance(outcome, Done) else error(outcome.error)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.api.meta import ApiStruct
+from stowplan.api.port import Lane, PatchType
+
+if TYPE_CHECKING:
+    from stowplan.framework.status import Status
+
+
+class Request(msgspec.Struct, frozen=True, tag=True):
+    """One request to the API server."""
+
+    @property
+    def subject(self) -> str:
+        """The object that it is about: requests about one object are carried out in their order."""
+        raise NotImplementedError
+
+
+class Bind(Request, frozen=True, tag=True, kw_only=True):
+    """Put a pod on a node; the UID keeps it from another pod of the same name."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+    @property
+    def subject(self) -> str:
+        return f"Pod/{self.namespace}/{self.name}"
+
+
+class Create(Request, frozen=True, tag=True, kw_only=True):
+    obj: ApiStruct
+
+    @property
+    def subject(self) -> str:
+        return _subject(type(self.obj), self.obj.metadata.namespace, self.obj.metadata.name)  # type: ignore[attr-defined]
+
+
+class Update(Request, frozen=True, tag=True, kw_only=True):
+    """Replace the object whose resource version this is."""
+
+    obj: ApiStruct
+
+    @property
+    def subject(self) -> str:
+        return _subject(type(self.obj), self.obj.metadata.namespace, self.obj.metadata.name)  # type: ignore[attr-defined]
+
+
+class Patch(Request, frozen=True, tag=True, kw_only=True):
+    kind: type[ApiStruct]
+    namespace: str
+    name: str
+    body: dict[str, Any] | list[dict[str, Any]]
+    type_: PatchType = "strategic"
+    subresource: str = ""
+    lane: Lane = "default"
+
+    @property
+    def subject(self) -> str:
+        return _subject(self.kind, self.namespace, self.name)
+
+
+class Delete(Request, frozen=True, tag=True, kw_only=True):
+    """Delete the object if it is the one with this UID and resource version; "" for any."""
+
+    kind: type[ApiStruct]
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def subject(self) -> str:
+        return _subject(self.kind, self.namespace, self.name)
+
+
+class Read(Request, frozen=True, tag=True, kw_only=True):
+    """What the API server has now, where what is known may be too old."""
+
+    kind: type[ApiStruct]
+    namespace: str
+    name: str
+
+    @property
+    def subject(self) -> str:
+        return _subject(self.kind, self.namespace, self.name)
+
+
+def _subject(kind: type[ApiStruct], namespace: str, name: str) -> str:
+    return f"{kind.__name__}/{namespace}/{name}"
+
+
+#: A kind, and the `namespace/name` of an object of it.
+Key = tuple[str, str]
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """Go on when one of these objects has changed, or at a time; the outcome is `Done` in either case."""
+
+    keys: frozenset[Key] = frozenset()
+    #: Seconds from now; None: however long it takes.
+    seconds: float | None = None
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """It was carried out."""
+
+    #: The object as the API server answered, where it answers with one.
+    value: Any = None
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """It was not carried out: the API server said no, or could not be reached."""
+
+    error: Exception
+
+
+class Unknown(msgspec.Struct, frozen=True, tag=True):
+    """It may or may not have been carried out: the answer was lost, or cannot be read."""
+
+    error: Exception
+
+
+Outcome = Done | Refused | Unknown
+
+#: What a plugin waits for step by step, and its answer at the end.
+Steps = Generator["Request | Wait", Outcome, "Status | None"]
