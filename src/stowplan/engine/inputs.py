@@ -51,7 +51,7 @@ class WallClock(NamedTuple):
     ahead: float
 
 
-# -- what plugins' coroutines do between steps; within a step the same calls need not be told ---------------------------
+# -- what plugins' coroutines do between steps; within a step the same calls need not be told --------------------------
 
 
 class Activated(NamedTuple):

@@ -1,8 +1,8 @@
 """What may be asked of the API server, as values, and how that ends.
 
-Whoever decides does not wait: a request is handed out, a driver carries it out, and its outcome comes back later. Plugins
-that wait in PreBind or Bind may do so as *steps*: a generator that yields requests, or a `Wait`, and is resumed with
-the outcome. Unlike a coroutine, steps run alike on a real cluster and in simulated time, and can be repeated.
+Whoever decides does not wait: a request is handed out, a driver carries it out, and its outcome comes back later.
+Plugins that wait in PreBind or Bind may do so as *steps*: a generator that yields requests, or a `Wait`, and is resumed
+with the outcome. Unlike a coroutine, steps run alike on a real cluster and in simulated time, and can be repeated.
 
     def bind(self, state, pod, node_name):
         outcome = yield Bind(namespace=pod.namespace, name=..., uid=..., node=node_name)
