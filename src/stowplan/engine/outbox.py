@@ -57,6 +57,7 @@ class Outbox:
         self._alarm_number = 0
         #: The earliest time that the driver knows of.
         self._told = inf
+        self._soon: list[Sleeper] = []
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -97,6 +98,19 @@ class Outbox:
     def awaited(self) -> dict[int, Waiter]:
         """Effects whose answers are waited for, and by whom."""
         return self._waiters
+
+    # -- at the end of the step ---------------------------------------------------------------------------------------
+
+    def soon(self, sleeper: Sleeper) -> None:
+        """Wake somebody before the step ends: when whatever calls just now, such as a plugin, is through."""
+        self._soon.append(sleeper)
+
+    def finish(self) -> None:
+        """Wake who is to be woken before the step ends."""
+        while self._soon:
+            soon, self._soon = self._soon, []
+            for sleeper in soon:
+                sleeper.woken()
 
     # -- alarms -------------------------------------------------------------------------------------------------------
 
