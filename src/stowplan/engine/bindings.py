@@ -1,8 +1,8 @@
 """The binding cycle: from an assumed pod to one that is bound in the API server.
 
-One record per pod. It waits (for its status to be written, for Permit, for PreBind, for the API server) and goes on with
-the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any failure undoes what was
-reserved and leaves the pod to the failure handler.
+One record per pod. It waits (for its status to be written, for Permit, for PreBind, for the API server) and goes on
+with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any failure undoes what
+was reserved and leaves the pod to the failure handler.
 
     announcing    the pod's status says where it will go, as that takes a while
     permit        plugins make it wait
@@ -342,7 +342,9 @@ class Bindings:
         if call.plugin in attempt.framework.stepping[point]:
             call.started = attempt.metrics.now()
             try:
-                call.steps = steps_of(attempt.framework, point, call.plugin, attempt.state, attempt.pod, attempt.node_name)
+                call.steps = steps_of(
+                    attempt.framework, point, call.plugin, attempt.state, attempt.pod, attempt.node_name
+                )
             except PROPAGATED:
                 raise
             except BaseException as e:

@@ -164,8 +164,8 @@ class Engine:
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
         self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
         self.frameworks = {
-            profile.scheduler_name: Framework(profile, registry, self._handle(profile.scheduler_name, features, random, api, meter))
-            for profile in config.profiles
+            name: Framework(profile, registry, self._handle(name, features, random, api, meter))
+            for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
         }
         observer = _Observer(self.stories)
         self.queue = self.parts.queue = SchedulingQueue(

@@ -101,7 +101,7 @@ class EventHandlers:
                 )
         if self._outbox.watches:
             for change in changes:
-                metadata = (change.new or change.old).metadata
+                metadata: Any = (change.new or change.old).metadata  # type: ignore[union-attr]
                 self._outbox.changed((kind.__name__, f"{metadata.namespace}/{metadata.name}"))
 
     def switch_off(self, plugins: frozenset[str]) -> None:

@@ -95,4 +95,6 @@ class Told(NamedTuple):
     related: ObjectReference | None
 
 
-Input = Changes | Served | Started | Closing | Schedule | Answer | Tick | WallClock | Activated | Allowed | Rejected | Told
+Input = (
+    Changes | Served | Started | Closing | Schedule | Answer | Tick | WallClock | Activated | Allowed | Rejected | Told
+)

@@ -293,9 +293,7 @@ class PreBindPlugin(Plugin):
         return PreBindPreFlightResult()
 
     @abstractmethod
-    def pre_bind(
-        self, state: CycleState, pod: PodInfo, node_name: str
-    ) -> Coroutine[Any, Any, Status | None] | Steps:
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, Status | None] | Steps:
         """Prepare the binding: `async def`, or a generator of steps (`framework.requests`)."""
 
 

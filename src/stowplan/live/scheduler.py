@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.effects import RunPlugin
     from stowplan.engine.engine import Chance
     from stowplan.engine.inputs import Input
@@ -151,6 +152,10 @@ class Scheduler:
     @property
     def queue(self) -> SchedulingQueue:
         return self.engine.queue
+
+    @property
+    def algorithm(self) -> SchedulingAlgorithm:
+        return self.engine.algorithm
 
     @property
     def frameworks(self) -> dict[str, Framework]:
