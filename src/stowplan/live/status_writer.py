@@ -25,11 +25,11 @@ from stowplan.api.decode import DecodeError
 from stowplan.api.port import Unreachable
 from stowplan.api.timestamps import timestamp
 from stowplan.api.types import Pod
-from stowplan.client.backoff import Backoff, BackoffPolicy
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.client.watching.reports import Reports
 from stowplan.client.workers import Workers
 from stowplan.engine.pod_status import status_patch
+from stowplan.timing.backoff import Backoff, BackoffPolicy
+from stowplan.timing.reports import Reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
