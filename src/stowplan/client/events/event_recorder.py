@@ -23,8 +23,8 @@ from stowplan.api.types import Event
 from stowplan.client.errors import RequestDropped
 from stowplan.client.events.event_forms import CoreV1, EventsV1, namespace_of_event
 from stowplan.client.events.event_series import FINISH_TIME, REFRESH_TIME, EventKey, EventSeries
-from stowplan.client.watching.reports import Reports
 from stowplan.client.workers import Workers
+from stowplan.timing.reports import Reports
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
