@@ -13,7 +13,7 @@ from stowplan.timing.manual_time import START as EPOCH
 from support.scheduling.scripted_effects import ScriptedEffects
 
 AWAY = Unreachable("https://s: connection refused")
-START, NEXT = "2027-01-15T08:00:00Z", "2027-01-15T08:00:10Z"
+START = "2027-01-15T08:00:00Z"
 
 
 def a_pod(name="web-0", *, version=7, node="", nominated="", uid="", **condition):
