@@ -440,8 +440,18 @@ def test_a_pod_that_comes_back_waits_for_what_was_under_way_when_it_was_forgotte
     setup.forget()
     setup.write(a_pod(), "second")
     assert setup.messages == ["first"]
-    setup.effects.answer()
+    setup.effects.answer(a_pod(version=8, message="first", since=START))
     assert setup.messages == ["first", "second"]
+    setup.effects.answer(a_pod(version=9, message="second", since=START))
+    setup.write(a_pod(), "second")
+    assert len(setup.requests) == 2
+
+
+def test_the_answer_about_a_pod_that_is_forgotten_is_not_kept(setup):
+    setup.write(a_pod())
+    setup.forget()
+    setup.effects.answer(a_pod(version=8, message="no room", since=START))
+    assert setup.remembered == 0
 
 
 def test_who_listens_may_have_more_written(setup):
@@ -509,6 +519,30 @@ def test_what_is_noted_while_it_rests_goes_with_the_next_try(setup):
     setup.effects.advance(1.0)
     assert setup.messages == ["first", "second"]
     assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
+
+
+def test_what_is_noted_while_it_is_under_way_goes_with_the_next_try(setup):
+    setup.write(a_pod(), "first", nominated_node_name="n1")
+    setup.write(a_pod(), "second")
+    setup.effects.answer(AWAY)
+    assert len(setup.requests) == 1
+    setup.effects.advance(1.0)
+    assert setup.messages == ["first", "second"]
+    assert setup.bodies[1]["status"]["nominatedNodeName"] == "n1"
+
+
+def test_a_note_that_somebody_listens_to_rests_without_holding_others_back(setup):
+    for number in range(MAX_CONCURRENT_PATCHES + 1):
+        setup.write(a_pod(f"p{number}"))
+    patching = setup.patch(a_pod("p0"), nominated_node_name="n1")
+    setup.effects.answer(AWAY)
+    assert [request.name for request in setup.requests[MAX_CONCURRENT_PATCHES:]] == [f"p{MAX_CONCURRENT_PATCHES}"]
+    assert patching.heard == []
+    setup.effects.advance(1.0)
+    assert setup.requests[-1].lane == "default"
+    assert setup.messages[-1] == "no room"
+    setup.effects.answer_all()
+    assert patching.heard == [None]
 
 
 def test_what_is_newer_has_tries_of_its_own(setup):
