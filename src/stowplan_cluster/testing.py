@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.port import Api
     from stowplan.config import FeatureGates
-    from stowplan.framework.handle import Random as Chance
+    from stowplan.engine.engine import Chance
     from stowplan.framework.interface import Plugin
     from stowplan.live.scheduler import SchedulerSettings
     from stowplan_cluster.apiserver.resources import Resource

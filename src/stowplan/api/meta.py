@@ -9,7 +9,7 @@ form reference cycles, hence `gc=False`: a cluster is hundreds of thousands of s
 keeping them from the collector keeps its pauses short.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -82,3 +82,16 @@ class ObjectReference(ApiStruct, frozen=True, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     field_path: str = ""
+
+
+def reference_to(obj: Any) -> ObjectReference:
+    """Which version of which object is meant."""
+    metadata = obj.metadata
+    return ObjectReference(
+        api_version=obj.api_version,
+        kind=obj.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import wraps
+from inspect import isgeneratorfunction
 from types import new_class
 from typing import TYPE_CHECKING, Any, cast
 
@@ -114,7 +115,12 @@ def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[...,
     async def waiting(*args: Any, **keys: Any) -> Any:
         return await guard.wait(plugin, point, method, args, keys)
 
-    return waiting
+    @wraps(method)
+    def stepping(*args: Any, **keys: Any) -> Any:
+        return (yield from guard.stepwise(plugin, point, method(*args, **keys)))
+
+    # Steps take their time between them, not in them.
+    return stepping if isgeneratorfunction(method) else waiting
 
 
 def _explaining(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -175,7 +175,7 @@ class HangGuard:
         awaited = self.call(plugin, point, function, args, keys)
         try:
             async with asyncio.timeout(limit) as bound:
-                return await self._stepwise(plugin, point, awaited)
+                return await self._awaited(plugin, point, awaited)
         except TimeoutError:
             if not bound.expired():
                 raise
@@ -184,9 +184,13 @@ class HangGuard:
             raise PluginTimeoutError(text) from None
 
     @types.coroutine
-    def _stepwise(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
+    def _awaited(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
+        return (yield from self.stepwise(plugin, point, awaited.__await__()))
+
+    def stepwise(self, plugin: str, point: str, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """As `yield from` does it, each step a guarded call."""
-        steps: Any = awaited.__await__()
+        resume: Any
+        value: Any
         resume, value = steps.send, None
         while True:
             try:

@@ -1,8 +1,8 @@
 """The binding cycle: from an assumed pod to one that is bound in the API server.
 
-One record per pod. It waits (for its status to be written, for Permit, for PreBind, for the API server) and goes on with
-the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any failure undoes what was
-reserved and leaves the pod to the failure handler.
+One record per pod. It waits (for its status to be written, for Permit, for PreBind, for the API server) and goes on
+with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any failure undoes what
+was reserved and leaves the pod to the failure handler.
 
     announcing    the pod's status says where it will go, as that takes a while
     permit        plugins make it wait
@@ -30,6 +30,7 @@ from stowplan.framework.binding import (
     pre_bind_groups,
     run_pre_bind_pre_flights,
     run_unreserve,
+    steps_of,
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.metrics import ended
@@ -152,7 +153,7 @@ class Binding:
 
     def stop(self, reason: str) -> None:
         """Preemption needs the pod's room more."""
-        self.owner.stop(self)
+        self.owner.stop(self, reason)
 
 
 class Bindings:
@@ -163,9 +164,9 @@ class Bindings:
     ) -> None:
         self.outbox = parts.outbox
         self._state = parts.state
-        self._queue = parts.queue
         self._waiting_pods = parts.waiting_pods
         self._pods_in_pre_bind = parts.pods_in_pre_bind
+        self._parts = parts
         self._stories = parts.stories
         self._report = parts.report
         self._statuses = statuses
@@ -262,7 +263,7 @@ class Bindings:
     def _prepare(self, binding: Binding) -> None:
         """Run PreBind, if any plugin acts; the metric is recorded either way."""
         # From here on failures are errors; events that came during the attempt do not matter any more.
-        self._queue.done(binding.uid)
+        self._parts.queue.done(binding.uid)
         binding.stage, binding.started = Stage.PRE_BIND, binding.attempt.metrics.now()
         if binding.groups:
             binding.stoppable = self._pods_in_pre_bind.add(binding.uid, binding.stop)
@@ -277,16 +278,16 @@ class Bindings:
         if not binding.calls:
             self._prepared(binding)
 
-    def stop(self, binding: Binding) -> None:
+    def stop(self, binding: Binding, reason: str) -> None:
         """Break PreBind off; preemption is in the middle of something."""
-        self._break_off(binding)
+        self._break_off(binding, reason)
         if not binding.calls:
             self.outbox.soon(binding)
 
-    def _break_off(self, binding: Binding) -> None:
+    def _break_off(self, binding: Binding, why: str) -> None:
         for call in tuple(binding.calls):
             if call.steps is None:
-                self.outbox.cancel(call.number)
+                self.outbox.cancel(call.number, why)
             else:
                 self._end_steps(binding, call)
                 binding.calls.remove(call)
@@ -341,8 +342,8 @@ class Bindings:
         if call.plugin in attempt.framework.stepping[point]:
             call.started = attempt.metrics.now()
             try:
-                call.steps = attempt.framework.steps_of(
-                    point, call.plugin, attempt.state, attempt.pod, attempt.node_name
+                call.steps = steps_of(
+                    attempt.framework, point, call.plugin, attempt.state, attempt.pod, attempt.node_name
                 )
             except PROPAGATED:
                 raise
@@ -449,7 +450,7 @@ class Bindings:
         """The first failure of a group counts; the others are broken off for it."""
         if failed is not None and binding.failed is None:
             binding.failed = failed
-            self._break_off(binding)
+            self._break_off(binding, OTHER_PRE_BIND_FAILED)
         if not binding.calls:
             self._next_group(binding)
 
@@ -493,7 +494,7 @@ class Bindings:
         binding.attempt.metrics.points["PostBind"].ran(binding.started)
         for problem in binding.problems:
             self._report(problem)
-        activate(self._queue, binding.attempt.state)
+        activate(self._parts.queue, binding.attempt.state)
         self._over(binding)
 
     def _fail(self, binding: Binding, failure: Failure) -> None:
@@ -509,10 +510,10 @@ class Bindings:
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
             if forgotten:
                 # The pod itself must not be woken by its own leaving.
-                self._queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(pod.uid))
+                self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(pod.uid))
         else:
             if forgotten:
-                self._queue.move_all(ASSIGNED_POD_DELETE, was, None)
+                self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None)
             self._failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
 
     def _forget(self, pod: PodInfo) -> bool:

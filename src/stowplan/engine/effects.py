@@ -56,6 +56,7 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
     """Break off an effect that is under way; its answer comes nevertheless."""
 
     number: int
+    why: str = ""
 
 
 class Withdraw(msgspec.Struct, frozen=True, tag=True):

@@ -38,13 +38,10 @@ if TYPE_CHECKING:
 
     from stowplan.api.changes import Change
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
-    from stowplan.engine.ports import StatusWriter
-    from stowplan.framework.waiting_pods import WaitingPods
-    from stowplan.inspection.stories import Stories
+    from stowplan.engine.parts import Parts
+    from stowplan.engine.statuses import PodStatuses
     from stowplan.metrics.families import Histogram, HistogramVec
-    from stowplan.queue.scheduling_queue import SchedulingQueue
 
 #: Events that one handler each observes.
 _NODE_DELETE = ClusterEvent(NODE, Action.Delete).label
@@ -64,23 +61,21 @@ _log = get_logger(__name__)
 class EventHandlers:
     def __init__(
         self,
+        parts: Parts,
         *,
-        state: ClusterState,
-        queue: SchedulingQueue,
         algorithm: SchedulingAlgorithm,
-        waiting_pods: WaitingPods,
-        statuses: StatusWriter,
-        stories: Stories,
+        statuses: PodStatuses,
         durations: HistogramVec,
         now: Callable[[], float],
     ) -> None:
         """`durations`: how long handling takes, by the event's label, measured by a monotonic clock."""
-        self._state = state
-        self._queue = queue
+        self._outbox = parts.outbox
+        self._state = parts.state
+        self._queue = parts.queue
+        self._waiting_pods = parts.waiting_pods
+        self._stories = parts.stories
         self._algorithm = algorithm
-        self._waiting_pods = waiting_pods
         self._statuses = statuses
-        self._stories = stories
         self._durations = durations
         self._now = now
         #: By label; made when they are needed, as series show from then on.
@@ -104,6 +99,10 @@ class EventHandlers:
                     kind=kind.__name__,
                     object=change.new or change.old,
                 )
+        if self._outbox.watches:
+            for change in changes:
+                metadata: Any = (change.new or change.old).metadata  # type: ignore[union-attr]
+                self._outbox.changed((kind.__name__, f"{metadata.namespace}/{metadata.name}"))
 
     def switch_off(self, plugins: frozenset[str]) -> None:
         """The cluster does not serve what these plugins need: decide without them."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.attempt import Failure
     from stowplan.engine.attempt_metrics import AttemptMetrics
-    from stowplan.engine.ports import StatusWriter
+    from stowplan.engine.statuses import PodStatuses
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.scheduling_queue import SchedulingQueue
@@ -36,7 +36,7 @@ class FailureHandler:
         *,
         state: ClusterState,
         queue: SchedulingQueue,
-        statuses: StatusWriter,
+        statuses: PodStatuses,
         metrics: AttemptMetrics,
         report: Callable[[str], None],
     ) -> None:

@@ -30,6 +30,14 @@ class Served(NamedTuple):
     served: bool
 
 
+class Started(NamedTuple):
+    """Pods are tried from now on: this scheduler leads."""
+
+
+class Closing(NamedTuple):
+    """The end is near: what is still to be written is written now or never."""
+
+
 class Schedule(NamedTuple):
     """Try the pod whose turn it is."""
 
@@ -87,4 +95,6 @@ class Told(NamedTuple):
     related: ObjectReference | None
 
 
-Input = Changes | Served | Schedule | Answer | Tick | WallClock | Activated | Allowed | Rejected | Told
+Input = (
+    Changes | Served | Started | Closing | Schedule | Answer | Tick | WallClock | Activated | Allowed | Rejected | Told
+)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.engine.effects import Action
-    from stowplan.framework.requests import Outcome
+    from stowplan.framework.requests import Key, Outcome
 
 
 class Waiter(Protocol):
@@ -58,6 +58,8 @@ class Outbox:
         #: The earliest time that the driver knows of.
         self._told = inf
         self._soon: list[Sleeper] = []
+        #: Object -> who waits for it to change.
+        self._watchers: dict[Key, list[Sleeper]] = {}
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -73,10 +75,10 @@ class Outbox:
         self._waiters[number] = waiter
         return number
 
-    def cancel(self, number: int) -> None:
+    def cancel(self, number: int, why: str) -> None:
         """Break off what is under way; its waiter hears how it ended."""
         if number in self._waiters:
-            self.tell(Cancel(number))
+            self.tell(Cancel(number, why))
 
     def withdraw(self, number: int) -> None:
         """Nobody waits for the answer any more; what was not begun need not be."""
@@ -111,6 +113,29 @@ class Outbox:
             soon, self._soon = self._soon, []
             for sleeper in soon:
                 sleeper.woken()
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+
+    def watch(self, key: Key, sleeper: Sleeper) -> None:
+        """Wake somebody when the object changes, until `unwatch`."""
+        self._watchers.setdefault(key, []).append(sleeper)
+
+    def unwatch(self, sleeper: Sleeper) -> None:
+        """Somebody waits for no object any more."""
+        for key in [key for key, sleepers in self._watchers.items() if sleeper in sleepers]:
+            self._watchers[key].remove(sleeper)
+            if not self._watchers[key]:
+                del self._watchers[key]
+
+    @property
+    def watches(self) -> bool:
+        """Whether somebody waits for an object."""
+        return bool(self._watchers)
+
+    def changed(self, key: Key) -> None:
+        """An object has changed."""
+        for sleeper in self._watchers.get(key, ()):
+            self.soon(sleeper)
 
     # -- alarms -------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,8 @@ set aside is given back (Unreserve). Reserve and Permit belong to the scheduling
 talk to the outside world and is asynchronous.
 
 The functions here run one profile's plugins at one point and say what came of it; the order of the steps, waiting
-pods and time are their caller's. Running coroutines side by side is injected too (`Gather`), so nothing here knows an
-event loop. A plugin that raises answers Error; where a point has no answer to give, what went wrong is returned as
-a list of texts.
+pods and time are their caller's, so nothing here knows an event loop. A plugin that raises answers Error; where a point
+has no answer to give, what went wrong is returned as a list of texts.
 
 Upstream: pkg/scheduler/framework/runtime/framework.go.
 """
@@ -16,7 +15,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
@@ -24,11 +23,12 @@ from stowplan.framework.status import PROPAGATED, RAISED, SKIP, SUCCESS, Code, S
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import PermitPlugin, PreBindPlugin, ReservePlugin
+    from stowplan.framework.requests import Steps
     from stowplan.framework.runtime import Framework
 
 _log = get_logger(__name__)
@@ -41,13 +41,6 @@ OTHER_PRE_BIND_FAILED = "some other PreBind operation failed"
 
 #: Names of PreBind plugins: groups run one after the other, the plugins of a group side by side.
 Groups = tuple[tuple[str, ...], ...]
-
-
-class Gather(Protocol):
-    """Runs coroutines side by side; the shell knows how."""
-
-    async def __call__(self, runs: Sequence[Coroutine[Any, Any, Status | None]], *, cause: str) -> Status | None:
-        """The first failure (not None), after the others were cancelled for that cause; None if all succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,75 +194,47 @@ def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
     return tuple(tuple(group) for group in groups)
 
 
-def one_by_one(framework: Framework) -> Groups:
-    """All PreBind plugins in sequence: what runs when nobody asked them beforehand."""
-    return tuple((plugin.name,) for plugin in framework.pre_bind)
+# -- PreBind, Bind and PostBind ---------------------------------------------------------------------------------------
 
 
-async def run_pre_bind(
-    framework: Framework, state: CycleState, pod: PodInfo, node_name: str, groups: Groups, *, gather: Gather
+class PluginGaveUpError(Exception):
+    """A plugin's own task was cancelled, although nobody cancelled its call."""
+
+    def __str__(self) -> str:
+        return "a plugin gave up: what it waited for was cancelled"
+
+
+_METHODS = {"PreBind": "pre_bind", "Bind": "bind", "PostBind": "post_bind"}
+
+
+async def call_plugin(
+    framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str
 ) -> Status | None:
-    """Prepare the binding, group by group; the first failure ends it."""
-    plugins = {plugin.name: plugin for plugin in framework.pre_bind}
-    for group in groups:
-        runs = [_pre_bind(plugins[name], state, pod, node_name) for name in group]
-        failed = await (runs[0] if len(runs) == 1 else gather(runs, cause=OTHER_PRE_BIND_FAILED))
-        if failed is not None:
-            return failed
-    return None
+    """What a plugin's coroutine answers. A cancellation is no answer: it goes through to whoever asked for it."""
+    method = getattr(framework.plugins[name], _METHODS[point])
+    try:
+        answer = await watched_awaitable(state, point, name, method, state, pod, node_name)
+        # Nothing is to be said by PostBind.
+        return None if point == "PostBind" else well_formed(answer)
+    except RAISED as e:
+        return error(e)
 
 
-async def _pre_bind(plugin: PreBindPlugin, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    answer = await _awaited(
-        lambda: watched_awaitable(state, "PreBind", plugin.name, plugin.pre_bind, state, pod, node_name)
-    )
-    failed = _failure("PreBind", plugin.name, answer)
-    if failed is not None:
-        _log_failure("PreBind ", failed, pod, node_name)
-    return failed
-
-
-# -- Bind and PostBind ------------------------------------------------------------------------------------------------
-
-
-async def run_bind(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-    """Bind by the first plugin that does not leave it to the next; Skip when all of them do."""
-    skipped = SKIP
-    for plugin in framework.bind:
-        answer = await _awaited(
-            lambda plugin=plugin: watched_awaitable(  # type: ignore[misc]
-                state, "Bind", plugin.name, plugin.bind, state, pod, node_name
-            )
-        )
-        if answer is None or answer.code != Code.Skip:
-            failed = _failure("Bind", plugin.name, answer)
-            if failed is not None:
-                _log_failure("Bind ", failed, pod, node_name)
-            return failed
-        skipped = answer
-    return skipped
-
-
-async def run_post_bind(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
-    """Tell the plugins that the pod is bound; what went wrong."""
-    problems = []
-    for plugin in framework.post_bind:
-        try:
-            await watched_awaitable(state, "PostBind", plugin.name, plugin.post_bind, state, pod, node_name)
-        except RAISED as e:
-            problems.append(f'running PostBind plugin "{plugin.name}": {e}')
-    return problems
+def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+    """The same of a plugin that waits in steps."""
+    steps: Steps = getattr(framework.plugins[name], _METHODS[point])(state, pod, node_name)
+    return steps
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
 
 
-async def _awaited(call: Callable[[], Awaitable[Status | None]]) -> Status | None:
-    """A coroutine's answer. A cancellation is none: it goes through to whoever asked for it."""
-    try:
-        return well_formed(await call())
-    except RAISED as e:
-        return error(e)
+def failure_at(point: str, plugin: str, answer: Status | None, pod: PodInfo, node_name: str) -> Status | None:
+    """What an answer means for the attempt, with a line in the log if it fails."""
+    failed = _failure(point, plugin, answer)
+    if failed is not None:
+        _log_failure(f"{point} ", failed, pod, node_name)
+    return failed
 
 
 def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:

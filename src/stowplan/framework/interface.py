@@ -27,7 +27,7 @@ from stowplan.framework.rejections import Rejections, from_statuses
 from stowplan.framework.status import Code, Status, error, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import Handle
     from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
+    from stowplan.framework.requests import Steps
 
 MIN_SCORE, MAX_SCORE = 0, 100
 
@@ -292,18 +293,20 @@ class PreBindPlugin(Plugin):
         return PreBindPreFlightResult()
 
     @abstractmethod
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, Status | None] | Steps:
+        """Prepare the binding: `async def`, or a generator of steps (`framework.requests`)."""
 
 
 class BindPlugin(Plugin):
     @abstractmethod
-    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        """Bind the pod, or answer Skip to leave it to the next plugin."""
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, Status | None] | Steps:
+        """Bind the pod, or answer Skip to leave it to the next plugin; `async def`, or a generator of steps."""
 
 
 class PostBindPlugin(Plugin):
     @abstractmethod
-    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, None] | Steps:
+        """Hear that the pod is bound; `async def`, or a generator of steps."""
 
 
 class SignPlugin(Plugin):

@@ -109,6 +109,10 @@ class PluginTimes:
         finally:
             self._took(point, plugin, code, self._now() - started)
 
+    def ended(self, point: str, plugin: str, started: float, answer: Status | None) -> None:
+        """A call that waited in steps, and began then, has this answer."""
+        self._took(point, plugin, _code_of(answer), self._now() - started)
+
     def _took(self, point: str, plugin: str, code: Code, seconds: float) -> None:
         children = self._children.get((plugin, point))
         if children is None:

@@ -11,6 +11,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -135,6 +136,12 @@ class Framework:
         self.post_bind = self._at("postBind", PostBindPlugin)
         self.placement_generate = self._at("placementGenerate", PlacementGeneratePlugin)
         self.placement_score = self._at("placementScore", PlacementScorePlugin)
+        #: Point -> plugins that wait there in steps, not as coroutines.
+        self.stepping = {
+            "PreBind": frozenset(p.name for p in self.pre_bind if isgeneratorfunction(p.pre_bind)),
+            "Bind": frozenset(p.name for p in self.bind if isgeneratorfunction(p.bind)),
+            "PostBind": frozenset(p.name for p in self.post_bind if isgeneratorfunction(p.post_bind)),
+        }
         self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
         self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
         deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()

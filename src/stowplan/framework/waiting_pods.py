@@ -2,8 +2,8 @@
 
 A Permit plugin can make a pod wait until the plugin allows it, somebody rejects it, or its time is up. Each plugin has
 its own deadline, the pod goes on when none is left pending, and the first signal wins. The objects here are state
-alone: they read an injected clock when they are asked, and tell whoever registered with `on_decided`. The live
-scheduler keeps one timer for `WaitingPods.next_deadline` and calls `expire` when it strikes.
+alone: they read an injected clock when they are asked, and tell whoever registered with `on_decided`. The engine
+has an alarm for each pod's `next_deadline` and calls `expire` when it rings.
 
 A pod in PreBind can still be stopped by preemption, until PreBind is through: `PodInPreBind` decides that race.
 
@@ -12,7 +12,7 @@ Upstream: pkg/scheduler/framework/runtime/waiting_pods_map.go and pods_in_prebin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from stowplan.config import Duration
 from stowplan.framework.status import SUCCESS, Code, Status, wrapped
@@ -36,11 +36,22 @@ def timed_out(timeouts: Mapping[str, float]) -> Status:
     return Status(Code.Unschedulable, (timeout_message(plugin, seconds),), plugin)
 
 
+class Outside(Protocol):
+    """Takes signals in that come between the engine's steps, as inputs; each says whether it did."""
+
+    def allowed(self, uid: str, plugin: str, /) -> bool: ...
+
+    def rejected(self, uid: str, plugin: str, message: str, /) -> bool: ...
+
+
 class WaitingPod:
     """One pod that waits, and for whom."""
 
-    def __init__(self, pod: PodInfo, timeouts: Mapping[str, float], *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, pod: PodInfo, timeouts: Mapping[str, float], *, now: Callable[[], float], outside: Outside | None = None
+    ) -> None:
         self.pod = pod
+        self._outside = outside
         #: Success, a rejection (Unschedulable) or a preemption (Error); None while the pod waits.
         self.decision: Status | None = None
         self._now = now
@@ -73,6 +84,8 @@ class WaitingPod:
 
     def allow(self, plugin: str) -> None:
         """The plugin has no objection any more; the pod goes on when it was the last one."""
+        if self._outside is not None and self._outside.allowed(self.uid, plugin):
+            return
         self.expire()
         self._pending.pop(plugin, None)
         if not self._pending:
@@ -80,6 +93,10 @@ class WaitingPod:
 
     def reject(self, plugin: str, message: str) -> bool:
         """Turn the pod away; False when something else was decided before."""
+        undecided = self.decision is None
+        if self._outside is not None and self._outside.rejected(self.uid, plugin, message):
+            decision = self.decision
+            return undecided and decision is not None and (decision.plugin, decision.message) == (plugin, message)
         self.expire()
         return self._decide(Status(Code.Unschedulable, (message,), plugin))
 
@@ -121,9 +138,10 @@ def permit_outcome(decision: Status) -> Status | None:
 class WaitingPods:
     """The pods that wait on Permit, by UID; one map for all profiles."""
 
-    def __init__(self, *, now: Callable[[], float]) -> None:
+    def __init__(self, *, now: Callable[[], float], outside: Outside | None = None) -> None:
         #: Seconds on a clock that only goes forward.
         self._now = now
+        self._outside = outside
         self._pods: dict[str, WaitingPod] = {}
 
     def __len__(self) -> int:
@@ -135,7 +153,7 @@ class WaitingPods:
 
     def add(self, pod: PodInfo, timeouts: Mapping[str, float]) -> WaitingPod:
         """Let a pod wait for plugins, each for its seconds from now on."""
-        waiting = self._pods[pod.uid] = WaitingPod(pod, timeouts, now=self._now)
+        waiting = self._pods[pod.uid] = WaitingPod(pod, timeouts, now=self._now, outside=self._outside)
         return waiting
 
     def get(self, uid: str) -> WaitingPod | None:

@@ -14,8 +14,8 @@ from stowplan.api.api_errors import ApiError, InternalError, ServerTimeout, Time
 from stowplan.api.decode import DecodeError
 from stowplan.api.port import Unreachable
 from stowplan.api.reviews import SubjectAccessReview, TokenReview
-from stowplan.client.backoff import Backoff, BackoffPolicy
 from stowplan.client.errors import OutcomeUnknown
+from stowplan.timing.backoff import Backoff, BackoffPolicy
 from stowplan.timing.times import within
 
 if TYPE_CHECKING:

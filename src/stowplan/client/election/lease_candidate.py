@@ -24,9 +24,9 @@ from stowplan.api.meta import ObjectMeta
 from stowplan.api.policy import LeaseCandidate, LeaseCandidateSpec
 from stowplan.api.port import Unreachable
 from stowplan.api.timestamps import micro_timestamp, parse_timestamp
-from stowplan.client.backoff import REQUESTING, Backoff
 from stowplan.client.watching.list_watch import Failing, ListWatch
 from stowplan.klog import get_logger
+from stowplan.timing.backoff import REQUESTING, Backoff
 from stowplan.timing.times import within
 
 if TYPE_CHECKING:

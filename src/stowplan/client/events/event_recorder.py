@@ -11,19 +11,20 @@ Upstream: staging/src/k8s.io/client-go/tools/events. Its queue holds 1,000; ours
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stowplan.api.api_errors import AlreadyExists, ApiError, NotFound
 from stowplan.api.decode import DecodeError
 from stowplan.api.labels import dns1123_subdomain_errors
+from stowplan.api.meta import reference_to
 from stowplan.api.port import Unreachable
-from stowplan.api.types import Event, ObjectReference
+from stowplan.api.types import Event
 from stowplan.client.errors import RequestDropped
 from stowplan.client.events.event_forms import CoreV1, EventsV1, namespace_of_event
 from stowplan.client.events.event_series import FINISH_TIME, REFRESH_TIME, EventKey, EventSeries
-from stowplan.client.watching.reports import Reports
 from stowplan.client.workers import Workers
+from stowplan.timing.reports import Reports
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -235,22 +236,10 @@ class Recorder:
             reason,
             self._controller,
             self._instance,
-            _reference(regarding),
-            None if related is None else _reference(related),
+            reference_to(regarding),
+            None if related is None else reference_to(related),
         )
         self._broadcaster.record(key, note)
-
-
-def _reference(obj: Any) -> ObjectReference:
-    metadata = obj.metadata
-    return ObjectReference(
-        api_version=obj.api_version,
-        kind=obj.kind,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-    )
 
 
 def _cut(note: str) -> str:

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 from yarl import URL
 
 from stowplan.api.port import Lane, Unreachable
-from stowplan.client.backoff import REQUESTING, Backoff, BackoffPolicy
 from stowplan.client.endpoint.config_error import ClientConfigError, CredentialsError
 from stowplan.client.errors import OutcomeUnknown, StreamSilent
 from stowplan.client.http.aiohttp_session import READ_BUFFER, AiohttpSession, read
@@ -40,6 +39,7 @@ from stowplan.client.http.http1 import RequestWriter
 from stowplan.client.http.throttling import LONG, Throttling
 from stowplan.client.request_metrics import NO_ANSWER
 from stowplan.klog import get_logger
+from stowplan.timing.backoff import REQUESTING, Backoff, BackoffPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping

@@ -25,10 +25,10 @@ from stowplan.api.api_errors import ApiError, Expired, Gone, TooManyRequests
 from stowplan.api.meta import ApiStruct
 from stowplan.api.port import BadObject, Unreachable
 from stowplan.api.resources import resource_of
-from stowplan.client.backoff import WATCHING, Backoff
 from stowplan.client.errors import StreamSilent
 from stowplan.client.watching.known_objects import Key, Known, Relist, metadata_of
 from stowplan.klog import get_logger
+from stowplan.timing.backoff import WATCHING, Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.framework.interface import BindPlugin
-from stowplan.framework.status import Status, error
+from stowplan.framework.requests import Bind, Done
+from stowplan.framework.status import error
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
-
-NO_API = "this scheduler has no API to bind through"
+    from stowplan.framework.requests import Steps
 
 #: Named after the folder, as --vmodule knows the plugin by it.
 _log = get_logger(__name__.rpartition(".")[0])
@@ -24,14 +24,11 @@ _log = get_logger(__name__.rpartition(".")[0])
 class DefaultBinder(BindPlugin):
     name = "DefaultBinder"
 
-    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        api = self.handle.api
-        if api is None:
-            return error(NO_API)
+    def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
         verbose = _log.v(3)
         if verbose.enabled:
             verbose.info("Attempting to bind pod to node", pod=pod, node=node_name)
         meta = pod.pod.metadata
         # The UID lets the API server refuse it for another pod of the same name.
-        await api.bind(namespace=pod.namespace, name=meta.name, uid=meta.uid, node=node_name)
-        return None
+        outcome = yield Bind(namespace=pod.namespace, name=meta.name, uid=meta.uid, node=node_name)
+        return None if isinstance(outcome, Done) else error(outcome.error)

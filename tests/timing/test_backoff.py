@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.client.backoff import WATCHING, Backoff, BackoffPolicy
+from stowplan.timing.backoff import WATCHING, Backoff, BackoffPolicy
 
 
 class Clock:

@@ -1,5 +1,5 @@
-from stowplan.client.watching.reports import Reports
 from stowplan.timing.manual_time import ManualTime
+from stowplan.timing.reports import Reports
 
 
 async def test_a_problem_is_told_once_in_a_while_with_how_often_it_happened():

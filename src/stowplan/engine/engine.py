@@ -1,0 +1,479 @@
+"""The engine: inputs in, effects out.
+
+A cluster's state, the queue, the scheduling and binding cycles, failures, nominations and evictions, as one synchronous
+machine. It does no I/O, reads no clock and draws no chance but from what it was given; each step takes one input at a
+time and answers with effects, which a driver carries out. The same configuration, the same chance and the same inputs
+at the same times give the same effects, so that every run can be repeated.
+
+    effects = engine.step(Changes(Pod, changes), now)
+    while engine.wants_turn:
+        effects += engine.step(SCHEDULE, now)
+    ...                                                  # a driver carries them out
+    effects = engine.step(Answer(number, Done()), now)
+
+What plugins' coroutines do between steps (activate pods, allow or reject one, tell users something) comes in as inputs,
+too: the driver that is attached submits them.
+
+Metrics have a stopwatch of their own that is never read back, and chance of their own.
+
+Upstream: pkg/scheduler/scheduler.go and schedule_one.go; docs/behaviour.md, The scheduling cycle. The model of
+inputs and effects is that of dask.distributed's worker state machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stowplan.cluster.state import ClusterState
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.attempt import Failure
+from stowplan.engine.attempt_metrics import AttemptMetrics
+from stowplan.engine.bindings import Bindings
+from stowplan.engine.effects import Tell
+from stowplan.engine.event_handlers import EventHandlers
+from stowplan.engine.evictions import Evictions
+from stowplan.engine.failure_handler import FailureHandler
+from stowplan.engine.inputs import (
+    Activated,
+    Allowed,
+    Answer,
+    Changes,
+    Closing,
+    Input,
+    Rejected,
+    Schedule,
+    Served,
+    Started,
+    Tick,
+    Told,
+    WallClock,
+)
+from stowplan.engine.outbox import Outbox
+from stowplan.engine.parts import Parts
+from stowplan.engine.recorder import EffectRecorder
+from stowplan.engine.scheduling_cycle import SchedulingCycle
+from stowplan.engine.size_metrics import SizeMetrics
+from stowplan.engine.statuses import PodStatuses
+from stowplan.framework.binding import call_plugin
+from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from stowplan.framework.handle import Handle
+from stowplan.framework.metrics import FrameworkMetrics
+from stowplan.framework.runtime import Framework
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.inspection.stories import Stories
+from stowplan.klog import get_logger
+from stowplan.queue.backoff import QueueSettings
+from stowplan.queue.metrics import QueueMetrics
+from stowplan.queue.observer import QueueObserver
+from stowplan.queue.queued_pod import Place
+from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from stowplan.api.port import Api
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.effects import Effect, RunPlugin
+    from stowplan.framework.registry import Registry
+    from stowplan.framework.status import Status
+    from stowplan.metrics.scheduler import SchedulerMetrics
+    from stowplan.queue.queued_pod import QueuedPod
+
+#: Writes of binding cycles under way at a time. Deciding further ahead would only decide on older knowledge.
+MAX_BINDING_WRITES = 256
+
+SCHEDULE = Schedule()
+TICK = Tick()
+
+_log = get_logger(__name__)
+
+
+class Chance(Protocol):
+    """Where chance comes from: `random.Random` with a seed."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+    def random(self) -> float: ...
+
+
+class Meter(Protocol):
+    """What metrics are made with: a stopwatch, and chance for those that are sampled."""
+
+    def clock(self) -> float: ...
+
+    def random(self) -> float: ...
+
+
+class Driver(Protocol):
+    def submit(self, input_: Input, /) -> None:
+        """Hand an input to the engine now, and carry out what follows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSettings:
+    """What is not in KubeSchedulerConfiguration."""
+
+    max_in_unschedulable: float = 300.0
+
+
+class Engine:
+    def __init__(
+        self,
+        config: Configuration,
+        *,
+        registry: Registry,
+        now: float,
+        meter: Meter,
+        metrics: SchedulerMetrics,
+        random: Chance | None = None,
+        features: FeatureGates = DEFAULT_FEATURES,
+        settings: EngineSettings | None = None,
+        api: Api | None = None,
+    ) -> None:
+        """`now`: seconds since the epoch, like all times; `random` of None: ties go to the first.
+
+        `api` is what plugins' coroutines are handed.
+        """
+        settings = settings or EngineSettings()
+        self._outbox = outbox = Outbox()
+        outbox.now = now
+        #: What the wall clock is ahead of the engine's time.
+        self._ahead = 0.0
+        #: Whether a step is under way: what plugins do then need not come in as an input.
+        self._stepping = False
+        self._driver: Driver | None = None
+        #: Whether the pod that was tried last had been rejected before.
+        self.tried_again = False
+        self.metrics = metrics
+        self.state = ClusterState()
+        self.stories = Stories(now=self.now)
+        self.waiting_pods = WaitingPods(now=self.now, outside=self)
+        self.parts = Parts(
+            outbox=outbox,
+            state=self.state,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=PodsInPreBind(),
+            stories=self.stories,
+            report=_report,
+        )
+        #: Metrics' own time runs beside the engine's.
+        stopwatch = _Stopwatch(meter, now)
+        self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
+        self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
+        self.frameworks = {
+            name: Framework(profile, registry, self._handle(name, features, random, api, meter))
+            for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
+        }
+        observer = _Observer(self.stories)
+        self.queue = self.parts.queue = SchedulingQueue(
+            self.frameworks,
+            self.state.nominator,
+            self.state.pending,
+            now=self.now,
+            metrics=QueueMetrics(metrics, now=meter.clock),
+            settings=QueueSettings(
+                initial_backoff=config.pod_initial_backoff_seconds,
+                max_backoff=config.pod_max_backoff_seconds,
+                max_in_unschedulable=settings.max_in_unschedulable,
+                pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            ),
+            observer=observer,
+        )
+        self._observer = observer
+        self._queue_timer = _QueueTimer(self, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
+        self.algorithm = SchedulingAlgorithm(
+            self.state,
+            self.frameworks,
+            random=random,
+            percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+        )
+        self._sizes = SizeMetrics(metrics, queue=self.queue, state=self.state)
+        attempts = AttemptMetrics(metrics, now=stopwatch.now)
+        self._failures = FailureHandler(
+            state=self.state, queue=self.queue, statuses=self.statuses, metrics=attempts, report=_report
+        )
+        self._cycle = SchedulingCycle(
+            algorithm=self.algorithm,
+            state=self.state,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            stories=self.stories,
+            metrics=attempts,
+            report=_report,
+        )
+        self.bindings = Bindings(self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts)
+        self.handlers = EventHandlers(
+            self.parts,
+            algorithm=self.algorithm,
+            statuses=self.statuses,
+            durations=metrics.event_handling_duration_seconds,
+            now=meter.clock,
+        )
+        self._stopwatch = stopwatch
+        self._take: dict[type[Any], Callable[[Any], None]] = {
+            Changes: self._changes,
+            Answer: self._answer,
+            Schedule: self._schedule,
+            Tick: self._tick,
+            Served: self._served,
+            Started: self._started,
+            Closing: self._closing,
+            WallClock: self._wall_clock_moved,
+            Activated: self._activated,
+            Allowed: self._allowed,
+            Rejected: self._rejected,
+            Told: self._told,
+        }
+
+    def _handle(
+        self, profile: str, features: FeatureGates, random: Chance | None, api: Api | None, meter: Meter
+    ) -> Handle:
+        return Handle(
+            cluster=self.state,
+            profile_name=profile,
+            features=features,
+            random=random,
+            activate=self.activate,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self.parts.pods_in_pre_bind,
+            api=api,
+            event_recorder=EffectRecorder(self, profile),
+            preemptions=self.evictions,
+            metrics=FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
+        )
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, input_: Input, now: float) -> list[Effect]:
+        """What follows from an input at that time, which must not be before the last step's."""
+        outbox = self._outbox
+        outbox.now = now
+        self._stepping = True
+        try:
+            self._take[type(input_)](input_)
+            outbox.finish()
+        finally:
+            self._stepping = False
+        return outbox.take()
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether a pod can be tried now: `Schedule` is worth a step."""
+        return self._observer.is_ready and self.bindings.writes < MAX_BINDING_WRITES
+
+    def now(self) -> float:
+        """The time of the last step."""
+        return self._outbox.now
+
+    def _changes(self, input_: Changes) -> None:
+        self.handlers.handle(input_.kind, input_.changes)
+
+    def _answer(self, input_: Answer) -> None:
+        self._outbox.answered(input_.number, input_.outcome)
+
+    def _tick(self, input_: Tick) -> None:
+        self._outbox.ring()
+
+    def _served(self, input_: Served) -> None:
+        if input_.served:
+            self.handlers.switch_on(input_.plugins)
+        else:
+            self.handlers.switch_off(input_.plugins)
+
+    def _started(self, input_: Started) -> None:
+        self._queue_timer.woken()
+
+    def _closing(self, input_: Closing) -> None:
+        self.statuses.last_try()
+
+    def _wall_clock_moved(self, input_: WallClock) -> None:
+        self._ahead = input_.ahead
+
+    def _wall_clock(self) -> float:
+        return self._outbox.now + self._ahead
+
+    # -- one pod ------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, input_: Schedule) -> None:
+        queued = self.queue.pop()
+        if queued is None:
+            self._observer.is_ready = False
+        else:
+            self.tried_again = bool(queued.unschedulable_count)
+            self._try(queued)
+
+    def _try(self, queued: QueuedPod) -> None:
+        """Run a popped pod's scheduling cycle, and set off its binding."""
+        pod = queued.pod
+        verbose = _log.v(4)
+        if verbose.enabled:
+            verbose.info("About to try and schedule pod", pod=pod)
+        framework = self.algorithm.framework_for(pod)
+        if framework is None:
+            name = pod.pod.spec.scheduler_name
+            _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
+            self.queue.done(pod.uid)
+            return
+        if self._skipped(framework, pod):
+            self.queue.done(pod.uid)
+            return
+        verbose = _log.v(3)
+        if verbose.enabled:
+            verbose.info("Attempting to schedule pod", pod=pod)
+        started = self._stopwatch.now()
+        outcome = self._cycle.run(framework, queued, started=started)
+        if isinstance(outcome, Failure):
+            if outcome.plan is not None:
+                # First: PreEnqueue holds the pod back from when it returns to the queue.
+                self.evictions.carry_out(outcome.plan, framework.handle.event_recorder)
+            self._failures.handle(framework, queued, outcome, started=started)
+        else:
+            self.bindings.begin(outcome)
+
+    def _skipped(self, framework: Framework, pod: PodInfo) -> bool:
+        if pod.terminating:
+            recorder = framework.handle.event_recorder
+            if recorder is not None:
+                note = f"skip schedule deleting pod: {pod.key}"
+                recorder.event(pod.pod, type_="Warning", reason="FailedScheduling", action="Scheduling", note=note)
+            _log.v(3).info("Skip schedule deleting pod", pod=pod)
+            return True
+        return self.state.is_assumed(pod.uid)
+
+    # -- plugins' coroutines ------------------------------------------------------------------------------------------
+
+    def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
+        """The coroutine behind the effect; it answers, or is cancelled."""
+        attempt = self.bindings.under_way[action.uid].attempt
+        return call_plugin(attempt.framework, action.point, action.plugin, attempt.state, attempt.pod, action.node)
+
+    def attach(self, driver: Driver) -> None:
+        """Let the driver hand in what plugins do between steps."""
+        self._driver = driver
+
+    def _submitted(self, input_: Input) -> bool:
+        """Whether it was handed in as an input, because no step is under way."""
+        if self._stepping or self._driver is None:
+            return False
+        self._driver.submit(input_)
+        return True
+
+    def activate(self, pods: Sequence[PodInfo]) -> None:
+        """Have pending pods tried soon."""
+        if not self._submitted(Activated(tuple(pod.key for pod in pods))):
+            self.queue.activate(pods)
+
+    def _activated(self, input_: Activated) -> None:
+        found = (self.state.pending.get(key) for key in input_.pods)
+        self.queue.activate([pod for pod in found if pod is not None])
+
+    def allowed(self, uid: str, plugin: str) -> bool:
+        return self._submitted(Allowed(uid, plugin))
+
+    def _allowed(self, input_: Allowed) -> None:
+        waiting = self.waiting_pods.get(input_.uid)
+        if waiting is not None:
+            waiting.allow(input_.plugin)
+
+    def rejected(self, uid: str, plugin: str, message: str) -> bool:
+        return self._submitted(Rejected(uid, plugin, message))
+
+    def _rejected(self, input_: Rejected) -> None:
+        waiting = self.waiting_pods.get(input_.uid)
+        if waiting is not None:
+            waiting.reject(input_.plugin, input_.message)
+
+    def tell_event(self, tell: Tell) -> None:
+        told = Told(tell.profile, tell.regarding, tell.type_, tell.reason, tell.action, tell.note, tell.related)
+        if not self._submitted(told):
+            self._outbox.tell(tell)
+
+    def _told(self, input_: Told) -> None:
+        self._outbox.tell(Tell(**input_._asdict()))
+
+    # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
+
+    def refresh_metrics(self) -> None:
+        """Set the gauges of sizes, before metrics are shown."""
+        self._sizes.refresh()
+
+    @property
+    def resting(self) -> int:
+        """Binding cycles and evictions that only time, or a plugin's word, moves on."""
+        return len(self.waiting_pods) + self.evictions.delayed_retries
+
+    @property
+    def under_way(self) -> int:
+        """Binding cycles and evictions that are not over."""
+        return len(self.bindings.under_way) + self.evictions.running
+
+
+class _QueueTimer:
+    """Has the queue looked after: once a second, and whenever it knows that something is due."""
+
+    def __init__(self, engine: Engine, *, second: float) -> None:
+        """`second`: where a second begins. Backoffs that end in whole seconds do so for all pods at once."""
+        self._engine = engine
+        self._second = second
+
+    def woken(self) -> None:
+        engine = self._engine
+        engine.queue.flush()
+        now = engine.now()
+        at = now + 1.0 - (now - self._second) % 1.0
+        due = engine.queue.next_flush()
+        engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
+
+
+class _Stopwatch:
+    """Time for metrics that is comparable with the engine's: it goes on within a step."""
+
+    def __init__(self, meter: Meter, now: float) -> None:
+        self._clock = meter.clock
+        self._base = now - meter.clock()
+
+    def now(self) -> float:
+        return self._base + self._clock()
+
+
+class _Observer(QueueObserver):
+    """Has pods' stories kept, moves logged, and knows whether a pod can be tried."""
+
+    def __init__(self, stories: Stories) -> None:
+        self._stories = stories
+        self.is_ready = False
+
+    def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        self._stories.moved(queued, place, cause)
+        verbose = _log.v(5)
+        if not verbose.enabled or place not in QUEUE_NAMES:
+            return
+        text = "Pod moved to an internal scheduling queue"
+        if place is Place.UNSCHEDULABLE:
+            if queued.gated:
+                text += ", because the pod is gated"
+            elif cause == SCHEDULE_ATTEMPT_FAILURE:
+                # The queue itself logs more of these.
+                return
+        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+
+    def problem(self, text: str) -> None:
+        _report(text)
+
+    def ready(self) -> None:
+        self.is_ready = True
+
+
+def _jitter(random: Chance | None) -> Callable[[], float]:
+    return _no_chance if random is None else random.random
+
+
+def _no_chance() -> float:
+    return 0.5
+
+
+def _report(problem: str) -> None:
+    _log.warning(problem)

@@ -1,0 +1,28 @@
+"""What the parts of an engine share: one owner of the state, and everybody's way to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.outbox import Outbox
+    from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+    from stowplan.inspection.stories import Stories
+    from stowplan.queue.scheduling_queue import SchedulingQueue
+
+
+@dataclass(kw_only=True, eq=False)
+class Parts:
+    outbox: Outbox
+    state: ClusterState
+    waiting_pods: WaitingPods
+    pods_in_pre_bind: PodsInPreBind
+    stories: Stories
+    #: Where problems go that are nobody's answer: one line each.
+    report: Callable[[str], None]
+    #: Set once there is one: plugins are built before it.
+    queue: SchedulingQueue = None  # type: ignore[assignment]

@@ -1,0 +1,507 @@
+"""Pod statuses on their way to the API server: per pod only the newest, and binds never wait for them.
+
+`write` notes what a pod's status shall say and returns. Pods with a note stand in line; at most
+`MAX_CONCURRENT_PATCHES` of them are sent at a time, in the status lane. Notes for a pod that waits, or come while an
+earlier patch of it is under way, are merged into one. So ten thousand pods that fail at once are ten thousand notes, and
+a pod that fails again before its turn costs nothing more. `patch` is for who waits for the end of it: it passes the
+line.
+
+A patch is computed when it is sent, against the newest known status: the informer's, or the last patch's answer, which
+may be ahead of the informer.
+
+A note that cannot be sent is dropped after a few tries, as the pod's next failure writes it again. For a pod that is
+about to be bound, `withdraw` makes sure that no older note is sent after the binding.
+
+    idle         nothing to write; the last answer is ahead of the informer
+    in line      there is a note
+    under way    a patch is sent; what is noted meanwhile is sent when its answer has come
+    resting      it failed and is tried again at a time; what is noted meanwhile goes with it
+
+Upstream: PatchPodStatus in pkg/scheduler/util/utils.go; merging as in pkg/scheduler/framework/api_calls.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from stowplan.api.api_errors import ApiError, Conflict, InternalError, NotFound, ServiceUnavailable
+from stowplan.api.decode import DecodeError
+from stowplan.api.port import Unreachable
+from stowplan.api.timestamps import timestamp
+from stowplan.api.types import Pod
+from stowplan.engine.pod_status import status_patch
+from stowplan.framework.requests import Done, Patch, Refused
+from stowplan.timing.backoff import Backoff, BackoffPolicy
+from stowplan.timing.reports import Reports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.api.types import PodCondition, PodStatus
+    from stowplan.engine.outbox import Alarm, Outbox
+    from stowplan.framework.requests import Outcome
+
+MAX_CONCURRENT_PATCHES = 16
+MAX_TRIES = 4
+RETRYING = BackoffPolicy(initial=0.01, factor=5.0, cap=1.0, jitter=0.1)
+
+_FAILURES = (ApiError, Unreachable)
+_RETRIABLE = (Unreachable, InternalError, ServiceUnavailable, Conflict)
+
+
+class StatusListener(Protocol):
+    """Waits for the end of a patch."""
+
+    def status_written(self, failed: Exception | None, /) -> None: ...
+
+
+class WithdrawalListener(Protocol):
+    """Waits until nothing of a pod's status is under way."""
+
+    def withdrawn(self) -> None: ...
+
+
+class Stage(Enum):
+    IDLE = "idle"
+    IN_LINE = "in line"
+    UNDER_WAY = "under way"
+    RESTING = "resting"
+
+
+class Note:
+    """What is to be written of a pod."""
+
+    __slots__ = ("conditions", "listeners", "nominated_node_name", "tries")
+
+    def __init__(self) -> None:
+        #: By type. Their `last_transition_time` is when they were noted.
+        self.conditions: dict[str, PodCondition] = {}
+        self.nominated_node_name: str | None = None
+        #: Who wants to know how it ends; such a note passes the line.
+        self.listeners: list[StatusListener] = []
+        #: Patches sent since the newest of it was noted.
+        self.tries = 0
+
+    def add(self, condition: PodCondition | None, nominated_node_name: str | None) -> None:
+        """Note something newer."""
+        if condition is not None:
+            earlier = self.conditions.get(condition.type)
+            if earlier is not None and earlier.status == condition.status:
+                condition = replace(condition, last_transition_time=earlier.last_transition_time)
+            self.conditions[condition.type] = condition
+        if nominated_node_name is not None:
+            self.nominated_node_name = nominated_node_name
+        self.tries = 0
+
+    def followed_by(self, newer: Note | None) -> Note:
+        if newer is not None:
+            for condition in newer.conditions.values():
+                self.add(condition, None)
+            self.add(None, newer.nominated_node_name)
+            self.listeners += newer.listeners
+        return self
+
+    def end(self, failed: Exception | None = None) -> bool:
+        """Tell who listens; return whether anybody does."""
+        for listener in self.listeners:
+            listener.status_written(failed)
+        return bool(self.listeners)
+
+
+class PodWrites:
+    """A pod of which something is to be written, or was written and did not come back from the informer yet."""
+
+    __slots__ = (
+        "ahead",
+        "alarm",
+        "backoff",
+        "bound",
+        "forgotten",
+        "name",
+        "namespace",
+        "note",
+        "number",
+        "owner",
+        "sent",
+        "stage",
+        "status",
+        "uid",
+        "version",
+        "withdrawals",
+    )
+
+    def __init__(self, owner: PodStatuses, pod: Pod) -> None:
+        self.owner = owner
+        self.uid = _uid(pod)
+        self.namespace = pod.metadata.namespace or "default"
+        self.name = pod.metadata.name
+        self.stage = Stage.IDLE
+        self.status: PodStatus = pod.status
+        self.version = _version(pod)
+        self.bound = bool(pod.spec.node_name)
+        #: Whether the status is from an answer that the informer has not come up to.
+        self.ahead = False
+        #: The pod is gone, or about to be bound: only the patch under way keeps it here.
+        self.forgotten = False
+        #: What is still to be sent, or sent again.
+        self.note: Note | None = None
+        #: What the patch under way says, and the effect's number.
+        self.sent: Note | None = None
+        self.number = 0
+        #: When it is tried again, while it rests.
+        self.alarm: Alarm | None = None
+        #: Since the last success.
+        self.backoff: Backoff | None = None
+        #: Who waits for the end of the patch under way.
+        self.withdrawals: list[WithdrawalListener] = []
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def see(self, pod: Pod, *, answer: bool = False) -> None:
+        """Take over what somebody knows of the pod, if it is not older."""
+        version = _version(pod)
+        if version < self.version or _uid(pod) != self.uid:
+            return
+        self.bound = bool(pod.spec.node_name)
+        # A bound pod is written to once, if at all: its answer is not worth keeping.
+        self.ahead = answer and version > self.version and not self.bound
+        self.status, self.version = pod.status, version
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        self.owner.answered(self, outcome)
+
+    def woken(self) -> None:
+        """It has rested."""
+        self.owner.rested(self)
+
+
+class PodStatuses:
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        wall_clock: Callable[[], float],
+        random: Callable[[], float],
+        report: Callable[[str], None],
+    ) -> None:
+        """`wall_clock`: seconds since the epoch; `random`: uniform in [0, 1), for the pauses between tries."""
+        self._outbox = outbox
+        self._wall_clock = wall_clock
+        self._random = random
+        self._reports = Reports(report, clock=self._now)
+        self._known: dict[str, PodWrites] = {}
+        #: Pods with a note that nobody listens to, by UID.
+        self._line: dict[str, PodWrites] = {}
+        #: UIDs of pods that were taken from the line, until their note is written or dropped.
+        self._slots: set[str] = set()
+        #: Whether this is woken at the end of the step.
+        self._begins = False
+        self._last_try = False
+        #: Patches whose answers have not come.
+        self.under_way = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way or can begin before time passes."""
+        return not self.under_way and not self._can_begin
+
+    def write(self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None) -> None:
+        """Have the status changed, some time soon. A nominated node of None leaves it as it is, "" clears it."""
+        if _uid(pod) not in self._known:
+            conditions = () if condition is None else (condition,)
+            if status_patch(pod.status, conditions=conditions, nominated_node_name=nominated_node_name) is None:
+                return
+        writes, _ = self._noted(pod, condition, nominated_node_name)
+        if writes.stage is Stage.IDLE:
+            self._line_up(writes)
+
+    def patch(
+        self,
+        pod: Pod,
+        listener: StatusListener,
+        *,
+        condition: PodCondition | None = None,
+        nominated_node_name: str | None = None,
+    ) -> None:
+        """Change the status now, and tell how it ended: maybe before this returns. It takes along what waits."""
+        writes, note = self._noted(pod, condition, nominated_node_name)
+        note.listeners.append(listener)
+        if writes.stage is not Stage.UNDER_WAY:
+            self._leave(writes)
+            self._send(writes)
+
+    def observe(self, pod: Pod) -> None:
+        """Hear what the informer says of a pod."""
+        writes = self._known.get(_uid(pod))
+        if writes is None:
+            return
+        writes.see(pod)
+        if pod.spec.node_name and writes.note is not None and not writes.note.listeners:
+            # That it could not be scheduled is no longer true.
+            self._drop(writes)
+        self._tidy(writes)
+
+    def forget(self, uid: str) -> None:
+        """Drop what waits: the pod is gone, or bound."""
+        writes = self._known.get(uid)
+        if writes is None:
+            return
+        writes.forgotten = True
+        if writes.sent is not None:
+            writes.sent.tries = MAX_TRIES
+        self._drop(writes)
+        self._tidy(writes)
+
+    def withdraw(self, uid: str, listener: WithdrawalListener) -> bool:
+        """Drop what waits: the pod is about to be bound. Whether the listener has to wait for what is under way."""
+        self.forget(uid)
+        writes = self._known.get(uid)
+        if writes is None or writes.stage is not Stage.UNDER_WAY:
+            return False
+        writes.withdrawals.append(listener)
+        return True
+
+    def last_try(self) -> None:
+        """Send what rests now, and try nothing again: the end is near."""
+        self._last_try = True
+        for writes in [writes for writes in self._known.values() if writes.stage is Stage.RESTING]:
+            if writes.alarm is not None:
+                writes.alarm.cancel()
+            self.rested(writes)
+
+    def close(self) -> None:
+        """Report what was not reported yet."""
+        self._reports.close()
+
+    # -- notes --------------------------------------------------------------------------------------------------------
+
+    def _noted(
+        self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None
+    ) -> tuple[PodWrites, Note]:
+        uid = _uid(pod)
+        writes = self._known.get(uid)
+        if writes is None:
+            writes = self._known[uid] = PodWrites(self, pod)
+        else:
+            writes.see(pod)
+            writes.forgotten = False
+        note = writes.note = writes.note or Note()
+        if condition is not None:
+            condition = replace(condition, last_transition_time=timestamp(self._wall_clock()))
+        note.add(condition, nominated_node_name)
+        return writes, note
+
+    def _drop(self, writes: PodWrites) -> None:
+        """Give up what waits; who listens is let go."""
+        note, writes.note = writes.note, None
+        if writes.stage is not Stage.UNDER_WAY:
+            self._leave(writes)
+        if note is not None:
+            note.end()
+
+    def _tidy(self, writes: PodWrites) -> None:
+        if writes.stage is not Stage.IDLE or writes.note is not None or (writes.ahead and not writes.forgotten):
+            return
+        if self._known.get(writes.uid) is writes:
+            del self._known[writes.uid]
+
+    # -- the line -----------------------------------------------------------------------------------------------------
+
+    def _line_up(self, writes: PodWrites) -> None:
+        writes.stage = Stage.IN_LINE
+        self._line[writes.uid] = writes
+        self._begin_soon()
+
+    def _leave(self, writes: PodWrites) -> None:
+        """Leave the line, or end the rest."""
+        self._line.pop(writes.uid, None)
+        if writes.alarm is not None:
+            writes.alarm.cancel()
+            writes.alarm = None
+        self._free_slot(writes)
+        writes.stage = Stage.IDLE
+
+    def _free_slot(self, writes: PodWrites) -> None:
+        self._slots.discard(writes.uid)
+        self._begin_soon()
+
+    @property
+    def _can_begin(self) -> bool:
+        return bool(self._line) and len(self._slots) < MAX_CONCURRENT_PATCHES
+
+    def _begin_soon(self) -> None:
+        """Begin at the end of the step: what else it brings for a pod goes with the same patch."""
+        if not self._begins and self._can_begin:
+            self._begins = True
+            self._outbox.soon(self)
+
+    def woken(self) -> None:
+        """Begin with as many as may be under way."""
+        self._begins = False
+        while self._can_begin:
+            writes = self._line.pop(next(iter(self._line)))
+            writes.stage = Stage.IDLE
+            self._slots.add(writes.uid)
+            self._send(writes)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def _send(self, writes: PodWrites) -> None:
+        note, writes.note = writes.note, None
+        assert note is not None
+        body = status_patch(
+            writes.status, conditions=note.conditions.values(), nominated_node_name=note.nominated_node_name
+        )
+        if body is None:
+            self._over(writes, note, None)
+            return
+        note.tries += 1
+        writes.stage, writes.sent = Stage.UNDER_WAY, note
+        request = Patch(
+            kind=Pod,
+            namespace=writes.namespace,
+            name=writes.name,
+            body=body,
+            subresource="status",
+            lane="default" if note.listeners else "status",
+        )
+        self.under_way += 1
+        writes.number = self._outbox.ask(request, writes)
+
+    def answered(self, writes: PodWrites, outcome: Outcome) -> None:
+        note, writes.sent, writes.number = writes.sent, None, 0
+        assert note is not None
+        self.under_way -= 1
+        if isinstance(outcome, Done):
+            if isinstance(outcome.value, Pod):
+                writes.see(outcome.value, answer=True)
+            self._over(writes, note, None)
+        elif isinstance(outcome.error, DecodeError):
+            self._reports.say("A pod comes back that cannot be read", f"{writes.key}: {outcome.error}")
+            self._over(writes, note, None)
+        elif self._is_tried_again(writes, note, outcome):
+            self._rest(writes, note)
+        else:
+            self._over(writes, note, outcome.error)
+
+    def _is_tried_again(self, writes: PodWrites, note: Note, outcome: Outcome) -> bool:
+        # Like upstream's "connection refused": it was not carried out.
+        retriable = isinstance(outcome, Refused) and isinstance(outcome.error, _RETRIABLE)
+        outdated = writes.bound and not note.listeners
+        return retriable and note.tries < MAX_TRIES and not self._last_try and not outdated
+
+    def _rest(self, writes: PodWrites, note: Note) -> None:
+        writes.note = note.followed_by(writes.note)
+        if note.listeners:
+            self._free_slot(writes)
+        if writes.backoff is None:
+            writes.backoff = Backoff(RETRYING, clock=self._now, random=self._random)
+        writes.stage = Stage.RESTING
+        writes.alarm = self._outbox.wake(self._now() + writes.backoff.next(), writes)
+
+    def rested(self, writes: PodWrites) -> None:
+        """Try it again."""
+        writes.alarm, writes.stage = None, Stage.IDLE
+        self._send(writes)
+
+    def _over(self, writes: PodWrites, note: Note, failed: Exception | None) -> None:
+        """The note was written, or cannot be; what came meanwhile is next."""
+        writes.stage, writes.backoff = Stage.IDLE, None
+        self._free_slot(writes)
+        withdrawals, writes.withdrawals = writes.withdrawals, []
+        if not note.end(failed) and failed is not None:
+            self._report_failure(writes, failed)
+        for listener in withdrawals:
+            listener.withdrawn()
+        self._go_on(writes)
+
+    def _go_on(self, writes: PodWrites) -> None:
+        # Who listened may have had something else sent.
+        if writes.stage is not Stage.IDLE or writes.note is None:
+            self._tidy(writes)
+        elif writes.note.listeners:
+            self._send(writes)
+        else:
+            self._line_up(writes)
+
+    def _report_failure(self, writes: PodWrites, failed: Exception) -> None:
+        if isinstance(failed, NotFound):
+            # A pod that is gone has no status.
+            return
+        if isinstance(failed, _FAILURES):
+            self._reports.say("A pod's status cannot be written", f"{writes.key}: {failed}")
+        else:
+            # A bug.
+            self._reports.say("Writing a pod's status fails", f"{writes.key}: {failed!r}")
+
+    def _now(self) -> float:
+        return self._outbox.now
+
+    # -- checking -----------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """What does not hold between two steps, though it always must."""
+        return [*self._problems_of_pods(), *self._problems_of_sums(), *self._problems_of_the_outbox()]
+
+    def _problems_of_pods(self) -> Iterator[str]:
+        for uid, writes in self._known.items():
+            if uid != writes.uid:
+                yield f"{writes.key} is known by a wrong UID"
+            if not _fits_stage(writes):
+                yield f"{writes.key} has not what belongs to a pod that is {writes.stage.value}"
+            if (uid in self._line) != (writes.stage is Stage.IN_LINE):
+                yield f"{writes.key} is {writes.stage.value}; in line: {uid in self._line}"
+            if (uid in self._slots) != _needs_slot(writes):
+                yield f"{writes.key} is {writes.stage.value}; has a slot: {uid in self._slots}"
+
+    def _problems_of_sums(self) -> Iterator[str]:
+        stages = [writes.stage for writes in self._known.values()]
+        if self.under_way != stages.count(Stage.UNDER_WAY):
+            yield f"{self.under_way} patches are counted, of {stages.count(Stage.UNDER_WAY)} under way"
+        if len(self._slots) > MAX_CONCURRENT_PATCHES:
+            yield f"{len(self._slots)} slots are taken"
+        if self._can_begin:
+            yield "a pod stands in line though there is a free slot"
+        for uid in (self._line.keys() | self._slots) - self._known.keys():
+            yield f"a pod that is not known stands in line or has a slot: {uid}"
+
+    def _problems_of_the_outbox(self) -> Iterator[str]:
+        awaited = self._outbox.awaited
+        waiters = [*awaited.values(), *(alarm.sleeper for alarm in self._outbox.alarms)]
+        for waiter in waiters:
+            if isinstance(waiter, PodWrites) and self._known.get(waiter.uid) is not waiter:
+                yield f"{waiter.key} waits and is not known"
+        for writes in self._known.values():
+            if writes.stage is Stage.UNDER_WAY and awaited.get(writes.number) is not writes:
+                yield f"the answer to {writes.key}'s patch goes elsewhere"
+
+
+def _fits_stage(writes: PodWrites) -> bool:
+    note, resting, sent = writes.note is not None, writes.alarm is not None, writes.sent is not None
+    if writes.stage is Stage.UNDER_WAY:
+        return sent and not resting
+    if sent or writes.withdrawals or writes.forgotten:
+        return False
+    if writes.stage is Stage.IDLE:
+        return not note and not resting and writes.ahead
+    return note and resting == (writes.stage is Stage.RESTING)
+
+
+def _needs_slot(writes: PodWrites) -> bool:
+    note = {Stage.UNDER_WAY: writes.sent, Stage.RESTING: writes.note}.get(writes.stage)
+    return note is not None and not note.listeners
+
+
+def _uid(pod: Pod) -> str:
+    return pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+
+
+def _version(pod: Pod) -> int:
+    """Of two objects with the same UID the one with the larger is newer, as Kubernetes promises."""
+    version = pod.metadata.resource_version
+    return int(version) if version.isdecimal() else 0
