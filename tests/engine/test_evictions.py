@@ -8,8 +8,10 @@ import pytest
 
 from stowplan.api.api_errors import Conflict, Forbidden, NotFound
 from stowplan.api.port import Unreachable
+from stowplan.api.types import PodCondition
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.engine.evictions import MAX_CONCURRENT_EVICTIONS
+from stowplan.framework.requests import Refused
 from support.api.embedded import pod as a_manifest
 from support.observing.log_lines import logged
 from support.observing.metrics import numbers
@@ -389,6 +391,23 @@ def test_a_nomination_that_cannot_be_cleared_does_not_save_the_victims(world, re
     assert (world.evicted(), world.activated, world.reports) == (["v"], activated, reports)
 
 
+def test_with_the_real_statuses_what_is_on_its_way_is_overtaken():
+    """A lesser pod's failed attempt is still to be written when a more important one takes the node from it."""
+    world = World(real_statuses=True)
+    lesser = lesser_pod(world, told=False)
+    boss, (victim,) = world.pending("boss"), world.placed("v")
+    failed = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
+    world.statuses.write(lesser.pod, condition=failed, nominated_node_name="n1")
+    world.preempt(boss, victim)
+    world.settle()
+    status = world.cluster.get("pods", "default", "lesser")["status"]
+    assert [condition["message"] for condition in status["conditions"]] == ["no room"]
+    assert "nominatedNodeName" not in status
+    [condition] = world.cluster.get("pods", "default", "v")["status"]["conditions"]
+    assert (condition["type"], condition["lastTransitionTime"]) == ("DisruptionTarget", "2027-01-15T08:00:00Z")
+    assert world.terminating("v")
+
+
 # -- the gate ---------------------------------------------------------------------------------------------------------
 
 
@@ -436,7 +455,7 @@ def test_the_gate_opens_when_the_last_victim_is_gone_for_good(world):
 
 def test_the_gate_opens_when_something_is_wrong_with_the_scheduler(world):
     boss, (victim,) = world.pending("boss"), world.placed("v")
-    world.calls.refusals = {("patch", "v"): ZeroDivisionError("a bug")}
+    world.calls.refusals = {("patch", "v"): Refused(ZeroDivisionError("a bug"))}
     world.preempt(boss, victim)
     world.settle()
     assert not world.evictions.under_way(boss)

@@ -6,14 +6,15 @@ What the scheduler knows of the server is what a test lets it hear, so every lag
 from collections import namedtuple
 from types import SimpleNamespace
 
+from stowplan.api.api_errors import ApiError
 from stowplan.api.decode import decode_json, to_dict
 from stowplan.api.types import Pod
-from stowplan.client.errors import OutcomeUnknown
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.evictions import Evictions
 from stowplan.engine.outbox import Outbox
+from stowplan.engine.statuses import PodStatuses
 from stowplan.framework.eviction_plan import EvictionPlan
-from stowplan.framework.requests import Delete, Done, Read, Refused, Unknown
+from stowplan.framework.requests import Delete, Done, Patch, Read
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.testing import a_node
 from stowplan_cluster.apiserver.deletion import DeleteOptions
@@ -21,6 +22,7 @@ from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import Api as Cluster
 from support.api.embedded import pod as a_manifest
 from support.observing.metrics import scheduler_metrics
+from support.scheduling.scripted_effects import as_outcome
 from support.scheduling.worlds import struct
 
 PLUGIN = "DefaultPreemption"
@@ -28,7 +30,7 @@ PLUGIN = "DefaultPreemption"
 #: Two nodes, of which a test fills the first.
 NODES = ("n1", "n2")
 
-_VERBS = {Delete: "delete", Read: "get"}
+_VERBS = {Patch: "patch", Delete: "delete", Read: "get"}
 
 
 class Call(namedtuple("Call", ["verb", "name", "work", "answer"])):
@@ -62,15 +64,20 @@ class Calls:
     def begin(self, effect, answer):
         """Begin with an effect; `answer` is called with how it ends."""
         request = effect.action
-        verb = _VERBS[type(request)]
-        where = {"name": request.name, "namespace": request.namespace}
-        if verb == "get":
-            self.log.append((verb, request.name))
-            work = self._api.get(request.kind, **where)
-        else:
-            self.log.append((verb, request.name, request.uid))
-            work = self._api.delete(request.kind, **where, uid=request.uid)
-        self._add(verb, request.name, work, answer)
+        verb, name = _VERBS[type(request)], request.name
+        where = {"name": name, "namespace": request.namespace}
+        match request:
+            case Patch():
+                self.log.append((verb, name))
+                how = {"type_": request.type_, "subresource": request.subresource}
+                work = self._api.patch(request.kind, patch=request.body, **where, **how)
+            case Delete():
+                self.log.append((verb, name, request.uid))
+                work = self._api.delete(request.kind, **where, uid=request.uid)
+            case Read():
+                self.log.append((verb, name))
+                work = self._api.get(request.kind, **where)
+        self._add(verb, name, work, answer)
 
     def _add(self, verb, name, work, answer):
         self.under_way.append(Call(verb, name, work, answer))
@@ -84,14 +91,13 @@ class Calls:
         self.under_way.remove(call)
         if call.key in self.refusals:
             call.work.close()
-            error = self.refusals[call.key]
-            return Unknown(error) if isinstance(error, OutcomeUnknown) else Refused(error)
+            return as_outcome(self.refusals[call.key])
         try:
             answer = at_once(call.work)
-        except Exception as error:
-            return Refused(error)
+        except ApiError as error:
+            return as_outcome(error)
         self.then.pop(call.key, lambda: None)()
-        return Unknown(self.lost_answers[call.key]) if call.key in self.lost_answers else Done(answer)
+        return as_outcome(self.lost_answers.get(call.key, answer))
 
     def close(self):
         for call in self.under_way:
@@ -144,7 +150,7 @@ class Recorder:
 class World:
     """A cluster, what the scheduler has heard of it, and preemptors at work."""
 
-    def __init__(self):
+    def __init__(self, *, real_statuses=False):
         self.cluster = Cluster()
         self.calls = Calls(self.cluster.server)
         self.state = ClusterState()
@@ -162,15 +168,17 @@ class World:
             report=self.reports.append,
             queue=None,
         )
-        self.evictions = Evictions(parts, statuses=self.statuses(), metrics=self.metrics, now=lambda: 0.0)
+        #: None: patches are asked of `calls`.
+        self.statuses = self._real_statuses() if real_statuses else None
+        self.evictions = Evictions(parts, statuses=self.statuses or self.calls, metrics=self.metrics, now=lambda: 0.0)
         parts.queue = SimpleNamespace(activate=lambda pods: self.activated.extend(pod.key for pod in pods))
         for name, value in (("top", 1000), ("high", 100), ("low", 10)):
             self.cluster.create("priorityclasses.scheduling.k8s.io", {"metadata": {"name": name}, "value": value})
         for name in NODES:
             self.state.add_node(struct(a_node(name)))
 
-    def statuses(self):
-        return self.calls
+    def _real_statuses(self):
+        return PodStatuses(self.outbox, wall_clock=self.cluster.clock, random=lambda: 0.5, report=self.reports.append)
 
     # What is there
 
@@ -205,6 +213,8 @@ class World:
         for info in self.state.placed_pods():
             if info.uid not in pods:
                 self.state.remove_pod(info.uid)
+                if self.statuses is not None:
+                    self.statuses.forget(info.uid)
         for key in list(self.state.pending):
             self.state.pending.remove(key)
         for pod in pods.values():
@@ -212,6 +222,8 @@ class World:
                 self.state.add_pod(pod)
             else:
                 self.state.pending.put(self.state.pod_info(pod))
+            if self.statuses is not None:
+                self.statuses.observe(pod)
 
     def info(self, name):
         uid = self.cluster.store.get("pods", "default", name).uid
@@ -230,7 +242,10 @@ class World:
         for effect in self.outbox.take():
             if type(effect.action) in _VERBS:
                 self.calls.begin(effect, lambda outcome, number=effect.number: self.outbox.answered(number, outcome))
-        assert self.evictions.problems() == []
+        assert self.problems() == []
+
+    def problems(self):
+        return [*self.evictions.problems(), *([] if self.statuses is None else self.statuses.problems())]
 
     def let(self, call):
         """Let a call through: its answer is a step."""
