@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.api.api_errors import REQUIRED, FieldError, already_exists, conflict, invalid, not_found
+from stowplan.api.api_errors import FORBIDDEN, REQUIRED, FieldError, already_exists, conflict, invalid, not_found
 from stowplan.api.changes import Change
 from stowplan.api.custom_objects import CustomObject
 from stowplan.api.meta import ApiStruct, ObjectMeta
@@ -173,6 +173,8 @@ class ObjectStore:
         metadata: ObjectMeta = new.metadata
         if new == old:
             return Change(old, old)
+        if type(new) is Pod:
+            _check_nomination(old, new)
         if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
             # The last finalizer is gone.
             return self._remove(old)
@@ -229,6 +231,13 @@ def _check_bind(request: Bind, pod: Pod) -> None:
         raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
     if pod.spec.scheduling_gates:
         raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _check_nomination(old: Pod, new: Pod) -> None:
+    nominated = new.status.nominated_node_name
+    if nominated and nominated != old.status.nominated_node_name and old.spec.node_name:
+        what = "Forbidden: may not be set on pods that are already bound to a node"
+        raise invalid("Pod", "", old.metadata.name, [FieldError(FORBIDDEN, "status.nominatedNodeName", what)])
 
 
 def _uid_conflict(resource: str, group: str, have: ObjectMeta, wanted: str) -> Exception:

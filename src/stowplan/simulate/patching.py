@@ -95,11 +95,11 @@ def _merged(current: Mapping[str, Any], patch: Mapping[str, Any], path: str, *, 
         found = _merged_field(current.get(name), where, value, strategic)
         if found is None:
             merged.pop(name, None)
+        elif strategic and where in _MERGE_KEYS:
+            order = patch.get(_ELEMENT_ORDER + name, value)
+            merged[name] = _arranged(found, order, current.get(name) or (), _MERGE_KEYS[where])
         else:
             merged[name] = found
-        order = patch.get(_ELEMENT_ORDER + name) if strategic else None
-        if order is not None:
-            merged[name] = _arranged(merged[name], order, current.get(name) or (), _MERGE_KEYS[where])
     return merged
 
 
