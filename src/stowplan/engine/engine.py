@@ -39,6 +39,7 @@ from stowplan.engine.inputs import (
     Activated,
     Allowed,
     Answer,
+    Cancelled,
     Changes,
     Closing,
     Input,
@@ -46,6 +47,7 @@ from stowplan.engine.inputs import (
     Schedule,
     Served,
     Started,
+    Stopped,
     Tick,
     Told,
     WallClock,
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration, FeatureGates
     from stowplan.engine.effects import Effect, RunPlugin
+    from stowplan.engine.outbox import Alarm
     from stowplan.framework.registry import Registry
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
@@ -155,7 +158,7 @@ class Engine:
             outbox=outbox,
             state=self.state,
             waiting_pods=self.waiting_pods,
-            pods_in_pre_bind=PodsInPreBind(),
+            pods_in_pre_bind=PodsInPreBind(outside=self),
             stories=self.stories,
             report=_report,
         )
@@ -220,11 +223,13 @@ class Engine:
             Tick: self._tick,
             Served: self._served,
             Started: self._started,
+            Stopped: self._stopped,
             Closing: self._closing,
             WallClock: self._wall_clock_moved,
             Activated: self._activated,
             Allowed: self._allowed,
             Rejected: self._rejected,
+            Cancelled: self._cancelled,
             Told: self._told,
         }
 
@@ -262,7 +267,7 @@ class Engine:
     @property
     def wants_turn(self) -> bool:
         """Whether a pod can be tried now: `Schedule` is worth a step."""
-        return self._observer.is_ready and self.bindings.writes < MAX_BINDING_WRITES
+        return self._observer.is_ready and not self._observer.is_stopped and self.bindings.writes < MAX_BINDING_WRITES
 
     def now(self) -> float:
         """The time of the last step."""
@@ -285,6 +290,10 @@ class Engine:
 
     def _started(self, input_: Started) -> None:
         self._queue_timer.woken()
+
+    def _stopped(self, input_: Stopped) -> None:
+        self._queue_timer.stop()
+        self._observer.is_stopped = True
 
     def _closing(self, input_: Closing) -> None:
         self.statuses.last_try()
@@ -378,13 +387,21 @@ class Engine:
         if waiting is not None:
             waiting.allow(input_.plugin)
 
-    def rejected(self, uid: str, plugin: str, message: str) -> bool:
-        return self._submitted(Rejected(uid, plugin, message))
+    def rejected(self, uid: str, status: Status) -> bool:
+        return self._submitted(Rejected(uid, status))
 
     def _rejected(self, input_: Rejected) -> None:
         waiting = self.waiting_pods.get(input_.uid)
         if waiting is not None:
-            waiting.reject(input_.plugin, input_.message)
+            waiting.turn_away(input_.status)
+
+    def cancelled(self, uid: str, reason: str) -> bool:
+        return self._submitted(Cancelled(uid, reason))
+
+    def _cancelled(self, input_: Cancelled) -> None:
+        binding = self.parts.pods_in_pre_bind.get(input_.uid)
+        if binding is not None:
+            binding.cancel(input_.reason)
 
     def tell_event(self, tell: Tell) -> None:
         told = Told(tell.profile, tell.regarding, tell.type_, tell.reason, tell.action, tell.note, tell.related)
@@ -408,7 +425,7 @@ class Engine:
     @property
     def under_way(self) -> int:
         """Binding cycles and evictions that are not over."""
-        return len(self.bindings.under_way) + self.evictions.running
+        return len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
 class _QueueTimer:
@@ -418,6 +435,7 @@ class _QueueTimer:
         """`second`: where a second begins. Backoffs that end in whole seconds do so for all pods at once."""
         self._engine = engine
         self._second = second
+        self._alarm: Alarm | None = None
 
     def woken(self) -> None:
         engine = self._engine
@@ -425,7 +443,11 @@ class _QueueTimer:
         now = engine.now()
         at = now + 1.0 - (now - self._second) % 1.0
         due = engine.queue.next_flush()
-        engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
+        self._alarm = engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
+
+    def stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
 
 
 class _Stopwatch:
@@ -444,7 +466,7 @@ class _Observer(QueueObserver):
 
     def __init__(self, stories: Stories) -> None:
         self._stories = stories
-        self.is_ready = False
+        self.is_ready = self.is_stopped = False
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self._stories.moved(queued, place, cause)

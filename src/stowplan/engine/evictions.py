@@ -270,6 +270,11 @@ class Evictions:
         return len(self._preemptions)
 
     @property
+    def plans_under_way(self) -> int:
+        """Plans of which something is still to be done."""
+        return len(self._plans)
+
+    @property
     def delayed_retries(self) -> int:
         """Preemptors that are activated only after a while."""
         return sum(preemption.stage is PlanStage.DELAYED for preemption in self._plans)

@@ -2,9 +2,9 @@
 
 `write` notes what a pod's status shall say and returns. Pods with a note stand in line; at most
 `MAX_CONCURRENT_PATCHES` of them are sent at a time, in the status lane. Notes for a pod that waits, or come while an
-earlier patch of it is under way, are merged into one. So ten thousand pods that fail at once are ten thousand notes, and
-a pod that fails again before its turn costs nothing more. `patch` is for who waits for the end of it: it passes the
-line.
+earlier patch of it is under way, are merged into one. So ten thousand pods that fail at once are ten thousand notes,
+and a pod that fails again before its turn costs nothing more. `patch` is for who waits for the end of it: it passes
+the line.
 
 A patch is computed when it is sent, against the newest known status: the informer's, or the last patch's answer, which
 may be ahead of the informer.

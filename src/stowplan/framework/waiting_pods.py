@@ -41,7 +41,9 @@ class Outside(Protocol):
 
     def allowed(self, uid: str, plugin: str, /) -> bool: ...
 
-    def rejected(self, uid: str, plugin: str, message: str, /) -> bool: ...
+    def rejected(self, uid: str, status: Status, /) -> bool: ...
+
+    def cancelled(self, uid: str, reason: str, /) -> bool: ...
 
 
 class WaitingPod:
@@ -93,17 +95,19 @@ class WaitingPod:
 
     def reject(self, plugin: str, message: str) -> bool:
         """Turn the pod away; False when something else was decided before."""
-        undecided = self.decision is None
-        if self._outside is not None and self._outside.rejected(self.uid, plugin, message):
-            decision = self.decision
-            return undecided and decision is not None and (decision.plugin, decision.message) == (plugin, message)
-        self.expire()
-        return self._decide(Status(Code.Unschedulable, (message,), plugin))
+        return self.turn_away(Status(Code.Unschedulable, (message,), plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
         """Make the pod give way to another, and try again later; False when something else was decided before."""
+        return self.turn_away(Status(Code.Error, (message,), plugin))
+
+    def turn_away(self, status: Status) -> bool:
+        """End the wait with this; False when something else was decided before."""
+        undecided = self.decision is None
+        if self._outside is not None and self._outside.rejected(self.uid, status):
+            return undecided and self.decision == status
         self.expire()
-        return self._decide(Status(Code.Error, (message,), plugin))
+        return self._decide(status)
 
     def expire(self) -> bool:
         """Reject the pod if its time is up; whether that was so.
@@ -182,8 +186,10 @@ class WaitingPods:
 class PodInPreBind:
     """A pod whose PreBind runs; either it gets through, or it is cancelled before."""
 
-    def __init__(self, cancel: Callable[[str], None]) -> None:
+    def __init__(self, uid: str, cancel: Callable[[str], None], *, outside: Outside | None = None) -> None:
+        self._uid = uid
         self._cancel = cancel
+        self._outside = outside
         #: Why the pod was cancelled; None while it was not.
         self.cancelled_for: str | None = None
         self.prebound = False
@@ -192,6 +198,8 @@ class PodInPreBind:
         """Stop the pod's binding; False when PreBind is through. Of several reasons the first counts."""
         if self.prebound:
             return False
+        if self._outside is not None and self._outside.cancelled(self._uid, reason):
+            return True
         if self.cancelled_for is None:
             self.cancelled_for = reason
             self._cancel(reason)
@@ -206,12 +214,13 @@ class PodInPreBind:
 class PodsInPreBind:
     """The pods whose PreBind runs, by UID; one map for all profiles."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, outside: Outside | None = None) -> None:
+        self._outside = outside
         self._pods: dict[str, PodInPreBind] = {}
 
     def add(self, uid: str, cancel: Callable[[str], None]) -> PodInPreBind:
         """`cancel` stops the pod's binding; it is called at most once, with the reason."""
-        found = self._pods[uid] = PodInPreBind(cancel)
+        found = self._pods[uid] = PodInPreBind(uid, cancel, outside=self._outside)
         return found
 
     def get(self, uid: str) -> PodInPreBind | None:

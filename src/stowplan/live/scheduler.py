@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.client.events.event_recorder import EventBroadcaster
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
-from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, WallClock
+from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, Stopped, WallClock
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
 from stowplan.live.cancellation import cancel_all
@@ -239,6 +239,7 @@ class Scheduler:
         Pods that are given up stay pending, for whoever schedules next.
         """
         self._draining = True
+        self.submit(Stopped())
         await self._cancelled(self._loops)
         if self._give_up_waiting is not None:
             self._give_up_waiting()
