@@ -169,7 +169,6 @@ def test_a_binding_of_nothing(store):
 def test_an_update_replaces_the_object_of_its_version(store):
     before = created(store, pod())
     wanted = pod(a_pod("web").labels(a="b"))
-    wanted = convert({**a_pod("web").labels(a="b").obj()}, Pod)
     change = store.write(Update(obj=wanted), NOW + 60)
     assert (change.old, change.new.metadata.labels) == (before, {"a": "b"})
     assert change.new.metadata.creation_timestamp == NOW_TEXT, "the server's to say"
