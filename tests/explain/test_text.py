@@ -115,7 +115,13 @@ def test_the_references_message_stands_verbatim(page):
 
 def test_order_of_the_page(page):
     text = page([a_node("a").tainted("gpu").obj()], a_pod().obj())
-    parts = ["is pending", "0/1 nodes are available", "What would help\n", "\nPreemption\n", "\nRefused\n"]
+    parts = [
+        "is pending",
+        "0/1 nodes are available",
+        "What would help\n",
+        "\nPreemption (DefaultPreemption)\n",
+        "\nRefused\n",
+    ]
     assert sorted(parts, key=text.index) == parts
 
 
@@ -249,7 +255,7 @@ def test_whom_preemption_would_evict(page):
     ]
     text = page(objects, a_pod().priority(100).requests(cpu="3").obj())
     assert "would evict 2 pods from a: no disruption budget is violated; 1 other node would do as well" in text
-    assert lines_of(text)[lines_of(text).index("Preemption") + 2 :][:2] == [
+    assert lines_of(text)[lines_of(text).index("Preemption (DefaultPreemption)") + 2 :][:2] == [
         "default/low-2  priority 2",
         "default/low-0  priority 0",
     ]
@@ -269,7 +275,7 @@ def test_disruption_budgets_count(page):
 
 def test_preemption_not_allowed(page):
     text = page([a_node("a").allocatable(cpu="1").obj()], a_pod().never_preempts().requests(cpu="2").obj())
-    assert "Preemption\n  not eligible due to preemptionPolicy=Never.\n" in text
+    assert "Preemption (DefaultPreemption)\n  not eligible due to preemptionPolicy=Never.\n" in text
 
 
 def test_preemption_that_does_not_help(page):

@@ -35,6 +35,7 @@ _POINTS = {
     "filter": "Filter",
     "filter_holds": "FilterHolds",
     "post_filter": "PostFilter",
+    "preemption": "Explanation",
     "pre_score": "PreScore",
     "score": "Score",
     "score_holds": "ScoreHolds",

@@ -19,7 +19,6 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.explain.preemption import preemption_of
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.status import Code, Status
-from stowplan.preemption.plan import PreemptionOutcome
 
 if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
@@ -94,5 +93,4 @@ def _fail(verdict: Verdict, framework: Framework, diagnosis: Diagnosis, state: A
     decision = post_filtered(framework, state, verdict.pod, diagnosis)
     verdict.full_message = decision.message
     verdict.not_asked = tuple(plugin.name for plugin in framework.post_filter if not plugin.effect_free)
-    details = [result.detail for _, result in decision.post_filter]
-    verdict.preemption = next((preemption_of(d) for d in details if isinstance(d, PreemptionOutcome)), None)
+    verdict.preemption = preemption_of(framework, decision.post_filter)

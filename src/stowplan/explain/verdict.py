@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.explain.preemption import Preemption
     from stowplan.explain.suggestions import Advice, Suggestion
     from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.status import Status
 
 
@@ -147,6 +147,7 @@ class Verdict:
         if found is None:
             return None
         return PreemptionRecord(
+            plugin=found.plugin,
             eligible=not found.ineligible_reason,
             reason=found.ineligible_reason,
             candidates={

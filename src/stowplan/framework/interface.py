@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
+    from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.handle import Handle
     from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
@@ -210,7 +211,7 @@ class PostFilterResult:
 
     status: Status
     nominated_node_name: str | None = None
-    #: Details for people, such as preemption's candidates.
+    #: For `PostFilterPlugin.preemption`, which explains the answer.
     detail: Any = None
     #: Carried out by the live scheduler after the decision; only with status Success.
     plan: EvictionPlan | None = None
@@ -223,6 +224,14 @@ class PostFilterPlugin(Plugin):
 
     @abstractmethod
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult: ...
+
+    def preemption(self, result: PostFilterResult) -> Preemption | None:
+        """How the plugin came to its answer: the candidates, or why evicting pods would not help; None: no more to say.
+
+        Asked by `explain` only, while the cluster is as the plugin saw it. What it needs should be imported here, so
+        that scheduling does without.
+        """
+        return None
 
 
 class PreScorePlugin(Plugin):

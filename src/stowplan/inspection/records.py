@@ -170,6 +170,8 @@ class CandidateRecord(Record, frozen=True, kw_only=True):
 
 
 class PreemptionRecord(Record, frozen=True, kw_only=True):
+    #: The PostFilter plugin that found it.
+    plugin: str = ""
     eligible: bool
     #: Why the pod may not preempt.
     reason: str = ""
