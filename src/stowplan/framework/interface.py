@@ -130,6 +130,15 @@ class PreEnqueuePlugin(Plugin):
 
 
 class QueueSortPlugin(Plugin):
+    #: Whether `less` compares priorities, highest first, then timestamps, and nothing else. Then the queue sorts pods
+    #: without asking, and knows which of them are equals. Not inherited by a class with a `less` of its own.
+    by_priority_and_time: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        if "less" in vars(cls) and "by_priority_and_time" not in vars(cls):
+            cls.by_priority_and_time = False
+
     @abstractmethod
     def less(self, a: Any, b: Any) -> bool:
         """Whether queued pod `a` goes before `b`."""

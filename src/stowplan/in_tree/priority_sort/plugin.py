@@ -12,6 +12,7 @@ from stowplan.framework.interface import QueueSortPlugin
 
 class PrioritySort(QueueSortPlugin):
     name = "PrioritySort"
+    by_priority_and_time = True
 
     def less(self, a: Any, b: Any) -> bool:
         """Compare queued pods, which have a `pod` and the `timestamp` at which they last entered the queue."""
