@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
+    from stowplan.config.declaration import PluginDeclaration
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
@@ -69,8 +70,11 @@ class Plugin(ABC):
     """What every plugin has."""
 
     name: ClassVar[str]
+    #: What an in-tree plugin declares instead of the three attributes below. A plugin that derives from it inherits the
+    #: type of arguments and the kinds, and adds to them by these attributes.
+    declaration: ClassVar[PluginDeclaration | None] = None
     #: Type of the arguments in the configuration, a msgspec struct or a dataclass; None leaves them as the file has
-    #: them. In-tree plugins have a declaration of their own instead of these three.
+    #: them.
     args_type: ClassVar[type[Any] | None] = None
     #: Kinds without which the plugin cannot work: it is switched off while the cluster does not serve them.
     needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()

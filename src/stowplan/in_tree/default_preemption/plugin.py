@@ -19,6 +19,7 @@ from stowplan.framework.interface import (
     PreEnqueuePlugin,
 )
 from stowplan.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.in_tree.default_preemption.declaration import DECLARATION
 from stowplan.klog import get_logger
 from stowplan.preemption.dry_run import dry_run
 from stowplan.preemption.eligibility import ineligible_reason
@@ -50,6 +51,7 @@ class PreemptionOutcome:
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
+    declaration = DECLARATION
     effect_free = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
