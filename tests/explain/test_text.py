@@ -66,6 +66,17 @@ def test_ties_are_named(page):
     assert "one of them at random" in text
 
 
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_a_nominated_node_is_not_said_to_win(page, node):
+    nodes = [a_node("a").allocatable(cpu="8").obj(), a_node("b").tainted("x", effect="PreferNoSchedule").obj()]
+    text = page(nodes, a_pod("web").requests(cpu="1").nominated_to(node).obj())
+    assert text.startswith(f"default/web goes to {node}: 2 of 2 nodes would take it\n")
+    assert lines_of(text)[1] == f"{node} is taken because the pod is nominated to it, so scores do not matter"
+    assert "wins" not in text
+    other = "ab".replace(node, "")
+    assert [line.split()[0] for line in lines_of(text) if line.startswith(("a ", "b "))][-2:] == [node, other]
+
+
 def test_the_only_node(page):
     text = page([a_node("a").obj(), a_node("b").tainted("gpu").obj()], a_pod().obj())
     assert "a is the only node that takes it" in text

@@ -85,6 +85,7 @@ def _score(verdict: Verdict, evaluation: Evaluation, framework: Framework) -> No
     verdict.scores = {plugin: points.copy() for plugin, points in scored.by_plugin().items()}
     verdict.totals = scored.totals.copy()
     nominated = nominated_row(framework.handle.cluster, verdict.pod, verdict.feasible)
+    verdict.nominated = nominated is not None
     verdict.node_name = verdict.names[int(scored.ranked.argmax()) if nominated is None else nominated]
 
 

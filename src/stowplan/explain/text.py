@@ -121,6 +121,8 @@ class _Page:
 
     def _choice(self) -> list[Block]:
         ranked = self._verdict.ranked()
+        # A nominated node goes first, whatever its score.
+        ranked.sort(key=lambda row: self._verdict.names[row] != self._verdict.node_name)
         decided = self._decided(ranked)
         return [Line(decided, 2), Line(), *self._scores(ranked)]
 
@@ -129,6 +131,8 @@ class _Page:
         chosen = verdict.names[ranked[0]]
         if len(ranked) == 1:
             return f"{chosen} is the only node that takes it, so scores do not matter"
+        if verdict.nominated:
+            return f"{chosen} is taken because the pod is nominated to it, so scores do not matter"
         best = int(verdict.totals[ranked[0]])
         tied = [row for row in ranked if int(verdict.totals[row]) == best]
         if len(tied) > 1:
