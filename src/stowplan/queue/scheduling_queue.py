@@ -36,7 +36,7 @@ from stowplan.queue.observer import QueueObserver
 from stowplan.queue.places import Places
 from stowplan.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
 from stowplan.queue.requeueing import Requeueing, Strategy
-from stowplan.queue.sorting import knows_equals, sort_key
+from stowplan.queue.sorting import sort_key
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -102,7 +102,7 @@ class SchedulingQueue:
         self._places = Places(
             settings,
             sort_key=sort_key(order, observer),
-            rejected_in_a_row=settings.rejected_in_a_row if knows_equals(order) else 0,
+            rejected_in_a_row=settings.rejected_in_a_row if order.by_priority_and_time else 0,
             now=now,
             gate=Gate(frameworks, observer),
             requeueing=self._requeueing,
