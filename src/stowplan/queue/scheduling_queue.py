@@ -336,6 +336,13 @@ class SchedulingQueue:
             self._places.wake(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
         self._tell_if_ready()
 
+    def clear(self) -> None:
+        """Forget every waiting pod; nominations stay."""
+        for queued in list(self.pending()):
+            self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
+            self._places.take_out(queued)
+            self._places.settle(queued, Place.GONE, REMOVED)
+
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
