@@ -313,7 +313,8 @@ class Engine:
             self.handlers.switch_off(input_.plugins)
 
     def _started(self, input_: Started) -> None:
-        self._queue_timer.woken()
+        self._observer.is_stopped = False
+        self._queue_timer.start()
 
     def _stopped(self, input_: Stopped) -> None:
         self._queue_timer.stop()
@@ -470,9 +471,14 @@ class _QueueTimer:
         due = engine.queue.next_flush()
         self._alarm = engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
 
+    def start(self) -> None:
+        if self._alarm is None:
+            self.woken()
+
     def stop(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+            self._alarm = None
 
 
 class _Stopwatch:

@@ -34,6 +34,7 @@ from stowplan.engine.inputs import (
     Rejected,
     Served,
     Started,
+    Stopped,
     Tick,
     Told,
     WallClock,
@@ -448,7 +449,7 @@ class VirtualTime:
 
 
 #: Inputs that are handed to the engine as they are.
-_HANDED_IN = (Activated, Allowed, Changes, Closing, Rejected, Served, Started, Tick, Told, WallClock)
+_HANDED_IN = (Activated, Allowed, Changes, Closing, Rejected, Served, Started, Stopped, Tick, Told, WallClock)
 
 
 def _unfinished(pod: Pod | None) -> Pod | None:
