@@ -12,7 +12,9 @@ from stowplan.api import types as t
 from stowplan.api.changes import Change
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.event_handlers import EventHandlers
-from stowplan.framework.waiting_pods import WaitingPods
+from stowplan.engine.outbox import Outbox
+from stowplan.engine.parts import Parts
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import Stories
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import scheduler_metrics
@@ -31,13 +33,19 @@ class Room:
         self.checks = []
         self.stories = Stories(now=lambda: 0.0)
         self.durations = scheduler_metrics().event_handling_duration_seconds
-        self.handlers = EventHandlers(
+        parts = Parts(
+            outbox=Outbox(),
             state=self.state,
-            queue=self,
-            algorithm=SimpleNamespace(frameworks={"default-scheduler", "other"}),
             waiting_pods=self.waiting,
-            statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
+            pods_in_pre_bind=PodsInPreBind(),
             stories=self.stories,
+            report=self.heard.append,
+            queue=self,
+        )
+        self.handlers = EventHandlers(
+            parts,
+            algorithm=SimpleNamespace(frameworks={"default-scheduler", "other"}),
+            statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
             durations=self.durations,
             now=lambda: 0.0,
         )

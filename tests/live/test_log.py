@@ -13,7 +13,7 @@ from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live
 
 #: Of these modules, as others are nobody's business here.
-MODULES = ("event_handlers", "scheduler", "failure_handler", "scheduling_cycle", "binding_cycle", "default_binder")
+MODULES = ("event_handlers", "engine", "failure_handler", "scheduling_cycle", "bindings", "default_binder")
 MODULES += ("scheduling_queue", "default_preemption")
 
 
@@ -24,7 +24,8 @@ class Lines:
 
     def write(self, entry):
         # A plugin is known by its folder.
-        if not set(self.modules).isdisjoint(entry.module.split(".")[-2:]):
+        folder, _, module = entry.module.rpartition(".")
+        if module in self.modules or (".in_tree." in folder and folder.rpartition(".")[2] in self.modules):
             keys = {key: getattr(value, "key", None) or named(value) for key, value in entry.keys.items()}
             self.lines.append((entry.level, entry.message, keys))
 
