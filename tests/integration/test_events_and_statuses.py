@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from stowplan.live.status_writer import PodStatusWriter
 
 from stowplan.api.types import Container, CoreEvent, ObjectMeta, Pod, PodCondition, PodSpec
 from stowplan.client.connection import connect_from_flags
@@ -10,7 +11,6 @@ from stowplan.client.events.event_recorder import EventBroadcaster
 from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
 from stowplan.config import ClientConnection
-from stowplan.live.status_writer import PodStatusWriter
 from stowplan.timing.times import REAL_TIMES
 
 SECONDS = 20

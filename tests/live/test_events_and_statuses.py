@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stowplan.live.status_writer import PodStatusWriter
 
 from stowplan.api.types import Pod, PodCondition
 from stowplan.client.events.event_recorder import EventBroadcaster
-from stowplan.live.status_writer import PodStatusWriter
 from stowplan.timing.manual_time import ManualTime, settle
 from stowplan_cluster.apiserver.conversion import core_event
 from stowplan_cluster.apiserver.embedded import EmbeddedApi

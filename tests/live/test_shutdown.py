@@ -139,7 +139,7 @@ async def test_whoever_is_replaced_sends_nothing_more(halfway):
 
 async def test_whoever_is_replaced_writes_no_status():
     async with live() as cluster:
-        writer = cluster.scheduler._statuses
+        writer = cluster.scheduler.engine.statuses
         held = []
         writer._api = type("Held", (), {"patch": lambda self, *args, **options: _held(held)})()
         await under_way(cluster, *pods(40))
@@ -254,7 +254,7 @@ async def deaf(monkeypatch):
     }
     async with live(NODE, config=config, plugins=[Deaf]) as cluster:
         await under_way(cluster, *pods(2))
-        tasks = set(cluster.scheduler._tasks)
+        tasks = set(cluster.scheduler._effects.tasks)
         assert {task.get_name() for task in tasks} == {"binding default/p0", "binding default/p1"}
         yield cluster
         Deaf.may_end.set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import wraps
+from inspect import isgeneratorfunction
 from types import new_class
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,6 +36,7 @@ _POINTS = {
     "filter": "Filter",
     "filter_holds": "FilterHolds",
     "post_filter": "PostFilter",
+    "preemption": "Explanation",
     "pre_score": "PreScore",
     "score": "Score",
     "score_holds": "ScoreHolds",
@@ -81,6 +83,9 @@ def guarded_plugin(plugin: type[Plugin], guard: HangGuard) -> type[Plugin]:
     for name, point in _POINTS.items():
         if _is_own(plugin, name):
             members[name] = _guarded(guard, plugin.name, point, getattr(plugin, name))
+    if issubclass(plugin, interface.QueueSortPlugin):
+        # Not inherited beside the new `less`.
+        members["by_priority_and_time"] = plugin.by_priority_and_time
     for name, point in _ASYNCHRONOUS.items():
         if _is_own(plugin, name):
             members[name] = _waited_for(guard, plugin.name, point, getattr(plugin, name))
@@ -114,7 +119,12 @@ def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[...,
     async def waiting(*args: Any, **keys: Any) -> Any:
         return await guard.wait(plugin, point, method, args, keys)
 
-    return waiting
+    @wraps(method)
+    def stepping(*args: Any, **keys: Any) -> Any:
+        return (yield from guard.stepwise(plugin, point, method(*args, **keys)))
+
+    # Steps take their time between them, not in them.
+    return stepping if isgeneratorfunction(method) else waiting
 
 
 def _explaining(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -118,6 +118,9 @@ class HangGuard:
         self._spent: dict[_Where, float] = {}
         self._broken_off_now: Counter[_Where] = Counter()
         self._turn_noted = False
+        #: Calls in the present step of the engine, and which of them were broken off, from 1.
+        self._calls_in_step = 0
+        self.broken_off_in_step: list[int] = []
         self._stopped = threading.Event()
 
     @contextmanager
@@ -147,7 +150,10 @@ class HangGuard:
         if self._loop is None or threading.get_ident() != self._main:
             return function(*args, **keys)
         where = plugin, point
+        self._calls_in_step += 1
+        number = self._calls_in_step
         if self._broken_off_now and self._broken_off_now[where] >= _MAX_TIMEOUTS_PER_TURN:
+            self.broken_off_in_step.append(number)
             raise self._timeout(where)
         outer, started, spent = self._current, self._clock(), self._spent.get(where, 0.0)
         self._note_turn()
@@ -158,6 +164,7 @@ class HangGuard:
         except _BrokenOff as broken_off:
             self._broken_off_now[where] += 1
             self.broken_off[where] += 1
+            self.broken_off_in_step.append(number)
             # With its traceback: that is where the plugin hung.
             raise self._timeout(where) from broken_off
         finally:
@@ -167,6 +174,11 @@ class HangGuard:
             if outer is not None:
                 outer.due += took
 
+    def begin_step(self) -> None:
+        """Count calls anew: a step of the engine begins."""
+        self._calls_in_step = 0
+        self.broken_off_in_step = []
+
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
     ) -> Any:
@@ -175,7 +187,7 @@ class HangGuard:
         awaited = self.call(plugin, point, function, args, keys)
         try:
             async with asyncio.timeout(limit) as bound:
-                return await self._stepwise(plugin, point, awaited)
+                return await self._awaited(plugin, point, awaited)
         except TimeoutError:
             if not bound.expired():
                 raise
@@ -184,9 +196,13 @@ class HangGuard:
             raise PluginTimeoutError(text) from None
 
     @types.coroutine
-    def _stepwise(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
+    def _awaited(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
+        return (yield from self.stepwise(plugin, point, awaited.__await__()))
+
+    def stepwise(self, plugin: str, point: str, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """As `yield from` does it, each step a guarded call."""
-        steps: Any = awaited.__await__()
+        resume: Any
+        value: Any
         resume, value = steps.send, None
         while True:
             try:

@@ -79,10 +79,17 @@ class Queue(Protocol):
 class RunningScheduler(Protocol):
     """`live.scheduler.Scheduler`."""
 
-    state: ClusterState
-    stories: Stories
-    waiting_pods: WaitingPods
-    algorithm: SchedulingAlgorithm
+    @property
+    def state(self) -> ClusterState: ...
+
+    @property
+    def stories(self) -> Stories: ...
+
+    @property
+    def waiting_pods(self) -> WaitingPods: ...
+
+    @property
+    def algorithm(self) -> SchedulingAlgorithm: ...
 
     @property
     def queue(self) -> Queue: ...

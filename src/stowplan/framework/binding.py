@@ -194,7 +194,7 @@ def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
     return tuple(tuple(group) for group in groups)
 
 
-# -- PreBind, Bind and PostBind -----------------------------------------------------------------------------------------
+# -- PreBind, Bind and PostBind ---------------------------------------------------------------------------------------
 
 
 class PluginGaveUpError(Exception):

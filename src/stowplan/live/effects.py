@@ -183,7 +183,11 @@ class Effects:
                 )
             case Delete():
                 return await api.delete(
-                    request.kind, request.name, namespace=request.namespace, **_preconditions(request)
+                    request.kind,
+                    request.name,
+                    namespace=request.namespace,
+                    uid=request.uid,
+                    resource_version=request.resource_version,
                 )
             case Read():
                 return await api.get(request.kind, request.name, namespace=request.namespace)
@@ -192,11 +196,6 @@ class Effects:
             case Update():
                 return await api.update(request.obj)
         raise TypeError(f"no such request: {request!r}")
-
-
-def _preconditions(request: Delete) -> dict[str, str]:
-    given = {"uid": request.uid, "resource_version": request.resource_version}
-    return {name: value for name, value in given.items() if value}
 
 
 async def _after(before: asyncio.Task[None], work: Coroutine[Any, Any, Outcome]) -> Outcome:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.client.events.event_recorder import EventBroadcaster
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
-from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, WallClock
+from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, Stopped, WallClock
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
 from stowplan.live.cancellation import cancel_all
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.cluster.state import ClusterState
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.effects import RunPlugin
     from stowplan.engine.engine import Chance
     from stowplan.engine.inputs import Input
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
+    from stowplan.live.recorder import Recorder
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
 #: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod; after a rejected pod
@@ -102,6 +104,7 @@ class Scheduler:
         features: FeatureGates = DEFAULT_FEATURES,
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit."""
         if config.extenders:
@@ -110,15 +113,19 @@ class Scheduler:
         self._times = times
         self._started_at = times.wall_clock() - times.clock()
         self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
+        now, rules = self.clock(), EngineSettings(max_in_unschedulable=settings.max_in_unschedulable)
+        self._recorder = recorder
+        if recorder is not None:
+            recorder.begin(config, now=now, features=features, settings=rules, random=random)
         self.engine = Engine(
             config,
             registry=registry,
-            now=self.clock(),
+            now=now,
             meter=times,
             metrics=self.metrics,
             random=random,
             features=features,
-            settings=EngineSettings(max_in_unschedulable=settings.max_in_unschedulable),
+            settings=rules,
             api=api,
         )
         self.engine.attach(self)
@@ -153,6 +160,10 @@ class Scheduler:
         return self.engine.queue
 
     @property
+    def algorithm(self) -> SchedulingAlgorithm:
+        return self.engine.algorithm
+
+    @property
     def frameworks(self) -> dict[str, Framework]:
         return self.engine.frameworks
 
@@ -172,7 +183,10 @@ class Scheduler:
 
     def submit(self, input_: Input) -> None:
         """Hand an input to the engine now, and carry out what follows."""
-        effects = self.engine.step(input_, self.clock())
+        if self._recorder is None:
+            effects = self.engine.step(input_, self.clock())
+        else:
+            effects = self._recorder.step(self.engine, input_, self.clock())
         if effects:
             self._effects.carry_out(effects)
         if self.engine.wants_turn:
@@ -234,6 +248,7 @@ class Scheduler:
         Pods that are given up stay pending, for whoever schedules next.
         """
         self._draining = True
+        self.submit(Stopped())
         await self._cancelled(self._loops)
         if self._give_up_waiting is not None:
             self._give_up_waiting()

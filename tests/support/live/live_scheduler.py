@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine.engine import TICK
 from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
@@ -19,6 +20,8 @@ class Live(LiveCluster):
         self.api = api
 
     async def settle(self, turns=100_000):
+        # A test may have moved a pod in the queue behind the engine's back.
+        self.scheduler.submit(TICK)
         assert await super().settle(turns), "the scheduler does not come to rest"
         return True
 
@@ -42,7 +45,15 @@ class Live(LiveCluster):
 
 @asynccontextmanager
 async def live(
-    *objects, config=None, plugins=(), random=None, settings=None, features=DEFAULT_FEATURES, wrap=None, time=None
+    *objects,
+    config=None,
+    plugins=(),
+    random=None,
+    settings=None,
+    features=DEFAULT_FEATURES,
+    wrap=None,
+    time=None,
+    recorder=None,
 ):
     """`wrap` may put something between the scheduler and the API."""
     time = time or ManualTime()
@@ -53,7 +64,7 @@ async def live(
     port = EmbeddedApi(api.server)
     if wrap is not None:
         port = wrap(port)
-    options = {"config": config, "plugins": plugins, "settings": settings, "features": features}
+    options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
     async with _opened(port, time, random=random or Random(1), **options) as opened:
         cluster = Live(api, *opened)
         await cluster.settle()

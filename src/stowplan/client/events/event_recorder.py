@@ -11,14 +11,14 @@ Upstream: staging/src/k8s.io/client-go/tools/events. Its queue holds 1,000; ours
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from stowplan.api.api_errors import AlreadyExists, ApiError, NotFound
 from stowplan.api.decode import DecodeError
 from stowplan.api.labels import dns1123_subdomain_errors
-from stowplan.api.port import Unreachable
 from stowplan.api.meta import reference_to
+from stowplan.api.port import Unreachable
 from stowplan.api.types import Event
 from stowplan.client.errors import RequestDropped
 from stowplan.client.events.event_forms import CoreV1, EventsV1, namespace_of_event

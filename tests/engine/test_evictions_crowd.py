@@ -4,7 +4,7 @@ Evictions, deletions and the news of them are played in random order; whatever t
 are preemptors that came to a node, and none that nobody replaced.
 """
 
-import asyncio
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 
@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.algorithm import SchedulingAlgorithm
+from stowplan.engine.evictions import Evictions
+from stowplan.engine.outbox import Outbox
+from stowplan.framework.requests import Delete, Done
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
-from stowplan.live.evictor import Evictor
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import scheduler_metrics
 from support.plugins.profiles import framework
@@ -42,29 +44,25 @@ class Crowd:
         self.state = ClusterState()
         self.profile = framework(self.state)
         self.scheduler = SchedulingAlgorithm(self.state, {"default-scheduler": self.profile}, random=Draw(random))
-        self.pods, self.pending, self.died, self.calls, self.tasks = {}, [], [], [], set()
+        self.pods, self.pending, self.died, self.calls = {}, [], [], []
         #: Nominations that may come to nothing because a more important pod went there, or was nominated the same node.
         self.overridden = 0
-        self.evictor = self.profile.handle.preemptions = Evictor(
-            api=self,
+        self.outbox = Outbox()
+        parts = SimpleNamespace(
+            outbox=self.outbox,
             state=self.state,
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
-            statuses=self,
-            times=SimpleNamespace(clock=lambda: 0.0, sleep=self.fail),
-            metrics=scheduler_metrics(),
-            activate=lambda pods: None,
-            spawn=self.spawn,
             report=self.fail,
+            queue=SimpleNamespace(activate=lambda pods: None),
+        )
+        self.evictions = self.profile.handle.preemptions = Evictions(
+            parts, statuses=self, metrics=scheduler_metrics(), now=lambda: 0.0
         )
         self.profile.handle.random = Draw(random)
         self.news = []
         for i in range(nodes):
             self.state.add_node(struct(a_node(f"n{i}").allocatable(cpu=2, pods=10)))
-
-    def spawn(self, work):
-        task = asyncio.ensure_future(work)
-        self.tasks.add(task)
 
     def fail(self, report):
         raise AssertionError(report)
@@ -82,36 +80,34 @@ class Crowd:
 
     # The API
 
-    async def patch(self, pod, *, condition=None, nominated_node_name=None):
-        await self.answer()
+    def patch(self, pod, listener, *, condition=None, nominated_node_name=None):
+        self.calls.append(lambda: listener.status_written(None))
 
     def write(self, pod, *, nominated_node_name):
         """Nothing here reads the API's nominations."""
 
-    async def delete(self, kind, name, *, namespace, uid):
-        await self.answer()
-        if uid not in self.died:
-            self.died.append(uid)
-            self.news.append(("terminates", uid))
-            self.news.append(("gone", uid))
-
-    async def answer(self):
-        ready = asyncio.Event()
-        self.calls.append(ready)
-        await ready.wait()
+    def delete(self, effect):
+        request = effect.action
+        assert type(request) is Delete
+        if request.uid not in self.died:
+            self.died.append(request.uid)
+            self.news.append(("terminates", request.uid))
+            self.news.append(("gone", request.uid))
+        self.outbox.answered(effect.number, Done())
 
     # Steps
 
-    async def step(self):
+    def step(self):
         """One of: a pod is tried, a request is answered, news is heard."""
         steps = [(self.hear, self.news), (self.attempt, self.pending), (self.let_through, self.calls)]
         possible = [step for step, work in steps if work]
         self.random.choice(possible)()
-        for _ in range(6):
-            await asyncio.sleep(0)
+        self.outbox.finish()
+        self.calls += [partial(self.delete, effect) for effect in self.outbox.take()]
+        assert self.evictions.problems() == []
 
     def let_through(self):
-        self.calls.pop(self.random.randrange(len(self.calls))).set()
+        self.calls.pop(self.random.randrange(len(self.calls)))()
 
     def hear(self):
         """News come in the order of a watch."""
@@ -137,7 +133,7 @@ class Crowd:
             self.state.assume(info, decision.node_name)
             return
         if decision.plan is not None:
-            self.evictor.carry_out(decision.plan, None)
+            self.evictions.carry_out(decision.plan, None)
         self.pending.append(info)
         if decision.nominated_node_name is not None:
             self.state.nominator.add(info, decision.nominated_node_name)
@@ -155,7 +151,7 @@ def preemptors_of(share, nodes, cpu):
 @given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
 def test_no_victim_dies_in_vain(seed, nodes, cpu, share):
     preemptors = preemptors_of(share, nodes, cpu)
-    crowd = asyncio.run(play(Random(seed), nodes, preemptors, cpu, priorities=(10,)))
+    crowd = play(Random(seed), nodes, preemptors, cpu, priorities=(10,))
     assert crowd.pending == [], "everybody has come to a node"
     assert len(crowd.died) == preemptors * cpu
 
@@ -163,12 +159,12 @@ def test_no_victim_dies_in_vain(seed, nodes, cpu, share):
 @given(seed=st.integers(0, 1 << 32), nodes=st.integers(1, 5), cpu=CPU, share=st.floats(0, 1))
 def test_more_die_only_when_more_important_pods_take_what_was_nominated_to_lesser_ones(seed, nodes, cpu, share):
     preemptors = preemptors_of(share, nodes, cpu)
-    crowd = asyncio.run(play(Random(seed), nodes, preemptors, cpu, priorities=(10, 20, 30)))
+    crowd = play(Random(seed), nodes, preemptors, cpu, priorities=(10, 20, 30))
     assert crowd.pending == [], "everybody has come to a node"
     assert preemptors * cpu <= len(crowd.died) <= (preemptors + crowd.overridden) * cpu
 
 
-async def play(random, nodes, preemptors, cpu, priorities):
+def play(random, nodes, preemptors, cpu, priorities):
     crowd = Crowd(random, nodes)
     for node in range(nodes):
         for i in range(2):
@@ -178,10 +174,5 @@ async def play(random, nodes, preemptors, cpu, priorities):
     for _ in range(2000):
         if not (crowd.pending or crowd.news or crowd.calls):
             break
-        await crowd.step()
-    for task in crowd.tasks:
-        task.cancel()
-    for failed in await asyncio.gather(*crowd.tasks, return_exceptions=True):
-        if failed is not None and not isinstance(failed, asyncio.CancelledError):
-            raise failed
+        crowd.step()
     return crowd
