@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.failure_handler import FailureHandler
     from stowplan.engine.outbox import Alarm
     from stowplan.engine.parts import Parts
@@ -160,8 +161,15 @@ class Bindings:
     """The binding cycles that are under way."""
 
     def __init__(
-        self, parts: Parts, *, statuses: PodStatuses, failures: FailureHandler, metrics: AttemptMetrics
+        self,
+        parts: Parts,
+        *,
+        statuses: PodStatuses,
+        failures: FailureHandler,
+        metrics: AttemptMetrics,
+        listener: DecisionListener | None = None,
     ) -> None:
+        self._listener = listener
         self.outbox = parts.outbox
         self._state = parts.state
         self._waiting_pods = parts.waiting_pods
@@ -178,7 +186,7 @@ class Bindings:
         self.writes = 0
 
     def begin(self, attempt: Attempt) -> None:
-        self._metrics.binding.value += 1
+        self._metrics.binding_began()
         binding = self.under_way[attempt.pod.uid] = Binding(self, attempt)
         failed, flights = self._pre_flights(attempt)
         if failed is not None:
@@ -468,6 +476,8 @@ class Bindings:
                 evaluatedNodes=attempt.evaluated,
                 feasibleNodes=attempt.feasible,
             )
+        if self._listener is not None:
+            self._listener.bound(attempt)
         self._metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
         if queued.was_flushed:
             _log.v(4).info(
@@ -526,7 +536,7 @@ class Bindings:
         return True
 
     def _over(self, binding: Binding) -> None:
-        self._metrics.binding.value -= 1
+        self._metrics.binding_ended()
         binding.stage = Stage.OVER
         if self.under_way.get(binding.uid) is binding:
             del self.under_way[binding.uid]
