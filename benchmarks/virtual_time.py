@@ -1,13 +1,13 @@
 """A simulation: pods that come, run for a while and end, as fast as the engine decides.
 
     python benchmarks/virtual_time.py [--pods 100000] [--nodes 1000] [--scenario basic mixed] [--seed 1]
-                                      [--metrics] [--stories] [--effects] [--profile FILE]
+                                      [--metrics] [--stories] [--events] [--effects] [--profile FILE]
 
 One process, no API server, no clock: the engine in virtual time on its object store, without latency. `--rate` pods
 come each simulated second and run for a minute or up to five, so that some 18,000 are there at a time. Each line is a
-tenth of the pods: decisions per second of real time and of CPU, and memory. Metrics and stories are off unless they
-are asked for. The last line has a digest of all placements in their order (with `--effects` of every effect, byte by
-byte, too): two runs with the same seed print the same.
+tenth of the pods: decisions per second of real time and of CPU, and memory. Metrics, stories and events are off unless
+they are asked for. The last line has a digest of all placements in their order, and with `--effects` of the bytes of
+every effect: two runs with the same options print the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import hashlib
 import logging
 import resource
 import time
-from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from msgspec.structs import replace
 from stowplan.api.decode import convert
 from stowplan.api.types import Node, Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.engine import Engine
+from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.framework.requests import Create
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.metrics.registry import MetricsRegistry
@@ -41,7 +40,6 @@ from stowplan.simulate.virtual_api import VirtualApi
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.inspection.stories import Stories
 
 #: Pods of one scenario are alike but for their names and these groups.
 GROUPS = 50
@@ -55,41 +53,6 @@ class Meter:
     def __init__(self) -> None:
         self.clock = time.perf_counter
         self.random = Random(0).random
-
-
-class Nothing:
-    """Stands in for metrics and stories that nobody wants: whatever it is asked to do, it does not."""
-
-    incoming = property(lambda self: {})
-
-    def __init__(self) -> None:
-        self.value = 0.0
-        self.binding = self
-        self.points = defaultdict(lambda: self)
-
-    def now(self) -> float:
-        return 0.0
-
-    def _ignore(self, *_: Any, **__: Any) -> None: ...
-
-    ran = took = begin_cycle = decided = scheduled = failed = waited = came = hinted = _ignore
-
-
-def without_metrics(engine: Engine) -> None:
-    for framework in engine.frameworks.values():
-        framework.metrics = None
-        framework.handle.metrics = Nothing()
-    queue = engine.queue
-    for part in (engine._cycle, engine.bindings, engine._failures, queue, queue._places, queue._requeueing):
-        part._metrics = Nothing()
-    engine._stopwatch.now = float
-    engine.handlers._now = float
-    engine.handlers._handled = lambda label, started: None
-
-
-def without_stories(stories: Stories) -> None:
-    nothing = Nothing()
-    stories.step = stories.moved = stories.decided = stories.gone = nothing._ignore
 
 
 class Effects(Engine):
@@ -108,20 +71,16 @@ class Effects(Engine):
 
 def engine_of(options: argparse.Namespace) -> Engine:
     registry = in_tree_registry()
-    engine = (Effects if options.effects else Engine)(
+    return (Effects if options.effects else Engine)(
         load_config(None, plugins=registry.declarations),
         registry=registry,
         now=0.0,
         meter=Meter(),
-        metrics=SchedulerMetrics(MetricsRegistry(), gates=DEFAULT_FEATURES),
+        metrics=SchedulerMetrics(MetricsRegistry(), gates=DEFAULT_FEATURES) if options.metrics else None,
         random=Random(options.seed),
+        settings=EngineSettings(stories=options.stories, events=options.events),
         api=VirtualApi(),
     )
-    if not options.metrics:
-        without_metrics(engine)
-    if not options.stories:
-        without_stories(engine.stories)
-    return engine
 
 
 class Arrivals:
@@ -210,6 +169,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--stories", action="store_true")
+    parser.add_argument("--events", action="store_true", help="events for users, which nobody hears")
     parser.add_argument("--effects", action="store_true", help="a digest of every effect, too")
     parser.add_argument("--profile", help="write a profile of the run here")
     options = parser.parse_args()
