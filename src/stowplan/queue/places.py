@@ -74,6 +74,10 @@ class Places:
     def get(self, key: str) -> QueuedPod | None:
         return self._queued.get(key)
 
+    @property
+    def waiting(self) -> int:
+        return len(self._queued)
+
     # -- moves --------------------------------------------------------------------------------------------------------
 
     def requeue(self, queued: QueuedPod, strategy: Strategy, cause: str) -> bool:

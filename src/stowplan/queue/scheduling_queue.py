@@ -338,6 +338,8 @@ class SchedulingQueue:
 
     def clear(self) -> None:
         """Forget every waiting pod; nominations stay."""
+        if not self._places.waiting:
+            return
         for queued in list(self.pending()):
             self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
             self._places.take_out(queued)
