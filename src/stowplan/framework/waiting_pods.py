@@ -218,6 +218,10 @@ class PodsInPreBind:
         self._outside = outside
         self._pods: dict[str, PodInPreBind] = {}
 
+    def __iter__(self) -> Iterator[str]:
+        """Their UIDs."""
+        return iter(tuple(self._pods))
+
     def add(self, uid: str, cancel: Callable[[str], None]) -> PodInPreBind:
         """`cancel` stops the pod's binding; it is called at most once, with the reason."""
         found = self._pods[uid] = PodInPreBind(uid, cancel, outside=self._outside)
