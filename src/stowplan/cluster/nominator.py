@@ -92,8 +92,11 @@ class Nominator(CopiedBeforeChange):
         self._node_of, self._pods, version = copy
         self._changes.rewind(version)
 
-    def changed_nodes(self, mark: Any) -> list[str] | None:
-        return self.changed_since(mark.copy[2]) if mark.copied else []
+    def changed_nodes(self, mark: Any) -> list[str]:
+        if not mark.copied:
+            return []
+        then, now = mark.copy[1], self._pods
+        return [name for name in {*then, *now} if then.get(name) is not now.get(name)]
 
     def dump(self) -> list[tuple[str, list[Pod]]]:
         return [(node_name, [info.pod for info in pods]) for node_name, pods in self._pods.items()]

@@ -36,6 +36,7 @@ _POINTS = {
     "filter": "Filter",
     "filter_holds": "FilterHolds",
     "post_filter": "PostFilter",
+    "preemption": "Explanation",
     "pre_score": "PreScore",
     "score": "Score",
     "score_holds": "ScoreHolds",
@@ -82,6 +83,9 @@ def guarded_plugin(plugin: type[Plugin], guard: HangGuard) -> type[Plugin]:
     for name, point in _POINTS.items():
         if _is_own(plugin, name):
             members[name] = _guarded(guard, plugin.name, point, getattr(plugin, name))
+    if issubclass(plugin, interface.QueueSortPlugin):
+        # Not inherited beside the new `less`.
+        members["by_priority_and_time"] = plugin.by_priority_and_time
     for name, point in _ASYNCHRONOUS.items():
         if _is_own(plugin, name):
             members[name] = _waited_for(guard, plugin.name, point, getattr(plugin, name))

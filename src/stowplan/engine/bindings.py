@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.failure_handler import FailureHandler
     from stowplan.engine.outbox import Alarm
     from stowplan.engine.parts import Parts
@@ -174,8 +175,15 @@ class Bindings:
     """The binding cycles that are under way."""
 
     def __init__(
-        self, parts: Parts, *, statuses: PodStatuses, failures: FailureHandler, metrics: AttemptMetrics
+        self,
+        parts: Parts,
+        *,
+        statuses: PodStatuses,
+        failures: FailureHandler,
+        metrics: AttemptMetrics,
+        listener: DecisionListener | None = None,
     ) -> None:
+        self._listener = listener
         self.outbox = parts.outbox
         self._state = parts.state
         self._waiting_pods = parts.waiting_pods
@@ -192,7 +200,7 @@ class Bindings:
         self.writes = 0
 
     def begin(self, attempt: Attempt) -> None:
-        self._metrics.binding.value += 1
+        self._metrics.binding_began()
         binding = self.under_way[attempt.pod.uid] = Binding(self, attempt)
         failed, flights = self._pre_flights(attempt)
         if failed is not None:
@@ -482,6 +490,8 @@ class Bindings:
                 evaluatedNodes=attempt.evaluated,
                 feasibleNodes=attempt.feasible,
             )
+        if self._listener is not None:
+            self._listener.bound(attempt)
         self._metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
         if queued.was_flushed:
             _log.v(4).info(
@@ -540,7 +550,7 @@ class Bindings:
         return True
 
     def _over(self, binding: Binding) -> None:
-        self._metrics.binding.value -= 1
+        self._metrics.binding_ended()
         binding.stage = Stage.OVER
         if self.under_way.get(binding.uid) is binding:
             del self.under_way[binding.uid]
@@ -613,7 +623,7 @@ class Bindings:
         for waiting in self._waiting_pods:
             if waiting.uid not in self.under_way:
                 yield f"pod {waiting.pod.key}: waits on Permit, but its binding is not under way"
-        for uid in self._pods_in_pre_bind:
+        for uid in self._pods_in_pre_bind.uids():
             if uid not in self.under_way:
                 yield f"pod {uid}: in PreBind, but its binding is not under way"
 

@@ -29,7 +29,7 @@ from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.attempt import Failure
-from stowplan.engine.attempt_metrics import AttemptMetrics
+from stowplan.engine.attempt_metrics import AttemptMetrics, NoAttemptMetrics
 from stowplan.engine.bindings import Bindings
 from stowplan.engine.effects import Tell
 from stowplan.engine.event_handlers import EventHandlers
@@ -64,10 +64,10 @@ from stowplan.framework.handle import Handle
 from stowplan.framework.metrics import FrameworkMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
-from stowplan.inspection.stories import Stories
+from stowplan.inspection.stories import NoStories, Stories
 from stowplan.klog import get_logger
 from stowplan.queue.backoff import QueueSettings
-from stowplan.queue.metrics import QueueMetrics
+from stowplan.queue.metrics import NoQueueMetrics, QueueMetrics
 from stowplan.queue.observer import QueueObserver
 from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.effects import Effect, RunPlugin
     from stowplan.engine.outbox import Alarm
     from stowplan.framework.registry import Registry
@@ -120,6 +121,11 @@ class EngineSettings:
     """What is not in KubeSchedulerConfiguration."""
 
     max_in_unschedulable: float = 300.0
+    #: Whether what happened to pods is remembered, and told to users.
+    stories: bool = True
+    events: bool = True
+    #: Whether equal pods share results.
+    reuse: bool = True
 
 
 class Engine:
@@ -130,15 +136,16 @@ class Engine:
         registry: Registry,
         now: float,
         meter: Meter,
-        metrics: SchedulerMetrics,
+        metrics: SchedulerMetrics | None = None,
         random: Chance | None = None,
         features: FeatureGates = DEFAULT_FEATURES,
         settings: EngineSettings | None = None,
         api: Api | None = None,
+        listener: DecisionListener | None = None,
     ) -> None:
         """`now`: seconds since the epoch, like all times; `random` of None: ties go to the first.
 
-        `api` is what plugins' coroutines are handed.
+        `metrics` of None: nothing is counted. `api` is what plugins' coroutines are handed.
         """
         settings = settings or EngineSettings()
         self._outbox = outbox = Outbox()
@@ -152,7 +159,7 @@ class Engine:
         self.tried_again = False
         self.metrics = metrics
         self.state = ClusterState()
-        self.stories = Stories(now=self.now)
+        self.stories = Stories(now=self.now) if settings.stories else NoStories()
         self.waiting_pods = WaitingPods(now=self.now, outside=self)
         self.parts = Parts(
             outbox=outbox,
@@ -167,7 +174,7 @@ class Engine:
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
         self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
         self.frameworks = {
-            name: Framework(profile, registry, self._handle(name, features, random, api, meter))
+            name: Framework(profile, registry, self._handle(name, features, random, api, meter, settings))
             for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
         }
         observer = _Observer(self.stories)
@@ -176,7 +183,7 @@ class Engine:
             self.state.nominator,
             self.state.pending,
             now=self.now,
-            metrics=QueueMetrics(metrics, now=meter.clock),
+            metrics=NoQueueMetrics() if metrics is None else QueueMetrics(metrics, now=meter.clock),
             settings=QueueSettings(
                 initial_backoff=config.pod_initial_backoff_seconds,
                 max_backoff=config.pod_max_backoff_seconds,
@@ -191,12 +198,18 @@ class Engine:
             self.state,
             self.frameworks,
             random=random,
+            reuse=settings.reuse,
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
-        self._sizes = SizeMetrics(metrics, queue=self.queue, state=self.state)
-        attempts = AttemptMetrics(metrics, now=stopwatch.now)
+        self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
+        attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch.now)
         self._failures = FailureHandler(
-            state=self.state, queue=self.queue, statuses=self.statuses, metrics=attempts, report=_report
+            state=self.state,
+            queue=self.queue,
+            statuses=self.statuses,
+            metrics=attempts,
+            report=_report,
+            listener=listener,
         )
         self._cycle = SchedulingCycle(
             algorithm=self.algorithm,
@@ -206,13 +219,16 @@ class Engine:
             stories=self.stories,
             metrics=attempts,
             report=_report,
+            listener=listener,
         )
-        self.bindings = Bindings(self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts)
+        self.bindings = Bindings(
+            self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
+        )
         self.handlers = EventHandlers(
             self.parts,
             algorithm=self.algorithm,
             statuses=self.statuses,
-            durations=metrics.event_handling_duration_seconds,
+            durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
         )
         self._stopwatch = stopwatch
@@ -234,7 +250,13 @@ class Engine:
         }
 
     def _handle(
-        self, profile: str, features: FeatureGates, random: Chance | None, api: Api | None, meter: Meter
+        self,
+        profile: str,
+        features: FeatureGates,
+        random: Chance | None,
+        api: Api | None,
+        meter: Meter,
+        settings: EngineSettings,
     ) -> Handle:
         return Handle(
             cluster=self.state,
@@ -245,9 +267,11 @@ class Engine:
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.parts.pods_in_pre_bind,
             api=api,
-            event_recorder=EffectRecorder(self, profile),
+            event_recorder=EffectRecorder(self, profile) if settings.events else None,
             preemptions=self.evictions,
-            metrics=FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
+            metrics=None
+            if self.metrics is None
+            else FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
         )
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -415,7 +439,8 @@ class Engine:
 
     def refresh_metrics(self) -> None:
         """Set the gauges of sizes, before metrics are shown."""
-        self._sizes.refresh()
+        if self._sizes is not None:
+            self._sizes.refresh()
 
     @property
     def resting(self) -> int:

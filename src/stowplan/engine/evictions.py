@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import Conflict, NotFound
 from stowplan.api.types import Pod, PodCondition
+from stowplan.engine.eviction_metrics import EvictionMetrics
 from stowplan.framework.requests import Delete, Done, Read, Refused, Unknown
 from stowplan.klog import get_logger
 
@@ -208,14 +209,14 @@ class Evictions:
     """
 
     def __init__(
-        self, parts: Parts, *, statuses: PodStatuses, metrics: SchedulerMetrics, now: Callable[[], float]
+        self, parts: Parts, *, statuses: PodStatuses, metrics: SchedulerMetrics | None, now: Callable[[], float]
     ) -> None:
         # The queue is there only once the profiles are built, and those are built with us.
         self._parts = parts
         self._outbox = parts.outbox
         self._state = parts.state
         self._statuses = statuses
-        self._metrics = metrics
+        self._metrics = EvictionMetrics(metrics)
         #: A stopwatch: nothing depends on it but metrics.
         self._now = now
         #: By the preemptor's UID: what is under way, and what is over while a deletion is still to be seen.
@@ -236,7 +237,7 @@ class Evictions:
                     _log_spared(plan.preemptor, victim, plan.node_name)
         if not victims:
             return
-        self._metrics.preemption_victims.observe(len(plan.victims))
+        self._metrics.planned(len(plan.victims))
         self._sweep()
         nominated = self._state.nominator.on(plan.node_name)
         lesser = deque(info for info in nominated if info.priority < plan.preemptor.priority)
@@ -370,9 +371,7 @@ class Evictions:
         self._drop_if_over(preemption)
         # Unlike the reference, which evaluates both when the task begins and so reports successes that took no time.
         result = _result_of(preemption)
-        seconds = self._now() - preemption.started
-        self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(seconds)
-        self._metrics.preemption_goroutines_execution_total.with_label_values(result).inc()
+        self._metrics.ended(result, self._now() - preemption.started)
         delay = self._retry_delay(preemption)
         if delay:
             preemption.stage = PlanStage.DELAYED
@@ -430,7 +429,7 @@ class Evictions:
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
             eviction = self._waiting.popleft()
             self._at_work[eviction] = None
-            self._metrics.goroutines.with_label_values(eviction.preemption.plugin).inc()
+            self._metrics.eviction_began(eviction.preemption.plugin)
             self._begin(eviction)
 
     def _fail(self, eviction: Eviction, error: Exception) -> None:
@@ -448,7 +447,7 @@ class Evictions:
         preemption = eviction.preemption
         eviction.stage = EvictionStage.OVER
         del self._at_work[eviction]
-        self._metrics.goroutines.with_label_values(preemption.plugin).dec()
+        self._metrics.eviction_ended(preemption.plugin)
         preemption.unfinished -= 1
         if preemption.stage is PlanStage.LAST:
             preemption.last_result = result

@@ -15,6 +15,7 @@ from stowplan.engine.attempt import Attempt, Failure, refused_by_node
 from stowplan.engine.attempt_outcome import attempt_outcome
 from stowplan.engine.reservation import reserve
 from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.status import Code, Status, error
 from stowplan.klog import get_logger
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
@@ -44,7 +46,9 @@ class SchedulingCycle:
         stories: Stories,
         metrics: AttemptMetrics,
         report: Callable[[str], None],
+        listener: DecisionListener | None = None,
     ) -> None:
+        self._listener = listener
         self._algorithm = algorithm
         self._state = state
         self._queue = queue
@@ -55,8 +59,7 @@ class SchedulingCycle:
 
     def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure:
         """`started`: now."""
-        metrics = framework.handle.metrics
-        assert metrics is not None, "a live scheduler's framework has metrics"
+        metrics = framework.metrics or NO_FRAMEWORK_METRICS
         metrics.begin_cycle()
         try:
             decision = self._algorithm.schedule(framework, queued.pod)
@@ -66,10 +69,13 @@ class SchedulingCycle:
             return Failure(status=error(e))
         finally:
             self._metrics.decided(started)
-        seconds = self._metrics.now() - started
-        self._stories.decided(
-            attempt_outcome(decision, time=self._stories.now(), attempt=queued.attempts, seconds=seconds)
-        )
+        if self._stories.kept:
+            seconds = self._metrics.now() - started
+            self._stories.decided(
+                attempt_outcome(decision, time=self._stories.now(), attempt=queued.attempts, seconds=seconds)
+            )
+        if self._listener is not None:
+            self._listener.decided(decision)
         if not decision.node_name:
             if decision.diagnosis is not None:
                 _log_filters(framework, decision)

@@ -30,12 +30,6 @@ def timeout_message(plugin: str, seconds: float) -> str:
     return f"rejected due to timeout after waiting {Duration.of_seconds(seconds)} at plugin {plugin}"
 
 
-def timed_out(timeouts: Mapping[str, float]) -> Status:
-    """The rejection of a pod that nobody allows: by the plugin with the shortest timeout."""
-    plugin, seconds = min(timeouts.items(), key=lambda item: item[1])
-    return Status(Code.Unschedulable, (timeout_message(plugin, seconds),), plugin)
-
-
 class Outside(Protocol):
     """Takes signals in that come between the engine's steps, as inputs; each says whether it did."""
 
@@ -117,8 +111,13 @@ class WaitingPod:
         deadline = self.next_deadline
         if deadline is None or deadline > self._now():
             return False
+        return self._decide(self.timeout)
+
+    @property
+    def timeout(self) -> Status:
+        """How it ends when nobody says anything: rejected by the plugin whose time is up first."""
         plugin, (_, timeout) = min(self._pending.items(), key=lambda item: item[1][0])
-        return self._decide(Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin))
+        return Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin)
 
     def _decide(self, decision: Status) -> bool:
         if self.decision is not None:
@@ -218,9 +217,8 @@ class PodsInPreBind:
         self._outside = outside
         self._pods: dict[str, PodInPreBind] = {}
 
-    def __iter__(self) -> Iterator[str]:
-        """Their UIDs."""
-        return iter(tuple(self._pods))
+    def uids(self) -> list[str]:
+        return list(self._pods)
 
     def add(self, uid: str, cancel: Callable[[str], None]) -> PodInPreBind:
         """`cancel` stops the pod's binding; it is called at most once, with the reason."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
+    from stowplan.live.recorder import Recorder
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
 #: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod; after a rejected pod
@@ -103,6 +104,7 @@ class Scheduler:
         features: FeatureGates = DEFAULT_FEATURES,
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit."""
         if config.extenders:
@@ -111,15 +113,19 @@ class Scheduler:
         self._times = times
         self._started_at = times.wall_clock() - times.clock()
         self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
+        now, rules = self.clock(), EngineSettings(max_in_unschedulable=settings.max_in_unschedulable)
+        self._recorder = recorder
+        if recorder is not None:
+            recorder.begin(config, now=now, features=features, settings=rules, random=random)
         self.engine = Engine(
             config,
             registry=registry,
-            now=self.clock(),
+            now=now,
             meter=times,
             metrics=self.metrics,
             random=random,
             features=features,
-            settings=EngineSettings(max_in_unschedulable=settings.max_in_unschedulable),
+            settings=rules,
             api=api,
         )
         self.engine.attach(self)
@@ -177,7 +183,10 @@ class Scheduler:
 
     def submit(self, input_: Input) -> None:
         """Hand an input to the engine now, and carry out what follows."""
-        effects = self.engine.step(input_, self.clock())
+        if self._recorder is None:
+            effects = self.engine.step(input_, self.clock())
+        else:
+            effects = self._recorder.step(self.engine, input_, self.clock())
         if effects:
             self._effects.carry_out(effects)
         if self.engine.wants_turn:

@@ -25,6 +25,7 @@ from stowplan.framework.explanations.changes import Change, Dial, Step, Way, mov
 from stowplan.framework.explanations.explanation import Explanation
 from stowplan.framework.explanations.grouping import Refusal
 from stowplan.framework.explanations.inspection import Inspection
+from stowplan.framework.explanations.preemption import Eviction, Preemption, Victim, eviction
 from stowplan.framework.explanations.remedy import HOPELESS, Remedy, one_or_all
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import (
@@ -91,6 +92,7 @@ __all__ = [
     "Dial",
     "EnqueueExtensions",
     "Entry",
+    "Eviction",
     "EvictionPlan",
     "Explanation",
     "FilterPlugin",
@@ -128,6 +130,7 @@ __all__ = [
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
+    "Preemption",
     "ProposedAssignment",
     "QueueSortPlugin",
     "Reads",
@@ -143,10 +146,12 @@ __all__ = [
     "Status",
     "Step",
     "TemplateSigned",
+    "Victim",
     "WaitingPod",
     "Way",
     "custom_resource",
     "error",
+    "eviction",
     "move",
     "on",
     "one_or_all",

@@ -4,8 +4,8 @@ One event can wake thousands of rejected pods at once. They were queued before t
 by the order alone every new pod would wait until all of them have failed again. Of equal priority, therefore, new pods
 get a turn after so many rejected ones. Neither waits for ever, and among themselves all keep their order.
 
-Only where the order is PrioritySort's: of another plugin's order nobody knows which pods it takes for equals. The
-reference has no such turns.
+Only where the QueueSort plugin declares `by_priority_and_time`: of another order it is unknown which pods are equals.
+The reference has no such turns.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from stowplan.queue.observer import QueueObserver
 from stowplan.queue.places import Places
 from stowplan.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
 from stowplan.queue.requeueing import Requeueing, Strategy
-from stowplan.queue.sorting import knows_equals, sort_key
+from stowplan.queue.sorting import sort_key
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -102,7 +102,7 @@ class SchedulingQueue:
         self._places = Places(
             settings,
             sort_key=sort_key(order, observer),
-            rejected_in_a_row=settings.rejected_in_a_row if knows_equals(order) else 0,
+            rejected_in_a_row=settings.rejected_in_a_row if order.by_priority_and_time else 0,
             now=now,
             gate=Gate(frameworks, observer),
             requeueing=self._requeueing,
@@ -337,6 +337,13 @@ class SchedulingQueue:
         for queued in orphans:
             self._places.wake(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
         self._tell_if_ready()
+
+    def clear(self) -> None:
+        """Forget every waiting pod; nominations stay."""
+        for queued in list(self.pending()):
+            self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
+            self._places.take_out(queued)
+            self._places.settle(queued, Place.GONE, REMOVED)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,15 @@ class Live(LiveCluster):
 
 @asynccontextmanager
 async def live(
-    *objects, config=None, plugins=(), random=None, settings=None, features=DEFAULT_FEATURES, wrap=None, time=None
+    *objects,
+    config=None,
+    plugins=(),
+    random=None,
+    settings=None,
+    features=DEFAULT_FEATURES,
+    wrap=None,
+    time=None,
+    recorder=None,
 ):
     """`wrap` may put something between the scheduler and the API."""
     time = time or ManualTime()
@@ -56,7 +64,7 @@ async def live(
     port = EmbeddedApi(api.server)
     if wrap is not None:
         port = wrap(port)
-    options = {"config": config, "plugins": plugins, "settings": settings, "features": features}
+    options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
     async with _opened(port, time, random=random or Random(1), **options) as opened:
         cluster = Live(api, *opened)
         await cluster.settle()

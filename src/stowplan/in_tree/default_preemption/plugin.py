@@ -8,15 +8,22 @@ Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.framework.events import POD, Action, Hint, on
-from stowplan.framework.interface import EnqueueExtensions, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
+from stowplan.framework.interface import (
+    EnqueueExtensions,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+)
 from stowplan.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.in_tree.default_preemption.declaration import DECLARATION
 from stowplan.klog import get_logger
 from stowplan.preemption.dry_run import dry_run
 from stowplan.preemption.eligibility import ineligible_reason
-from stowplan.preemption.plan import PreemptionOutcome, eviction_plan
+from stowplan.preemption.plan import eviction_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.preemption import Preemption
     from stowplan.preemption.candidates import Candidates
 
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
@@ -33,8 +41,17 @@ PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this p
 _log = get_logger(__name__.rpartition(".")[0])
 
 
+@dataclass(frozen=True, slots=True)
+class PreemptionOutcome:
+    """Why a pod may not preempt, or what the dry run found."""
+
+    ineligible_reason: str = ""
+    run: Candidates | None = None
+
+
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
+    declaration = DECLARATION
     effect_free = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -59,7 +76,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         if not state.asking:
             text = "the target node for the preemption is determined"
             _log.v(2).info(text, pod=pod, node=selected.node_name)
-        outcome, plan = PreemptionOutcome(run=run, selected=selected), eviction_plan(pod, selected, plugin=self.name)
+        outcome, plan = PreemptionOutcome(run=run), eviction_plan(pod, selected, plugin=self.name)
         return PostFilterResult(Status(Code.Success), selected.node_name, outcome, plan)
 
     def _chosen(self, state: CycleState, best: Sequence[str]) -> str:
@@ -76,6 +93,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         if run.error is not None:
             return PostFilterResult(error(f"preemption: {run.error.message}"), self._present_nomination(pod), outcome)
         return PostFilterResult(unschedulable(f"preemption: {run.message}"), "", outcome)
+
+    def preemption(self, result: PostFilterResult) -> Preemption:
+        from stowplan.in_tree.default_preemption.explanation import preemption_of
+
+        return preemption_of(result.detail)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # Never worth a try by itself; registered so that gated preemptors are looked at again.
