@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.bindings import Bindings
     from stowplan.engine.evictions import Evictions
+    from stowplan.engine.outbox import Sleeper
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
 
@@ -53,12 +54,14 @@ class Validation:
         bindings: Bindings,
         evictions: Evictions,
         profiles: Container[str],
+        queue_timer: Sleeper,
     ) -> None:
         self._parts = parts
         self._statuses = statuses
         self._bindings = bindings
         self._evictions = evictions
         self._profiles = profiles
+        self._queue_timer = queue_timer
 
     def problems(self) -> list[str]:
         """Invariants that do not hold between steps."""
@@ -127,7 +130,7 @@ class Validation:
         for info in state.placed_pods():
             assumed = state.is_assumed(info.uid)
             if assumed and state.pending.by_uid(info.uid) is None and info.uid not in self._bindings.under_way:
-                yield f"pod {info.key} ({info.uid}): assumed on node {info.node_name}, but neither pending nor on its way"
+                yield f"pod {info.key} ({info.uid}): assumed on {info.node_name}, but neither pending nor on its way"
 
     # -- who waits for whom -------------------------------------------------------------------------------------------
 
@@ -145,8 +148,9 @@ class Validation:
             if not isinstance(waiter, PodWrites | Eviction | PluginCall):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
-            if not isinstance(alarm.sleeper, (PodWrites, Preemption, Binding, PluginCall, *self.other_sleepers)):
-                yield f"the alarm at {alarm.at:.3f} wakes {alarm.sleeper}, which is no part's"
+            sleeper = alarm.sleeper
+            if not isinstance(sleeper, PodWrites | Preemption | Binding | PluginCall | type(self._queue_timer)):
+                yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"
 
 
 def _differing(what: str, waiting: Iterable[Any], known: Iterable[Any]) -> Iterator[str]:

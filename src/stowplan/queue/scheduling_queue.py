@@ -400,6 +400,11 @@ class SchedulingQueue:
         """The waiting pod of a `namespace/name`; pods in flight are not waiting."""
         return self._places.get(key)
 
+    @property
+    def can_pop(self) -> bool:
+        """Whether `pop` gives a pod now, unless it is in flight already."""
+        return bool(self._places.active) or bool(self._settings.pop_from_backoff and self._places.backoff.rejected)
+
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
 
