@@ -166,6 +166,9 @@ class PodWrites:
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    def __str__(self) -> str:
+        return f"status of pod {self.key}"
+
     def see(self, pod: Pod, *, answer: bool = False) -> None:
         """Take over what somebody knows of the pod, if it is not older."""
         version = _version(pod)
@@ -208,6 +211,18 @@ class PodStatuses:
         self._last_try = False
         #: Patches whose answers have not come.
         self.under_way = 0
+
+    @property
+    def listeners(self) -> Iterator[StatusListener]:
+        """Who waits for the end of a patch, each as often as it waits."""
+        for writes in self._known.values():
+            for note in (writes.sent, writes.note):
+                yield from () if note is None else note.listeners
+
+    @property
+    def withdrawal_listeners(self) -> Iterator[WithdrawalListener]:
+        """Who waits until nothing of a pod's status is under way."""
+        return (listener for writes in self._known.values() for listener in writes.withdrawals)
 
     @property
     def idle(self) -> bool:
