@@ -132,6 +132,11 @@ class Outbox:
         """Whether somebody waits for an object."""
         return bool(self._watchers)
 
+    @property
+    def watchers(self) -> Iterator[Sleeper]:
+        """Those who wait for objects, each as often as it waits."""
+        return (sleeper for sleepers in self._watchers.values() for sleeper in sleepers)
+
     def changed(self, key: Key) -> None:
         """An object has changed."""
         for sleeper in self._watchers.get(key, ()):

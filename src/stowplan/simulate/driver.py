@@ -23,7 +23,7 @@ from stowplan.api.api_errors import ApiError, NotFound
 from stowplan.api.changes import Change
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.port import Listing
-from stowplan.engine.effects import Ask, Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE
 from stowplan.engine.inputs import (
     Activated,
@@ -38,7 +38,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
-from stowplan.framework.requests import Bind, Create, Delete, Done, Patch, Read, Refused, Update
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused, Update
 from stowplan.simulate.agenda import Agenda
 from stowplan.simulate.latency import NO_LATENCY, Latency
 from stowplan.simulate.object_store import runs
