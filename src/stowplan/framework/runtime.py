@@ -11,7 +11,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from inspect import isgeneratorfunction
+from inspect import isgenerator, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from stowplan.cluster.objects import ObjectWatch
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.framework.eviction_plan import EvictionPlan
+from stowplan.framework.extender import OvertakenError
 from stowplan.framework.interface import (
     EXTENSION_POINTS,
     MAX_SCORE,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Handle
+    from stowplan.framework.interface import PostFilterSteps
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.registry import Registry
 
@@ -141,7 +143,17 @@ class Framework:
             "PreBind": frozenset(p.name for p in self.pre_bind if isgeneratorfunction(p.pre_bind)),
             "Bind": frozenset(p.name for p in self.bind if isgeneratorfunction(p.bind)),
             "PostBind": frozenset(p.name for p in self.post_bind if isgeneratorfunction(p.post_bind)),
+            "PostFilter": frozenset(p.name for p in self.post_filter if isgeneratorfunction(p.post_filter)),
         }
+        #: Those that may be asked by who only wants to know.
+        self.effect_free_post_filter = tuple(
+            p for p in self.post_filter if p.effect_free and p.name not in self.stepping["PostFilter"]
+        )
+        extenders = self.handle.extenders()
+        #: Whether scheduling cycles may have to wait for somebody.
+        self.suspends = bool(extenders or self.stepping["PostFilter"])
+        #: Whether nobody could tell feasible nodes apart.
+        self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
         self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
         self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
         deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
@@ -378,14 +390,33 @@ class Framework:
     ) -> PostFilterResult:
         try:
             answer = watched(state, "PostFilter", plugin.name, plugin.post_filter, state, pod, diagnosis)
-            if not isinstance(answer, PostFilterResult):
-                raise unexpected("a PostFilterResult", answer)
-            _check_plan(answer, pod)
-            return answer
+            return _post_filter_result(answer, pod)
         except PROPAGATED:
             raise
         except BaseException as e:
-            return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(e)))
+            return _failed_post_filter(plugin, e)
+
+    def run_post_filter_in_steps(
+        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterSteps:
+        """The same where there is time to wait: what the plugin asks for on its way is handed on."""
+        started = self.now()
+        try:
+            answer: Any = plugin.post_filter(state, pod, diagnosis)
+            if isgenerator(answer):
+                answer = yield from answer
+            result = _post_filter_result(answer, pod)
+        except (*PROPAGATED, OvertakenError):
+            raise
+        except BaseException as e:
+            result = _failed_post_filter(plugin, e)
+        if state.plugin_times is not None:
+            state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
+        return result
+
+    def now(self) -> float:
+        """By the stopwatch of the metrics; 0.0 where nobody measures."""
+        return 0.0 if self.metrics is None else self.metrics.now()
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
@@ -543,6 +574,18 @@ def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[n
     if not isinstance(answer, Status) and (not isinstance(answer, np.ndarray) or answer.shape != (count,)):
         raise unexpected(f"an array of {count} scores or a Status", answer)
     return answer
+
+
+def _post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
+    """Raise for what no PostFilter plugin may answer."""
+    if not isinstance(answer, PostFilterResult):
+        raise unexpected("a PostFilterResult", answer)
+    _check_plan(answer, pod)
+    return answer
+
+
+def _failed_post_filter(plugin: PostFilterPlugin, raised: BaseException) -> PostFilterResult:
+    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(raised)))
 
 
 def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:
