@@ -26,11 +26,13 @@ from stowplan.engine.inputs import (
     Activated,
     Allowed,
     Answer,
+    Cancelled,
     Changes,
     Closing,
     Rejected,
     Served,
     Started,
+    Stopped,
     Tick,
     Told,
     WallClock,
@@ -372,4 +374,4 @@ class VirtualTime:
 
 
 #: Inputs that are handed to the engine as they are.
-_HANDED_IN = (Activated, Allowed, Closing, Rejected, Served, Started, Tick, Told, WallClock)
+_HANDED_IN = (Activated, Allowed, Cancelled, Closing, Rejected, Served, Started, Stopped, Tick, Told, WallClock)
