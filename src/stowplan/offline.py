@@ -311,11 +311,13 @@ class _Scheduling:
 
     def _give_up_waiting(self) -> None:
         """End what only time could end. Nobody is tried after that: time would have passed."""
-        time = self._time
+        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.parts.pods_in_pre_bind.uids()
+        if not len(waiting) and not preparing:
+            return
         time.submit(Stopped())
-        for pod in self._engine.waiting_pods:
+        for pod in waiting:
             time.submit(Rejected(pod.uid, pod.timeout))
-        for uid in self._engine.parts.pods_in_pre_bind.uids():
+        for uid in preparing:
             time.submit(Cancelled(uid, NO_TIME_PASSES))
         time.run()
         time.submit(Started())

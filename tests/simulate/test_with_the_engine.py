@@ -6,14 +6,12 @@ import pytest
 
 from stowplan.api.decode import convert
 from stowplan.api.types import Node, Pod
-from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.config import load_config
 from stowplan.engine.engine import Engine
 from stowplan.framework.interface import PreBindPlugin
 from stowplan.framework.requests import Bind, Create, Delete, Patch
 from stowplan.framework.status import Code, Status
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.metrics.registry import MetricsRegistry
-from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import Latency, Uniform
 from stowplan.simulate.object_store import ObjectStore
@@ -53,7 +51,6 @@ def simulation(*plugins, config=None, seed=1, **options):
         registry=registry,
         now=0.0,
         meter=StoppedWatch(),
-        metrics=SchedulerMetrics(MetricsRegistry(), gates=DEFAULT_FEATURES),
         random=Random(seed),
         api=VirtualApi(),
     )

@@ -11,7 +11,7 @@ from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.transaction import CopiedBeforeChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -108,3 +108,19 @@ class Nominator(CopiedBeforeChange):
         for node_name, pods in dumped:
             for pod in pods:
                 self.add(self.compile(pod), node_name)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        listed: dict[str, str] = {}
+        for node_name, pods in self._pods.items():
+            if not pods:
+                yield f"node {node_name}: listed without nominated pods"
+            for info in pods:
+                if info.uid in listed:
+                    yield f"pod {info.key} ({info.uid}): nominated to node {listed[info.uid]}, and to {node_name}"
+                listed[info.uid] = node_name
+        for uid in listed.keys() | self._node_of.keys():
+            if listed.get(uid) != self._node_of.get(uid):
+                yield f"pod {uid}: nominated to node {self._node_of.get(uid)}, and listed by {listed.get(uid)}"

@@ -58,6 +58,7 @@ from stowplan.engine.recorder import EffectRecorder
 from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
+from stowplan.engine.validation import InvalidStateError, Validation
 from stowplan.framework.binding import call_plugin
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.framework.handle import Handle
@@ -73,7 +74,7 @@ from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from stowplan.api.port import Api
     from stowplan.cluster.pod_info import PodInfo
@@ -436,6 +437,31 @@ class Engine:
     def _told(self, input_: Told) -> None:
         self._outbox.tell(Tell(**input_._asdict()))
 
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raise InvalidStateError, with all problems, if anything that must hold between steps does not.
+
+        For debugging and for tests: it looks at the whole cluster.
+        """
+        validation = Validation(
+            self.parts,
+            statuses=self.statuses,
+            bindings=self.bindings,
+            evictions=self.evictions,
+            profiles=self.frameworks,
+            queue_timer=self._queue_timer,
+        )
+        problems = [*validation.problems(), *self._problems_of_turns()]
+        if problems:
+            raise InvalidStateError(problems)
+
+    def _problems_of_turns(self) -> Iterator[str]:
+        if self.queue.can_pop and not self._observer.is_ready:
+            yield f"the queue has pods to try ({self.queue.summary()}), and the engine wants no turn for them"
+        if not self._observer.is_stopped and not self._queue_timer.is_set:
+            yield "pods are scheduled, and no alarm is set to look after the queue"
+
     # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
 
     def refresh_metrics(self) -> None:
@@ -462,6 +488,14 @@ class _QueueTimer:
         self._engine = engine
         self._second = second
         self._alarm: Alarm | None = None
+
+    def __str__(self) -> str:
+        return "queue's timer"
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will ring, or has not been asked to yet."""
+        return self._alarm is None or self._alarm.sleeper is self
 
     def woken(self) -> None:
         engine = self._engine

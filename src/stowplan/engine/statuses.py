@@ -110,6 +110,10 @@ class Note:
             listener.status_written(failed)
         return bool(self.listeners)
 
+    def woken(self) -> None:
+        """It was dropped."""
+        self.end()
+
 
 class PodWrites:
     """A pod of which something is to be written, or was written and did not come back from the informer yet."""
@@ -162,6 +166,9 @@ class PodWrites:
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    def __str__(self) -> str:
+        return f"status of pod {self.key}"
+
     def see(self, pod: Pod, *, answer: bool = False) -> None:
         """Take over what somebody knows of the pod, if it is not older."""
         version = _version(pod)
@@ -204,6 +211,18 @@ class PodStatuses:
         self._last_try = False
         #: Patches whose answers have not come.
         self.under_way = 0
+
+    @property
+    def listeners(self) -> Iterator[StatusListener]:
+        """Who waits for the end of a patch, each as often as it waits."""
+        for writes in self._known.values():
+            for note in (writes.sent, writes.note):
+                yield from () if note is None else note.listeners
+
+    @property
+    def withdrawal_listeners(self) -> Iterator[WithdrawalListener]:
+        """Who waits until nothing of a pod's status is under way."""
+        return (listener for writes in self._known.values() for listener in writes.withdrawals)
 
     @property
     def idle(self) -> bool:
@@ -303,12 +322,12 @@ class PodStatuses:
         return writes, note
 
     def _drop(self, writes: PodWrites) -> None:
-        """Give up what waits; who listens is let go."""
+        """Give up what waits; who listens hears it at the end of the step, as others are in the middle of something."""
         note, writes.note = writes.note, None
         if writes.stage is not Stage.UNDER_WAY:
             self._leave(writes)
-        if note is not None:
-            note.end()
+        if note is not None and note.listeners:
+            self._outbox.soon(note)
 
     @staticmethod
     def _give_up(writes: PodWrites) -> None:

@@ -21,6 +21,7 @@ from stowplan.client.events.event_recorder import EventBroadcaster
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
 from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, Stopped, WallClock
+from stowplan.engine.validation import InvalidStateError
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
 from stowplan.live.cancellation import cancel_all
@@ -85,6 +86,9 @@ class SchedulerSettings:
     hostname: str = "localhost"
     #: Seconds between two checks whether kinds that the cluster did not serve are served.
     unserved_kinds_interval: float = 60.0
+    #: For debugging: check after every step that the engine does not contradict itself, and end with an error if it
+    #: does. Each check looks at the whole cluster.
+    validate: bool = False
 
 
 class NotSupportedError(ValueError):
@@ -150,6 +154,10 @@ class Scheduler:
         #: The scheduling loop, while it runs.
         self._loops: list[asyncio.Task[None]] = []
         self._halted = self._draining = False
+        self._validates = settings.validate
+        #: Set when the engine was found to contradict itself; in what.
+        self._is_invalid = asyncio.Event()
+        self._invalid: InvalidStateError | None = None
 
     @property
     def state(self) -> ClusterState:
@@ -191,6 +199,18 @@ class Scheduler:
             self._effects.carry_out(effects)
         if self.engine.wants_turn:
             self._wake.set()
+        if self._validates:
+            self._validate(input_)
+
+    def _validate(self, input_: Input) -> None:
+        try:
+            self.engine.validate()
+        except InvalidStateError as e:
+            _log.error(e, "The engine contradicts itself", input=type(input_).__name__)
+            # Whoever called may go on in spite of an error; the scheduler ends. Its end must not fail over it again.
+            self._validates, self._invalid = False, e
+            self._is_invalid.set()
+            raise
 
     def answer(self, number: int, outcome: Outcome) -> None:
         self.submit(Answer(number, outcome))
@@ -235,12 +255,20 @@ class Scheduler:
             asyncio.create_task(self._broadcaster.run()),
             asyncio.create_task(self.informers.run()),
             asyncio.create_task(self._working(lead)),
+            asyncio.create_task(self._until_invalid()),
         ]
         try:
             await _first_to_end(tasks)
             raise RuntimeError(_ENDED_UNEXPECTEDLY)
         finally:
             await self._stop(tasks)
+            if self._invalid is not None:
+                raise self._invalid
+
+    async def _until_invalid(self) -> None:
+        await self._is_invalid.wait()
+        assert self._invalid is not None, "it says in what"
+        raise self._invalid
 
     async def drain(self) -> None:
         """Begin no more; let binds that were sent get there, and give up those that still wait for their turn.

@@ -56,3 +56,16 @@ class ActiveQueue:
         self._in_a_row = self._in_a_row + 1 if queued.unschedulable_count else 0
         self.discard(queued.pod.key)
         return queued
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        yield from self._pods.problems()
+        yield from self._new.problems()
+        new = {queued.key for queued in self._pods if self._most and not queued.unschedulable_count}
+        found = {queued.key for queued in self._new}
+        for key in sorted(new - found):
+            yield f"pod {key}: nobody has rejected it so far, but it is not among the new ones"
+        for key in sorted(found - new):
+            yield f"pod {key}: among the new ones, but it was rejected before, or is not active"

@@ -114,6 +114,8 @@ class SchedulingQueue:
         self._next_leftovers = now()
         #: Pods taken out to be tried so far.
         self.scheduling_cycle = 0
+        #: Whether the pods in flight were given up: who comes back is taken in all the same.
+        self.closed = False
         #: (plugin, profile) -> waiting pods that it rejected: scheduler_unschedulable_pods.
         self.rejected_by = self._places.rejected_by
 
@@ -338,6 +340,8 @@ class SchedulingQueue:
 
     def clear(self) -> None:
         """Forget every waiting pod; nominations stay."""
+        if not self._places.waiting:
+            return
         for queued in list(self.pending()):
             self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
             self._places.take_out(queued)
@@ -398,6 +402,11 @@ class SchedulingQueue:
         """The waiting pod of a `namespace/name`; pods in flight are not waiting."""
         return self._places.get(key)
 
+    @property
+    def can_pop(self) -> bool:
+        """Whether `pop` gives a pod now, unless it is in flight already."""
+        return bool(self._places.active) or bool(self._settings.pop_from_backoff and self._places.backoff.rejected)
+
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
 
@@ -434,7 +443,21 @@ class SchedulingQueue:
         uids = [queued.pod.uid for queued in self._in_flight.pods()]
         for uid in uids:
             self.done(uid)
+        self.closed = True
         return uids
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """Invariants that do not hold while nobody is calling: none."""
+        return [*self._places.problems(), *self._in_flight.problems(), *self._problems_of_flights()]
+
+    def _problems_of_flights(self) -> Iterator[str]:
+        waiting = {queued.pod.uid: queued for queued in self.pending()}
+        for queued in self._in_flight.pods():
+            found = waiting.get(queued.pod.uid)
+            if found is not None:
+                yield f"pod {queued.key} ({queued.pod.uid}): in flight, and waits: {found.place.value}"
 
 
 #: How a queue is called in texts that people match on.

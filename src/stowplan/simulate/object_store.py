@@ -11,6 +11,7 @@ Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/p
 
 from __future__ import annotations
 
+from collections import defaultdict
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -42,7 +43,7 @@ _MODIFIED = "the object has been modified; please apply your changes to the late
 
 class ObjectStore:
     def __init__(self) -> None:
-        self._objects: dict[type[ApiStruct], dict[Key, Any]] = {}
+        self._objects: defaultdict[type[ApiStruct], dict[Key, Any]] = defaultdict(dict)
         #: The resource version of the last write.
         self.version = 0
         #: The conditions of pods that are bound now, which most share.
@@ -59,7 +60,7 @@ class ObjectStore:
 
     def get(self, kind: type[T], namespace: str, name: str) -> T:
         """The object; NotFound if there is none."""
-        found = self._of(kind).get((namespace or _default_namespace(kind), name))
+        found = self._objects[kind].get((namespace or _default_namespace(kind), name))
         if found is None:
             resource = resource_of(kind)
             raise not_found(resource.plural, resource.group, name)
@@ -67,17 +68,11 @@ class ObjectStore:
 
     def list(self, kind: type[T], namespace: str = "") -> list[T]:
         """The objects of a kind, of one namespace if it is given, as an API server lists them."""
-        objects = self._of(kind)
+        objects = self._objects[kind]
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def count(self, kind: type[ApiStruct]) -> int:
-        return len(self._objects.get(kind, ()))
-
-    def _of(self, kind: type[ApiStruct]) -> dict[Key, Any]:
-        found = self._objects.get(kind)
-        if found is None:
-            found = self._objects[kind] = {}
-        return found
+        return len(self._objects[kind])
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -93,18 +88,19 @@ class ObjectStore:
         self._check_name(kind, metadata)
         namespace = metadata.namespace or _default_namespace(kind)
         name = metadata.name or f"{metadata.generate_name}{self.version + 1:05}"
-        objects = self._of(kind)
-        if (namespace, name) in objects:
+        if (namespace, name) in self._objects[kind]:
             resource = resource_of(kind)
             raise already_exists(resource.plural, resource.group, name)
+        self.version += 1
         metadata = replace(
             metadata,
             name=name,
             namespace=namespace,
-            uid=metadata.uid or f"00000000-0000-4000-8000-{self.version + 1:012}",
+            uid=metadata.uid or f"00000000-0000-4000-8000-{self.version:012}",
             creation_timestamp=metadata.creation_timestamp or timestamp(now),
+            resource_version=str(self.version),
         )
-        return Change(None, self._put(objects, obj, metadata))
+        return Change(None, self._keep(_with_metadata(obj, metadata)))
 
     def update(self, request: Update, now: float) -> Change[Any]:
         """Replace an object. Its metadata keeps what is the server's to say."""
@@ -126,16 +122,17 @@ class ObjectStore:
 
     def bind(self, request: Bind, now: float, annotations: Mapping[str, str] | None = None) -> Change[Pod]:
         old = self.get(Pod, request.namespace, request.name)
-        metadata, spec, status = old.metadata, old.spec, old.status
         _check_bind(request, old)
+        metadata, status = old.metadata, old.status
         if annotations:
             metadata = replace(metadata, annotations={**metadata.annotations, **annotations})
         new = replace(
             old,
-            spec=replace(spec, node_name=request.node),
+            metadata=self._next_version(metadata),
+            spec=replace(old.spec, node_name=request.node),
             status=replace(status, conditions=self._bound(status.conditions, now), nominated_node_name=""),
         )
-        return Change(old, self._put(self._of(Pod), new, metadata))
+        return Change(old, self._keep(new))
 
     def delete(self, request: Delete, now: float, grace: float = 0.0) -> Change[Any]:
         """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked."""
@@ -149,11 +146,11 @@ class ObjectStore:
         if metadata.deletion_timestamp:
             return Change(old, old)
         marked = replace(metadata, deletion_timestamp=timestamp(now + grace), deletion_grace_period_seconds=ceil(grace))
-        return Change(old, self._put(self._of(type(old)), old, marked))
+        return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
         """Whoever ran the object with this UID is through with it: it goes, unless finalizers keep it."""
-        old: Any = self._of(kind).get((namespace, name))
+        old: Any = self._objects[kind].get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
         if not old.metadata.finalizers:
@@ -162,12 +159,14 @@ class ObjectStore:
 
     # -- how it is kept -----------------------------------------------------------------------------------------------
 
-    def _put(self, objects: dict[Key, Any], obj: Any, metadata: ObjectMeta) -> Any:
-        """Keep the object with this metadata as the newest version."""
+    def _next_version(self, metadata: ObjectMeta) -> ObjectMeta:
         self.version += 1
-        new = _with_metadata(obj, replace(metadata, resource_version=str(self.version)))
-        objects[metadata.namespace, metadata.name] = new
-        return new
+        return replace(metadata, resource_version=str(self.version))
+
+    def _keep(self, obj: Any) -> Any:
+        metadata = obj.metadata
+        self._objects[type(obj)][metadata.namespace, metadata.name] = obj
+        return obj
 
     def _replace(self, old: Any, new: Any) -> Change[Any]:
         metadata: ObjectMeta = new.metadata
@@ -178,11 +177,11 @@ class ObjectStore:
         if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
             # The last finalizer is gone.
             return self._remove(old)
-        return Change(old, self._put(self._of(type(old)), new, metadata))
+        return Change(old, self._keep(_with_metadata(new, self._next_version(metadata))))
 
     def _remove(self, old: Any) -> Change[Any]:
         self.version += 1
-        del self._of(type(old))[old.metadata.namespace, old.metadata.name]
+        del self._objects[type(old)][old.metadata.namespace, old.metadata.name]
         return Change(old, None)
 
     def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:

@@ -1,10 +1,12 @@
 """A Scheduler on an embedded API, in one event loop, with time that passes only when a test says so."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import TICK
+from stowplan.live.scheduler import SchedulerSettings
 from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
@@ -54,8 +56,10 @@ async def live(
     wrap=None,
     time=None,
     recorder=None,
+    validate=True,
 ):
-    """`wrap` may put something between the scheduler and the API."""
+    """`wrap` may put something between the scheduler and the API; `validate` has a cost that grows with the cluster."""
+    settings = replace(settings or SchedulerSettings(), validate=validate)
     time = time or ManualTime()
     api = Api(clock=time.wall_clock)
     # Nobody here would take a new node's taint away.
