@@ -388,6 +388,7 @@ class Bindings:
             profile=attempt.framework.profile_name,
             point=point,
             plugin=call.plugin,
+            pod=attempt.pod.key,
             uid=binding.uid,
             node=attempt.node_name,
         )

@@ -34,6 +34,8 @@ class RunPlugin(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     #: PreBind, Bind or PostBind.
     point: str
     plugin: str
+    #: The pod's namespace/name, for people.
+    pod: str
     uid: str
     node: str
 
