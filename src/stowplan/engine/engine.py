@@ -472,6 +472,7 @@ class Engine:
             statuses=self.statuses,
             bindings=self.bindings,
             evictions=self.evictions,
+            suspended=self.suspended,
             profiles=self.frameworks,
             queue_timer=self._queue_timer,
         )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stowplan.engine.outbox import Sleeper
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
+    from stowplan.engine.suspended_cycles import SuspendedCycles
 
 
 class InvalidStateError(RuntimeError):
@@ -53,6 +54,7 @@ class Validation:
         statuses: PodStatuses,
         bindings: Bindings,
         evictions: Evictions,
+        suspended: SuspendedCycles,
         profiles: Container[str],
         queue_timer: Sleeper,
     ) -> None:
@@ -60,6 +62,7 @@ class Validation:
         self._statuses = statuses
         self._bindings = bindings
         self._evictions = evictions
+        self._suspended = suspended
         self._profiles = profiles
         self._queue_timer = queue_timer
 
@@ -71,6 +74,7 @@ class Validation:
             *self._parts.outbox.problems(),
             *self._statuses.problems(),
             *self._evictions.problems(),
+            *self._suspended.problems(),
             *self._bindings.problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
@@ -118,6 +122,8 @@ class Validation:
             return
         for queued in queue.in_flight():
             binding = under_way.get(queued.pod.uid)
+            if queued.pod.uid in self._suspended.under_way:
+                continue
             if binding is None or binding.stage not in IN_FLIGHT:
                 found = "is not under way" if binding is None else f"is in the stage {binding.stage.value}"
                 yield f"pod {queued.key} ({queued.pod.uid}): in flight, but its binding {found}"
