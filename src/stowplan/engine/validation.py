@@ -23,6 +23,7 @@ from stowplan.cluster.recount import problems_of as problems_of_state
 from stowplan.engine.bindings import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.evictions import Eviction, Preemption
 from stowplan.engine.statuses import PodWrites
+from stowplan.engine.suspended_cycles import SuspendedCycle
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -151,12 +152,15 @@ class Validation:
         """Whether each of its records is known, every part says itself."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | Eviction | PluginCall):
+            if not isinstance(waiter, PodWrites | Eviction | PluginCall | SuspendedCycle):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
-            if not isinstance(sleeper, PodWrites | Preemption | Binding | PluginCall | type(self._queue_timer)):
+            if not isinstance(sleeper, (*_SLEEPERS, type(self._queue_timer))):
                 yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"
+
+
+_SLEEPERS = (PodWrites, Preemption, Binding, PluginCall, SuspendedCycle)
 
 
 def _differing(what: str, waiting: Iterable[Any], known: Iterable[Any]) -> Iterator[str]:
