@@ -470,6 +470,7 @@ class Engine:
         validation = Validation(
             self.parts,
             statuses=self.statuses,
+            suspended=self.suspended,
             bindings=self.bindings,
             evictions=self.evictions,
             profiles=self.frameworks,

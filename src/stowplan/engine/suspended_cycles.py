@@ -108,6 +108,9 @@ class SuspendedCycle:
     def uid(self) -> str:
         return self.queued.pod.uid
 
+    def __str__(self) -> str:
+        return f"suspended cycle of pod {self.queued.key} ({self.uid})"
+
     def answered(self, number: int, outcome: Outcome) -> None:
         self.owner.answered(self, number, outcome)
 
@@ -277,14 +280,15 @@ class SuspendedCycles:
 
     def problems(self) -> Iterator[str]:
         """What is wrong between steps, if anything."""
-        in_flight = {queued.pod.uid for queued in self._parts.queue.in_flight()}
         asleep = {alarm.sleeper for alarm in self.outbox.alarms} | {sleeper for _, sleeper in self.outbox.watchers}
         for uid, cycle in self.under_way.items():
-            whose = f"suspended cycle of pod {cycle.queued.key}"
+            whose = str(cycle)
             if cycle.uid != uid:
                 yield f"{whose}: is kept under UID {uid}"
-            if uid not in in_flight:
+            if not self._parts.queue.closed and not self._parts.queue.is_in_flight(uid):
                 yield f"{whose}: the pod is not in flight"
+            if cycle.began > self.outbox.now:
+                yield f"{whose}: began later than now"
             if self._state.placed(uid) is not None:
                 yield f"{whose}: the pod is on a node"
             newest = self._state.pending.by_uid(uid)
@@ -305,7 +309,7 @@ class SuspendedCycles:
                 yield f"{whose}: nothing wakes it"
         for number, waiter in self.outbox.awaited.items():
             if isinstance(waiter, SuspendedCycle) and number not in waiter.numbers:
-                yield f"suspended cycle of pod {waiter.queued.key}: does not wait for effect {number}"
+                yield f"{waiter}: does not wait for effect {number}"
 
 
 def _asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:
