@@ -23,7 +23,7 @@ from stowplan.cluster.recount import problems_of as problems_of_state
 from stowplan.engine.bindings import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.evictions import Eviction, Preemption
 from stowplan.engine.statuses import PodWrites
-from stowplan.engine.suspended_cycles import SuspendedCycle
+from stowplan.engine.suspended_cycles import Need, SuspendedCycle
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -152,7 +152,7 @@ class Validation:
         """Whether each of its records is known, every part says itself."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | Eviction | PluginCall | SuspendedCycle):
+            if not isinstance(waiter, PodWrites | Eviction | PluginCall | Need):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
