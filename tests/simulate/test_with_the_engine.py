@@ -31,7 +31,7 @@ class StoppedWatch:
 
 
 class WritingDown(Engine):
-    """An engine that keeps the bytes of its effects."""
+    """An engine that keeps the bytes of its effects, and is valid after each step."""
 
     written = b""
 
@@ -39,6 +39,7 @@ class WritingDown(Engine):
         effects = super().step(input_, now)
         for effect in effects:
             self.written += b"%r %s\n" % (now, effect.encoded())
+        self.validate()
         return effects
 
 

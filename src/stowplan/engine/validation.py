@@ -23,6 +23,7 @@ from stowplan.cluster.recount import problems_of as problems_of_state
 from stowplan.engine.bindings import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.evictions import Eviction, Preemption
 from stowplan.engine.statuses import PodWrites
+from stowplan.engine.suspended_cycles import SuspendedCycle
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from stowplan.engine.outbox import Sleeper
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
+    from stowplan.engine.suspended_cycles import SuspendedCycles
 
 
 class InvalidStateError(RuntimeError):
@@ -53,6 +55,7 @@ class Validation:
         statuses: PodStatuses,
         bindings: Bindings,
         evictions: Evictions,
+        suspended: SuspendedCycles,
         profiles: Container[str],
         queue_timer: Sleeper,
     ) -> None:
@@ -60,6 +63,7 @@ class Validation:
         self._statuses = statuses
         self._bindings = bindings
         self._evictions = evictions
+        self._suspended = suspended
         self._profiles = profiles
         self._queue_timer = queue_timer
 
@@ -71,6 +75,7 @@ class Validation:
             *self._parts.outbox.problems(),
             *self._statuses.problems(),
             *self._evictions.problems(),
+            *self._suspended.problems(),
             *self._bindings.problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
@@ -118,6 +123,8 @@ class Validation:
             return
         for queued in queue.in_flight():
             binding = under_way.get(queued.pod.uid)
+            if queued.pod.uid in self._suspended.under_way:
+                continue
             if binding is None or binding.stage not in IN_FLIGHT:
                 found = "is not under way" if binding is None else f"is in the stage {binding.stage.value}"
                 yield f"pod {queued.key} ({queued.pod.uid}): in flight, but its binding {found}"
@@ -145,12 +152,15 @@ class Validation:
         """Whether each of its records is known, every part says itself."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | Eviction | PluginCall):
+            if not isinstance(waiter, PodWrites | Eviction | PluginCall | SuspendedCycle):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
-            if not isinstance(sleeper, PodWrites | Preemption | Binding | PluginCall | type(self._queue_timer)):
+            if not isinstance(sleeper, (*_SLEEPERS, type(self._queue_timer))):
                 yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"
+
+
+_SLEEPERS = (PodWrites, Preemption, Binding, PluginCall, SuspendedCycle)
 
 
 def _differing(what: str, waiting: Iterable[Any], known: Iterable[Any]) -> Iterator[str]:

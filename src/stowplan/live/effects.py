@@ -111,7 +111,7 @@ class Effects:
             del self._last[subject]
 
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
-        name = f"{action.point} of {action.plugin} ({number})"
+        name = f"{action.point} of {action.pod} by {action.plugin}"
         self._spawn(number, self._called(number, self._engine.run_plugin(action)), name=name)
 
     def _spawn(self, number: int, work: Coroutine[Any, Any, Outcome], *, name: str) -> asyncio.Task[None]:

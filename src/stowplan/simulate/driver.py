@@ -20,10 +20,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 from stowplan.api.api_errors import ApiError, NotFound
-from stowplan.engine.effects import Ask, Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE
 from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
-from stowplan.framework.requests import Bind, Create, Delete, Patch, Read, Refused, Request, Update
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Patch, Read, Refused, Request, Update
 from stowplan.simulate.agenda import Agenda
 from stowplan.simulate.cluster import Ending, SimulatedCluster
 from stowplan.simulate.latency import NO_LATENCY, Latency
