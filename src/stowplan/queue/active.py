@@ -63,7 +63,7 @@ class ActiveQueue:
         """Invariants that do not hold."""
         yield from self._pods.problems()
         yield from self._new.problems()
-        new = {queued.key for queued in self._pods if self._most and not queued.unschedulable_count}
+        new = {queued.key for queued in self._pods if self._limit and not queued.unschedulable_count}
         found = {queued.key for queued in self._new}
         for key in sorted(new - found):
             yield f"pod {key}: nobody has rejected it so far, but it is not among the new ones"

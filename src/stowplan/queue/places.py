@@ -231,7 +231,7 @@ class Places:
         yield from self.unschedulable.problems()
         yield from self._problems_of_places()
         yield from self._problems_of_rejectors()
-        if self.woke:
+        if self.poppable:
             yield "a pod became poppable, and nobody was told"
 
     def _held(self) -> Iterator[tuple[Place, QueuedPod]]:
