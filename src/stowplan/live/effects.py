@@ -16,12 +16,12 @@ from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
 from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
 from stowplan.framework.binding import PluginGaveUpError
-from stowplan.framework.requests import Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
 from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from stowplan.api.port import Api
     from stowplan.client.events.event_recorder import EventBroadcaster
@@ -42,12 +42,29 @@ class Engine(Protocol):
     def wake_at(self, at: float, /) -> None: ...
 
 
+class Asker(Protocol):
+    """Puts questions to an extender."""
+
+    async def ask(self, verb: str, question: Any, /) -> Any:
+        """The answer, a plain value; raise if there is none."""
+
+
 class Effects:
-    def __init__(self, api: Api, engine: Engine, *, broadcaster: EventBroadcaster, hostname: str) -> None:
+    def __init__(
+        self,
+        api: Api,
+        engine: Engine,
+        *,
+        broadcaster: EventBroadcaster,
+        hostname: str,
+        askers: Mapping[str, Asker],
+    ) -> None:
+        """`askers`: by the extender's name."""
         self._api = api
         self._engine = engine
         self._broadcaster = broadcaster
         self._hostname = hostname
+        self._askers = askers
         #: Number -> its task, while it is under way.
         self.tasks: dict[int, asyncio.Task[None]] = {}
         #: Object -> the last request about it that is under way.
@@ -62,6 +79,7 @@ class Effects:
             Cancel: self._cancel,
             Withdraw: self._withdraw,
             RunPlugin: self._run_plugin,
+            Ask: self._ask,
             **dict.fromkeys((Bind, Create, Update, Patch, Delete, Read), self._request),
         }
 
@@ -109,6 +127,17 @@ class Effects:
     def _forget(self, subject: str, task: asyncio.Task[None]) -> None:
         if self._last.get(subject) is task:
             del self._last[subject]
+
+    def _ask(self, number: int, ask: Ask) -> None:
+        self._spawn(number, self._told(ask), name=f"{ask.verb} of {ask.who} ({number})")
+
+    async def _told(self, ask: Ask) -> Outcome:
+        try:
+            return Done(await self._askers[ask.who].ask(ask.verb, ask.question))
+        except OutcomeUnknown as error:
+            return Unknown(error)
+        except Exception as error:
+            return Refused(error)
 
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
         name = f"{action.point} of {action.pod} by {action.plugin}"
