@@ -367,7 +367,10 @@ def test_calls_of_one_step_run_in_their_order(engine):
 
     time = simulated(engine)
     engine.coroutines = {name: named(name) for name in ("a", "b")}
-    engine.on(Started, *(RunPlugin(profile="p", point="PreBind", plugin=name, pod="default/p", uid="u", node="n") for name in "ab"))
+    engine.on(
+        Started,
+        *(RunPlugin(profile="p", point="PreBind", plugin=name, pod="default/p", uid="u", node="n") for name in "ab"),
+    )
     time.run()
     assert order == ["a", "b", "a", "b"]
     assert [outcome for _, _, outcome in engine.answers] == [Done(None), Done(None)]

@@ -58,7 +58,7 @@ from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy.typing as npt
 
@@ -159,7 +159,7 @@ class Framework:
         deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
         self._signers = self._find_signers(deciding)
         #: Plugins whose answers are kept, and may depend on lookup objects.
-        self._object_readers = tuple(
+        self.object_readers = tuple(
             p for p in deciding if p.reads is not Reads.ANYTHING and not isinstance(p, ReadsNoObjects)
         )
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
@@ -250,10 +250,9 @@ class Framework:
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 
-    def watch_objects(self, pod: PodInfo, plugins: Iterable[Plugin] | None = None) -> ObjectWatch:
-        """The lookup objects that plugins' answers for a pod depend on; None: of all whose answers are kept."""
-        readers = self._object_readers if plugins is None else plugins
-        return ObjectWatch(self.handle.cluster.objects, [d for p in readers for d in _objects_read(p, pod)])
+    def watch_objects(self, pod: PodInfo, plugin: Plugin) -> ObjectWatch:
+        """The lookup objects that a plugin's answers for a pod depend on."""
+        return ObjectWatch(self.handle.cluster.objects, _objects_read(plugin, pod))
 
     # -- before and during filtering ----------------------------------------------------------------------------------
 
@@ -300,10 +299,12 @@ class Framework:
     def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
         """One plugin's answer, whatever it is; what it raises goes through."""
         call, times = plugin.pre_filter, state.plugin_times
+        state.writer = plugin.name
         # As `watched` does; here and below without the price of it, as these are called for every plugin of a cycle.
         answer = (
             call(state, pod, nodes) if times is None else times.time("PreFilter", plugin.name, call, state, pod, nodes)
         )
+        state.writer = ""
         # Nearly all that skip say so with the same object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_filter[plugin.name].value += 1
@@ -439,9 +440,11 @@ class Framework:
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """One plugin's answer; what it raises goes through."""
         call, times = plugin.pre_score, state.plugin_times
+        state.writer = plugin.name
         answer = well_formed(
             call(state, pod, nodes) if times is None else times.time("PreScore", plugin.name, call, state, pod, nodes)
         )
+        state.writer = ""
         # Nearly all that skip say so with the same object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_score[plugin.name].value += 1
