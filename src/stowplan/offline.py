@@ -11,30 +11,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.api import types as t
+from stowplan.api.changes import Change
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
 from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
-from stowplan.cluster.state import ClusterState
 from stowplan.cluster.transaction import CopiedAtBeginning
-from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
-from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
-from stowplan.engine.reservation import give_back, reserve
-from stowplan.engine.scheduling_cycle import failure_of
+from stowplan.config import Configuration, load_config
+from stowplan.engine.algorithm import Decision
+from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
 from stowplan.framework.binding import run_unreserve
-from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.events import Hint, events_of_change
-from stowplan.framework.handle import Handle
 from stowplan.framework.registry import installed_plugins
-from stowplan.framework.runtime import Framework
-from stowplan.framework.waiting_pods import timed_out
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.klog import get_logger
-from stowplan.queue.observer import QueueObserver
-from stowplan.queue.queued_pod import QueuedPod
-from stowplan.queue.sorting import sort_key
+from stowplan.simulate.driver import VirtualTime
+from stowplan.simulate.state_store import StateStore
+from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
     import os
@@ -42,13 +38,20 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
+    from stowplan.engine.attempt import Attempt, Failure
+    from stowplan.engine.engine import Chance
     from stowplan.explain.verdict import Verdict
-    from stowplan.framework.handle import Random
+    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import Plugin
-    from stowplan.framework.registry import Registry
-    from stowplan.framework.status import Status
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
+
+#: How often a pod is tried at most: a plugin that words its refusal anew each time wakes its pod by that.
+MAX_ATTEMPTS = 100
+#: Why a binding that waits for time to pass fails here.
+NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
 
 PodLike = "Mapping[str, Any] | str | t.Pod"
 
@@ -66,7 +69,7 @@ class Cluster:
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         *,
         plugins: Sequence[type[Plugin]] = (),
-        random: Random | None = None,
+        random: Chance | None = None,
         reuse: bool = True,
     ) -> None:
         registry = in_tree_registry()
@@ -76,18 +79,24 @@ class Cluster:
         self.config = (
             config if isinstance(config, Configuration) else load_config(config, plugins=registry.declarations)
         )
-        self.state = ClusterState()
         self._names = PodNames()
         self._reservations = _Reservations()
+        self._scheduling = _Scheduling(self, self._names, self._reservations)
+        self.engine = Engine(
+            self.config,
+            registry=registry,
+            now=0.0,
+            meter=_StoppedClock(),
+            random=random,
+            settings=EngineSettings(stories=False, events=False, reuse=reuse),
+            api=VirtualApi(),
+            listener=self._scheduling,
+        )
+        self._scheduling.begin(self.engine)
+        self.state = self.engine.state
+        self.algorithm = self.engine.algorithm
         for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
             self.add(obj)
-        self.algorithm = SchedulingAlgorithm(
-            self.state,
-            self._frameworks(registry, random),
-            random=random,
-            reuse=reuse,
-            percentage_of_nodes_to_score=self.config.percentage_of_nodes_to_score,
-        )
         self._take_part_in_transactions(random)
 
     def _take_part_in_transactions(self, random: Any) -> None:
@@ -98,15 +107,6 @@ class Cluster:
         if hasattr(random, "getstate") and hasattr(random, "setstate"):
             register("random", CopiedAtBeginning(random.getstate, random.setstate))
         register("reservations", self._reservations)
-
-    def _frameworks(self, registry: Registry, random: Random | None) -> dict[str, Framework]:
-        found = {}
-        for profile in self.config.profiles:
-            handle = Handle(
-                cluster=self.state, profile_name=profile.scheduler_name, features=DEFAULT_FEATURES, random=random
-            )
-            found[profile.scheduler_name] = Framework(profile, registry, handle)
-        return found
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -239,7 +239,8 @@ class Cluster:
             raise ClusterError(f'pod "{info.key}" cannot be placed: it is on node "{info.node_name}"; evict it first')
         self._displace(info)
         self.state.assume(info, node_name)
-        self._placed(info)
+        self._names.put(info.key, info.uid)
+        self.state.pending.remove(info.key)
 
     def evict(self, pod: Mapping[str, Any] | str | t.Pod) -> None:
         """Take a pod off its node. The pod is gone; whoever owns it would make another one."""
@@ -249,70 +250,112 @@ class Cluster:
         self._remove_pod(info)
 
     def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
-        """Place pods one after the other (None: all pending ones, in the queue's order); what became of each.
+        """Place pods one after the other (None: all pending ones, in the queue's order); what became of each at last.
 
-        A pod that Reserve or Permit refuses stays pending. No time passes here, so Wait of a Permit plugin
-        counts as a timeout. Preemption is decided, not carried out: the pod stays
-        pending, and its nomination keeps room for it.
+        The real queue, cycles and bindings, until only time could help: victims of preemption leave and the preemptor
+        follows, and a pod that is refused is tried again when something happened that may help it. No time passes: who
+        waits on Permit when nothing else is left is rejected as if its time were up, and what PreBind waits for does
+        not come.
         """
-        infos = self._in_queue_order() if pods is None else [self.pod(pod) for pod in pods]
-        return [self._schedule_one(info) for info in infos]
+        if pods is None:
+            infos = list(self.state.pending.values())
+            for info in infos:
+                self.framework_of(info)
+            return self._scheduling.all_of(infos)
+        return [self._scheduling.one(self.pod(pod)) for pod in pods]
 
-    def _in_queue_order(self) -> list[PodInfo]:
-        # All profiles have the same QueueSort.
-        (plugin,) = next(iter(self.algorithm.frameworks.values())).queue_sort
-        key = sort_key(plugin, _Problems())
-        queued = [QueuedPod(pod=info, timestamp=i, arrival=i) for i, info in enumerate(self.state.pending.values())]
-        return [pod.pod for pod in sorted(queued, key=key)]
+    def displace(self, info: PodInfo) -> None:
+        """The same name, another pod: the old one is gone."""
+        self._displace(info)
 
-    def _schedule_one(self, info: PodInfo) -> Decision:
+
+class _Scheduling:
+    """Has pods placed by the engine in a time that stands still."""
+
+    def __init__(self, cluster: Cluster, names: PodNames, reservations: _Reservations) -> None:
+        self._cluster = cluster
+        self._names = names
+        self._reservations = reservations
+        #: UID -> what was decided last, in the order in which pods were tried first.
+        self._decisions: dict[str, Decision] = {}
+        self._attempts: dict[str, int] = {}
+
+    def begin(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = StateStore(engine.state, self._names)
+        self._time = VirtualTime(engine, self._store)
+
+    def one(self, info: PodInfo) -> Decision:
         if info.node_name:
             return Decision(info, info.node_name)
-        self._displace(info)
-        framework = self.framework_of(info)
-        gated = framework.run_pre_enqueue(info)
-        if gated is not None:
-            return Decision(info, status=gated)
-        decision = self.algorithm.schedule(framework, info)
-        if decision.node_name:
-            refused = self._take(framework, decision)
-            if refused is not None:
-                return replace(decision, node_name="", status=refused)
-        elif decision.nominated_node_name is not None:
-            self.state.nominator.add(info, decision.nominated_node_name)
-        return decision
+        self._cluster.framework_of(info)
+        self._cluster.displace(info)
+        return self.all_of([info])[0]
 
-    def _take(self, framework: Framework, decision: Decision) -> Status | None:
-        """Give the pod its node; the status if Reserve or Permit refuses."""
-        info, node_name = decision.pod, decision.node_name
-        if not framework.reserve and not framework.permit:
-            self.state.assume(info, node_name)
-            self._placed(info)
-            return None
-        # Equal pods share the decision's state; from here on plugins write into it.
-        state = CycleState() if decision.state is None else decision.state.clone()
-        reservation = reserve(framework, state, info, node_name)
-        failed, problems = reservation.failed, reservation.problems
-        if failed is None and reservation.permit_timeouts:
-            failed = timed_out(reservation.permit_timeouts)
-            problems += give_back(framework, state, info, node_name)
-        _report(problems)
-        if failed is not None:
-            return failure_of(failed).status
-        self._reservations.add(framework, state, info)
-        self._placed(info)
-        return None
+    def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """Decisions of pods, in the order in which they were tried; at the end those that were not, being gated."""
+        time, decisions = self._time, self._decisions
+        time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
+        try:
+            time.run()
+            self._give_up_waiting()
+            found = list(decisions.values())
+            if len(found) < len(infos):
+                found += [self._gated(info) for info in infos if info.uid not in decisions]
+            return found
+        finally:
+            self._engine.queue.clear()
+            self._store.forget()
+            decisions.clear()
+            self._attempts.clear()
 
-    def _placed(self, info: PodInfo) -> None:
-        self._names.put(info.key, info.uid)
-        self.state.pending.remove(info.key)
+    def _give_up_waiting(self) -> None:
+        """End what only time could end. Nobody is tried after that: time would have passed."""
+        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.parts.pods_in_pre_bind.uids()
+        if not len(waiting) and not preparing:
+            return
+        time.submit(Stopped())
+        for pod in waiting:
+            time.submit(Rejected(pod.uid, pod.timeout))
+        for uid in preparing:
+            time.submit(Cancelled(uid, NO_TIME_PASSES))
+        time.run()
+        time.submit(Started())
+
+    def _gated(self, info: PodInfo) -> Decision:
+        return Decision(info, status=self._cluster.framework_of(info).run_pre_enqueue(info))
+
+    # -- what the engine tells ----------------------------------------------------------------------------------------
+
+    def decided(self, decision: Decision) -> None:
+        uid = decision.pod.uid
+        self._decisions[uid] = decision
+        self._attempts[uid] = attempts = self._attempts.get(uid, 0) + 1
+        if attempts == MAX_ATTEMPTS:
+            _log.error(None, "a pod is tried again and again, as if time passed; it is left", pod=decision.pod)
+            self._time.at(self._time.now, Stopped())
+
+    def failed(self, queued: QueuedPod, failure: Failure) -> None:
+        known = self._decisions.get(queued.pod.uid)
+        if known is not None and known.node_name:
+            self._decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)
+
+    def bound(self, attempt: Attempt) -> None:
+        pod = attempt.pod
+        self._names.put(pod.key, pod.uid)
+        self._reservations.add(attempt.framework, attempt.state, pod)
 
 
-class _Problems(QueueObserver):
-    """Logs what goes wrong when pods are compared."""
+class _StoppedClock:
+    """Time and chance for metrics that nobody counts."""
 
-    def problem(self, text: str) -> None:
-        _report([text])
+    @staticmethod
+    def clock() -> float:
+        return 0.0
+
+    @staticmethod
+    def random() -> float:
+        return 0.0
 
 
 class _Reservations:

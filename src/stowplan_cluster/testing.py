@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from stowplan.config import FeatureGates
     from stowplan.engine.engine import Chance
     from stowplan.framework.interface import Plugin
+    from stowplan.live.recorder import Recorder
     from stowplan.live.scheduler import SchedulerSettings
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.stages import Stages
@@ -173,6 +174,7 @@ async def _opened(
     random: Chance,
     settings: SchedulerSettings | None = None,
     features: FeatureGates = DEFAULT_FEATURES,
+    recorder: Recorder | None = None,
 ) -> AsyncIterator[tuple[Scheduler, ManualTime, asyncio.Task[None]]]:
     """A scheduler that is ready, and runs until the end of the block."""
     registry = in_tree_registry()
@@ -186,6 +188,7 @@ async def _opened(
         random=random,
         settings=settings,
         features=features,
+        recorder=recorder,
     )
     running = asyncio.create_task(scheduler.run())
     try:

@@ -55,19 +55,55 @@ def test_rewinding_forgets_what_came_after(kept, undone, later):
     assert log.since(position) == [later]
 
 
-def test_rewinding_beyond_what_is_kept_tells_every_reader():
+@given(
+    limit=st.integers(1, 6),
+    steps=st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["begin", "undo", "keep"])), max_size=60),
+)
+def test_what_readers_are_told_is_exact_or_that_there_is_no_telling(limit, steps):
+    """Readers stand at every position that ever was; the log forgets, in transactions within transactions."""
+    log = ChangeLog(limit)
+    #: The changes that count, and the open transactions' beginnings in them.
+    rows, open_ = [], []
+    #: Position -> the changes that counted then.
+    readers = {log.position: []}
+    for step in steps:
+        if step == "begin":
+            open_.append((log.position, len(rows)))
+        elif step in ("undo", "keep"):
+            if open_:
+                position, kept = open_.pop()
+                if step == "undo":
+                    log.rewind(position)
+                    del rows[kept:]
+                    assert log.position == position
+                    assert log.since(position) == []
+        else:
+            rows.append(step)
+            log.append(step)
+            assert log.position not in readers, "no position is given twice"
+            readers[log.position] = list(rows)
+        for position, known in readers.items():
+            told = log.since(position)
+            if known == rows[: len(known)]:
+                assert told in (sorted(set(rows[len(known) :])), None)
+            else:
+                assert told is None, "what the reader knows was undone"
+
+
+def test_rewinding_beyond_what_is_kept_is_exact():
     log = ChangeLog()
+    start = log.position
     log.append(1)
     position = log.position
     for row in range(MANY):
         log.append(row % 7)
+    inside = log.position
     log.rewind(position)
-    assert log.since(position) is None
-    now = log.position
-    assert log.since(now) == []
+    assert log.since(position) == []
+    assert log.since(inside) is None
+    assert log.since(start) is None
     log.append(2)
-    assert log.since(now) == [2]
-    assert log.since(position) is None
+    assert log.since(position) == [2]
 
 
 @given(st.integers(1, 5), st.integers(0, 5), st.integers(1, 5))

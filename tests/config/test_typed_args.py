@@ -1,7 +1,8 @@
 """Arguments of users' plugins: decoded into the type that the plugin declares, or refused with a path."""
 
+import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -53,6 +54,30 @@ class Required:
     percent: int
 
 
+@dataclass
+class Derived:
+    """Two fields are worked out from the first; one of them no JSON could hold."""
+
+    pattern: str = "a"
+    compiled: Any = field(default=None, init=False)
+    length: int = field(default=0, init=False)
+
+    def __post_init__(self):
+        self.compiled, self.length = re.compile(self.pattern), len(self.pattern)
+
+
+class Nesting(msgspec.Struct, frozen=True, rename="camel", tag="nesting"):
+    first_one: Derived = msgspec.field(default_factory=Derived)
+    others: tuple[Derived | int, ...] = ()
+    by_name: dict[str, list[Derived]] = {}
+
+
+@dataclass
+class WithoutValue:
+    percent: int = 1
+    doubled: int = field(init=False)
+
+
 def mine(args_type):
     plugin = fake("Mine", filter=None)
     plugin.args_type = args_type
@@ -91,6 +116,7 @@ def decoded(args_type, *entries):
         pytest.param(StructArgs, {"apiVersion": "x/v1", "kind": "MineArgs"}, StructArgs(), id="header"),
         pytest.param(DataclassArgs, {"weights": [{"name": "a"}]}, DataclassArgs([Weight("a")]), id="dataclass"),
         pytest.param(Required, {"percent": 3}, Required(3), id="required"),
+        pytest.param(Derived, {"pattern": "abc"}, Derived("abc"), id="fields with init=False"),
     ],
 )
 def test_what_the_plugin_gets(args_type, raw, expected):
@@ -137,6 +163,15 @@ def test_what_the_plugin_gets(args_type, raw, expected):
         pytest.param(
             DataclassArgs, {"percnt": 1}, ".percnt: unknown field; known fields: weights, percent", id="dataclass"
         ),
+        pytest.param(
+            Derived, {"length": 3}, ".length: unknown field; known fields: pattern", id="a field with init=False"
+        ),
+        pytest.param(
+            Nesting,
+            {"others": [1, {"length": 3}]},
+            ".others[1].length: unknown field; known fields: pattern",
+            id="a field with init=False, below",
+        ),
         pytest.param(DataclassArgs, {"percent": 101}, ": more than 100 percent", id="__post_init__"),
     ],
 )
@@ -175,10 +210,39 @@ def test_without_an_entry_there_are_the_defaults():
     assert str(caught.value) == "profiles[0].pluginConfig: object missing required field percent (plugin Mine)"
 
 
-@pytest.mark.parametrize(("args_type", "raw"), [(StructArgs, {"weights": [{"name": "a"}]}), (Required, {"percent": 1})])
+NESTED = {
+    "firstOne": {"pattern": "xy"},
+    "others": [2, {"pattern": "z"}],
+    "byName": {"one": [{"pattern": "1"}], "none": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("args_type", "raw"),
+    [
+        (StructArgs, {"weights": [{"name": "a"}]}),
+        (Required, {"percent": 1}),
+        (Derived, {"pattern": "abc"}),
+        (Nesting, {"type": "nesting", **NESTED}),
+    ],
+)
 def test_what_is_written_reads_back(args_type, raw):
     config, registry = configured(args_type, raw)
     assert load_config(config.to_dict(), plugins=registry.declarations) == config
+
+
+@pytest.mark.parametrize(
+    ("args_type", "raw"), [(Derived, {"pattern": "abc"}), (Nesting, {"type": "nesting", **NESTED})]
+)
+def test_fields_that_are_worked_out_are_not_written(args_type, raw):
+    config, _ = configured(args_type, raw)
+    (written,) = (c["args"] for c in config.to_dict()["profiles"][0]["pluginConfig"] if c["name"] == "Mine")
+    assert written == raw
+
+
+def test_fields_that_nobody_gives_a_value_are_refused():
+    with pytest.raises(PluginLoadError, match=r"^args_type of plugin Mine: fields with init=False need .*: doubled$"):
+        Registry((mine(WithoutValue),))
 
 
 @pytest.mark.parametrize("args_type", [dict, int, dict[str, int], "StructArgs"])

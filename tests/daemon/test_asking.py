@@ -112,7 +112,7 @@ def everything(cluster, random):
         "chance": random.getstate(),
         "api": [stored.data for stored in cluster.server.store.list("pods", "")],
         "events": cluster.events(),
-        "evictions": under_way(scheduler._evictor),
+        "evictions": under_way(scheduler.engine.evictions),
         "acted": Acting.acted,
     }
 

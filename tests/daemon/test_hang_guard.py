@@ -13,7 +13,7 @@ from stowplan.daemon.guarded_plugins import guarded, guarded_plugin
 from stowplan.daemon.hang_guard import HangGuard, PluginTimeoutError
 from stowplan.framework.interface import extension_points
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.plugins import NodeFilterPlugin, Plugin
+from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 from support.plugins import hanging_plugins as hanging
@@ -423,6 +423,18 @@ def test_only_plugins_that_are_not_in_tree_are_wrapped():
     assert issubclass(mine, Mine)
     assert (mine.__module__, mine.__qualname__) == (__name__, "Mine")
     assert found.declarations == registry.declarations
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_what_a_queue_sort_declares_of_its_order_stays(declared):
+    class Sorting(QueueSortPlugin):
+        name = "Sorting"
+        by_priority_and_time = declared
+
+        def less(self, a, b):
+            return False
+
+    assert guarded_plugin(Sorting, HangGuard()).by_priority_and_time is declared
 
 
 def test_every_method_that_plugins_define_is_guarded():

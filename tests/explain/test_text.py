@@ -66,6 +66,17 @@ def test_ties_are_named(page):
     assert "one of them at random" in text
 
 
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_a_nominated_node_is_not_said_to_win(page, node):
+    nodes = [a_node("a").allocatable(cpu="8").obj(), a_node("b").tainted("x", effect="PreferNoSchedule").obj()]
+    text = page(nodes, a_pod("web").requests(cpu="1").nominated_to(node).obj())
+    assert text.startswith(f"default/web goes to {node}: 2 of 2 nodes would take it\n")
+    assert lines_of(text)[1] == f"{node} is taken because the pod is nominated to it, so scores do not matter"
+    assert "wins" not in text
+    other = "ab".replace(node, "")
+    assert [line.split()[0] for line in lines_of(text) if line.startswith(("a ", "b "))][-2:] == [node, other]
+
+
 def test_the_only_node(page):
     text = page([a_node("a").obj(), a_node("b").tainted("gpu").obj()], a_pod().obj())
     assert "a is the only node that takes it" in text
@@ -115,7 +126,13 @@ def test_the_references_message_stands_verbatim(page):
 
 def test_order_of_the_page(page):
     text = page([a_node("a").tainted("gpu").obj()], a_pod().obj())
-    parts = ["is pending", "0/1 nodes are available", "What would help\n", "\nPreemption\n", "\nRefused\n"]
+    parts = [
+        "is pending",
+        "0/1 nodes are available",
+        "What would help\n",
+        "\nPreemption (DefaultPreemption)\n",
+        "\nRefused\n",
+    ]
     assert sorted(parts, key=text.index) == parts
 
 
@@ -249,7 +266,7 @@ def test_whom_preemption_would_evict(page):
     ]
     text = page(objects, a_pod().priority(100).requests(cpu="3").obj())
     assert "would evict 2 pods from a: no disruption budget is violated; 1 other node would do as well" in text
-    assert lines_of(text)[lines_of(text).index("Preemption") + 2 :][:2] == [
+    assert lines_of(text)[lines_of(text).index("Preemption (DefaultPreemption)") + 2 :][:2] == [
         "default/low-2  priority 2",
         "default/low-0  priority 0",
     ]
@@ -269,7 +286,7 @@ def test_disruption_budgets_count(page):
 
 def test_preemption_not_allowed(page):
     text = page([a_node("a").allocatable(cpu="1").obj()], a_pod().never_preempts().requests(cpu="2").obj())
-    assert "Preemption\n  not eligible due to preemptionPolicy=Never.\n" in text
+    assert "Preemption (DefaultPreemption)\n  not eligible due to preemptionPolicy=Never.\n" in text
 
 
 def test_preemption_that_does_not_help(page):

@@ -123,7 +123,7 @@ def test_a_tie_is_the_first_or_up_to_chance():
     _, result = decide(big(), two_nodes(), placed, random=Last)
     assert result.nominated_node_name == "b"
     assert result.detail.run.best == ["a", "b"]
-    assert result.detail.selected.node_name == "b"
+    assert result.plan.node_name == "b"
 
 
 def preempted(name, node, priority=0, reason="PreemptionByScheduler", status="True"):
@@ -213,21 +213,21 @@ def test_when_there_is_no_candidate(nodes, placed, message):
 )
 def test_violations(budgets, violations):
     _, result = decide(big(), [a_node("a").allocatable(cpu=2)], [victim("v", "a", cpu="2", app="web")], budgets)
-    assert result.detail.selected.pdb_violations == violations
+    assert result.plan.pdb_violations == violations
 
 
 def test_a_pod_without_labels_is_in_no_budget():
     everybody = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
     placed = [victim("v", "a", cpu="2")]
     _, result = decide(big(), [a_node("a").allocatable(cpu=2)], placed, [budget("b", everybody, 0)])
-    assert result.detail.selected.pdb_violations == 0
+    assert result.plan.pdb_violations == 0
 
 
 def test_violations_are_counted_in_order_of_importance():
     """One may go: the budget lets the most important pod go first, so the lesser one violates and is tried first."""
     placed = [victim("low", "a", 0, app="web"), victim("high", "a", 5, app="web")]
     _, result = decide(big("1"), [a_node("a").allocatable(cpu=2)], placed, [budget("b", WEB, 1)])
-    selected = result.detail.selected
+    selected = result.plan
     assert ([v.uid for v in selected.victims], selected.pdb_violations) == (["high"], 0)
 
 

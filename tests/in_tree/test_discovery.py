@@ -53,12 +53,14 @@ PLUGIN = """
 from stowplan.framework.interface import FilterPlugin
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Reason
+from stowplan.in_tree.quiet_nodes.declaration import DECLARATION
 
 BUSY = Reason("Busy", "node(s) were busy")
 
 
 class QuietNodes(FilterPlugin):
     name = "QuietNodes"
+    declaration = DECLARATION
 
     def filter(self, state, pod, nodes):
         busy = nodes.pod_count() > self.args.max_pods

@@ -39,9 +39,9 @@ def uid(cluster, name="p"):
 def nothing_is_left(cluster):
     scheduler = cluster.scheduler
     assert len(scheduler.waiting_pods) == 0
-    assert scheduler._pods_in_pre_bind._pods == {}
+    assert scheduler.engine.parts.pods_in_pre_bind._pods == {}
     assert scheduler.queue.in_flight() == []
-    assert not scheduler._tasks
+    assert not scheduler._effects.tasks
 
 
 async def begin(cluster, pod):
@@ -220,10 +220,10 @@ async def test_what_happens_from_pre_bind_on_is_no_matter_to_the_queue():
 
     async def look(state, pod, node_name):
         seen.append(cluster.scheduler.queue.is_in_flight(pod.uid))
-        seen.append(cluster.scheduler._pods_in_pre_bind.get(pod.uid) is not None)
+        seen.append(cluster.scheduler.engine.parts.pods_in_pre_bind.get(pod.uid) is not None)
 
     async def after(state, pod, node_name):
-        seen.append(cluster.scheduler._pods_in_pre_bind.get(pod.uid) is not None)
+        seen.append(cluster.scheduler.engine.parts.pods_in_pre_bind.get(pod.uid) is not None)
         return SKIP
 
     async with scheduler_with(answering("A", pre_bind=look, bind=after)) as cluster:
@@ -238,7 +238,7 @@ async def test_a_pod_that_is_stopped_in_pre_bind_fails_for_that_reason():
 
     async with scheduler_with(answering("A", pre_bind=forever)) as cluster:
         await begin(cluster, a_pod("p"))
-        cluster.scheduler._pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
+        cluster.scheduler.engine.parts.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
         await cluster.settle()
         assert cluster.place("p") is Place.ERROR_BACKOFF
         condition = cluster.condition("p")
@@ -256,7 +256,7 @@ async def test_that_counts_also_when_the_plugin_does_not_mind_and_is_through():
     plugin = answering("A", pre_bind=stubborn)
     async with scheduler_with(plugin) as cluster:
         await begin(cluster, a_pod("p"))
-        cluster.scheduler._pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
+        cluster.scheduler.engine.parts.pods_in_pre_bind.get(uid(cluster)).cancel("preempted by Somebody")
         await cluster.settle()
         assert (cluster.node_of("p"), cluster.place("p")) == ("", Place.ERROR_BACKOFF)
         assert cluster.condition("p")["message"] == "preempted by Somebody"
@@ -292,13 +292,13 @@ async def test_what_is_still_to_be_written_of_the_pod_is_withdrawn_before_it_is_
         return SKIP
 
     async with scheduler_with(answering("A", bind=bind)) as cluster:
-        withdraw = cluster.scheduler._statuses.withdraw
+        withdraw = cluster.scheduler.engine.statuses.withdraw
 
-        async def withdrawn(of):
+        def withdrawn(of, listener):
             order.append("withdraw")
-            await withdraw(of)
+            return withdraw(of, listener)
 
-        cluster.scheduler._statuses.withdraw = withdrawn
+        cluster.scheduler.engine.statuses.withdraw = withdrawn
         await cluster.create(a_pod("p").obj())
         assert order == ["withdraw", "bind"]
 

@@ -192,7 +192,7 @@ async def crowd(nodes, count, *, grace, guarded=False, classes=("high",), seed=1
         names = [obj["metadata"]["name"] for obj in wanted]
         told = [event["regarding"]["name"] for event in cluster.events(reason="Preempted")]
         assert set(told) == set(kubelets.died), "each victim is told why, nobody else"
-        assert len(cluster.scheduler._evictor) <= 2, "only what was not looked at again"
+        assert len(cluster.scheduler.engine.evictions) <= 2, "only what was not looked at again"
         assert not cluster.scheduler.state.nominator
         assert not [name for name in names if cluster.place(name)]
         return {name: cluster.node_of(name) for name in names}, kubelets.died

@@ -7,6 +7,7 @@ import pytest
 
 from stowplan.api.types import Node
 from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine import engine
 from stowplan.framework.events import POD, Action, on
 from stowplan.framework.status import Code, Status, error, unschedulable
 from stowplan.live import scheduler as loop
@@ -98,10 +99,10 @@ async def test_plugins_are_switched_off_and_on():
     async with live(a_node("n").tainted("k").obj()) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.place("p") is Place.UNSCHEDULABLE
-        cluster.scheduler.handlers.switch_off(frozenset({"TaintToleration"}))
+        cluster.scheduler.switch_off(frozenset({"TaintToleration"}))
         await cluster.advance(3.0)
         assert cluster.node_of("p") == "n"
-        cluster.scheduler.handlers.switch_on(frozenset({"TaintToleration"}))
+        cluster.scheduler.switch_on(frozenset({"TaintToleration"}))
         await cluster.create(a_pod("q").obj())
         assert cluster.place("q") is Place.UNSCHEDULABLE
 
@@ -123,7 +124,7 @@ async def test_the_newest_object_of_a_pod():
 
 
 async def test_a_pod_of_a_profile_that_is_not_there(caplog):
-    async with live(NODE) as cluster:
+    async with live(NODE, validate=False) as cluster:
         scheduler = cluster.scheduler
         scheduler.queue.add(scheduler.state.pod_info(stranger()))
         await cluster.settle()
@@ -153,7 +154,7 @@ async def test_a_pod_that_is_being_deleted():
 
 async def test_a_pod_that_is_assumed_already():
     gated = answering("A", permit=(Status(Code.Wait, ()), 10.0))
-    async with answers(gated, "permit") as cluster:
+    async with answers(gated, "permit", validate=False) as cluster:
         await cluster.create(a_pod("p").obj())
         scheduler = cluster.scheduler
         scheduler.queue.done(cluster.pod("p")["metadata"]["uid"])
@@ -189,7 +190,7 @@ async def some_turns(turns=400):
 
 
 async def test_only_so_many_pods_are_on_their_way_at_a_time(monkeypatch):
-    monkeypatch.setattr(loop, "MAX_CONCURRENT_BINDINGS", 3)
+    monkeypatch.setattr(engine, "MAX_BINDING_WRITES", 3)
     bottleneck = Bottleneck()
     async with answers(answering("A", bind=bottleneck.bind), "bind") as cluster:
         bottleneck.cluster = cluster
@@ -202,7 +203,7 @@ async def test_only_so_many_pods_are_on_their_way_at_a_time(monkeypatch):
 
 
 async def test_those_that_wait_on_permit_are_not_counted(monkeypatch):
-    monkeypatch.setattr(loop, "MAX_CONCURRENT_BINDINGS", 1)
+    monkeypatch.setattr(engine, "MAX_BINDING_WRITES", 1)
     patient = answering("A", permit=(Status(Code.Wait, ()), 10.0))
     async with answers(patient, "permit") as cluster:
         await cluster.create(*(a_pod(f"p{i}").obj() for i in range(4)))
@@ -299,11 +300,9 @@ async def test_a_binding_that_takes_too_long_is_given_up_without_a_word():
         cluster.api.server.create_all([a_pod("p").obj()])
         await some_turns()
         running = await end(cluster)
-        cluster.time.next_alarm(cluster.time.now + loop.SHUTDOWN_TIMEOUT - 0.1)
-        await some_turns()
+        await cluster.time.advance(loop.SHUTDOWN_TIMEOUT - 0.1, settle=some_turns)
         assert not running.done()
-        cluster.time.next_alarm(cluster.time.now + 0.2)
-        await some_turns()
+        await cluster.time.advance(0.2, settle=some_turns)
         assert running.done()
         assert cluster.condition("p") is None
         assert cluster.events("p") == []

@@ -111,6 +111,17 @@ def test_a_waiting_pod_moves_up_in_an_order_of_ones_own():
 class ByPriorityAlone(PrioritySort):
     """Somebody's own order: which pods it takes for equals is not known."""
 
+    def less(self, a, b):
+        return a.pod.priority > b.pod.priority
+
+
+class Declared(ByPriorityAlone):
+    name = "Declared"
+    by_priority_and_time = True
+
+    def less(self, a, b):
+        raise AssertionError("the queue need not ask")
+
 
 def crowd(room, size, **priority):
     """Pods that were rejected long ago and are active again."""
@@ -129,6 +140,7 @@ def crowd(room, size, **priority):
         pytest.param({}, 1, 20, id="more important ones go first all the same"),
         pytest.param({}, -1, 0, id="and it goes before lesser ones"),
         pytest.param({"sort": ByPriorityAlone}, 0, 20, id="another plugin's order is kept"),
+        pytest.param({"sort": Declared}, 0, 8, id="unless it declares that it is by priority and time"),
     ],
 )
 def test_a_crowd_does_not_hold_up_a_new_pod(settings, priority, expected):

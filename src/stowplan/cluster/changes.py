@@ -49,11 +49,11 @@ class ChangeLog(Generic[T]):
         """Forget what came after: the changes were undone."""
         after = self._after(position)
         if after is None:
+            # The position was dropped, so all that is left came after it. What was then is now, so a reader that stood
+            # there knows everything.
             self._rows.clear()
             self._numbers.clear()
-            # Readers that stood at `position` must look at everything again.
-            self._last += 1
-            self._start = self._last
+            self._start = position
         else:
             del self._rows[after:], self._numbers[after:]
 

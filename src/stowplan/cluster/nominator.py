@@ -11,7 +11,7 @@ from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.transaction import CopiedBeforeChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -92,8 +92,11 @@ class Nominator(CopiedBeforeChange):
         self._node_of, self._pods, version = copy
         self._changes.rewind(version)
 
-    def changed_nodes(self, mark: Any) -> list[str] | None:
-        return self.changed_since(mark.copy[2]) if mark.copied else []
+    def changed_nodes(self, mark: Any) -> list[str]:
+        if not mark.copied:
+            return []
+        then, now = mark.copy[1], self._pods
+        return [name for name in {*then, *now} if then.get(name) is not now.get(name)]
 
     def dump(self) -> list[tuple[str, list[Pod]]]:
         return [(node_name, [info.pod for info in pods]) for node_name, pods in self._pods.items()]
@@ -105,3 +108,19 @@ class Nominator(CopiedBeforeChange):
         for node_name, pods in dumped:
             for pod in pods:
                 self.add(self.compile(pod), node_name)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        listed: dict[str, str] = {}
+        for node_name, pods in self._pods.items():
+            if not pods:
+                yield f"node {node_name}: listed without nominated pods"
+            for info in pods:
+                if info.uid in listed:
+                    yield f"pod {info.key} ({info.uid}): nominated to node {listed[info.uid]}, and to {node_name}"
+                listed[info.uid] = node_name
+        for uid in listed.keys() | self._node_of.keys():
+            if listed.get(uid) != self._node_of.get(uid):
+                yield f"pod {uid}: nominated to node {self._node_of.get(uid)}, and listed by {listed.get(uid)}"

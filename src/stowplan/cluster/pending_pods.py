@@ -85,3 +85,15 @@ class PendingPods(CopiedBeforeChange):
         self._by_key, self._by_uid = {}, {}
         for pod in dumped:
             self.put(self.compile(pod))
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        for key, info in self._by_key.items():
+            if info.key != key:
+                yield f"pod {info.key}: pending under the name {key}"
+            if self._by_uid.get(info.uid) is not info:
+                yield f"pod {key}: pending, but it is not what is found by its UID {info.uid}"
+        if len(self._by_uid) != len(self._by_key):
+            yield f"{len(self._by_key)} pending pods by name, {len(self._by_uid)} by UID"

@@ -41,6 +41,8 @@ class _Mark:
     undo: list[Callable[[], None]] = field(default_factory=list)
     #: Nodes that came, went or were updated since.
     nodes: set[str] = field(default_factory=set)
+    #: Names of the nodes to whose pods something happened since; some may be unknown nodes.
+    pods_on: set[str] = field(default_factory=set)
 
 
 class PlacementLog:
@@ -53,13 +55,16 @@ class PlacementLog:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def attached(self, info: PodInfo) -> None:
+        self._mark.pods_on.add(info.node_name)
         self._mark.undo.append(partial(self._state._detach, info))
 
     def detaching(self, info: PodInfo) -> None:
+        self._mark.pods_on.add(info.node_name)
         place = _Place(self._state, info)
         self._mark.undo.append(partial(self._put_back, info, place))
 
     def listing_last(self, info: PodInfo) -> None:
+        self._mark.pods_on.add(info.node_name)
         self._mark.undo.append(partial(_Place(self._state, info).take, info))
 
     def replacing(self, info: PodInfo) -> None:
@@ -178,15 +183,11 @@ class Placements:
         if mark.outer is not None:
             mark.outer.undo += mark.undo
             mark.outer.nodes |= mark.nodes
+            mark.outer.pods_on |= mark.pods_on
         self._log_to(mark.outer)
 
-    def changed_nodes(self, mark: _Mark) -> set[str] | None:
-        rows = self._state.changes.since(mark.position)
-        if rows is None:
-            return None
-        names = self._state.table.names
-        # A row without a node had one that went: that is among the nodes.
-        return mark.nodes | {names[row] for row in rows if row < len(names) and names[row]}
+    def changed_nodes(self, mark: _Mark) -> set[str]:
+        return mark.nodes | (mark.pods_on & self._state.table.row_of.keys())
 
     def dump(self) -> dict[str, Any]:
         """The nodes, and the pods in the order in which they came to their nodes: (pod, node, whether assumed)."""

@@ -8,7 +8,7 @@ Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framewo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, ClassVar
 
 import msgspec
@@ -75,6 +75,9 @@ class PluginDeclaration:
     def __post_init__(self) -> None:
         if self.args_type is not None and not _is_record(self.args_type):
             raise TypeError(f"args_type of plugin {self.name} is {self.args_type!r}, not a msgspec.Struct or dataclass")
+        undecodable = ", ".join(_without_value(self.args_type))
+        if undecodable:
+            raise TypeError(f"args_type of plugin {self.name}: fields with init=False need a default: {undecodable}")
 
     @property
     def own_args(self) -> type[Args] | None:
@@ -92,6 +95,13 @@ Declarations = Mapping[str, PluginDeclaration]
 
 def _is_record(type_: Any) -> bool:
     return isinstance(type_, type) and (issubclass(type_, msgspec.Struct) or is_dataclass(type_))
+
+
+def _without_value(type_: type[Any] | None) -> Iterator[str]:
+    """Name the fields that nobody gives a value: decoding calls `__post_init__` only once all fields have one."""
+    for field in fields(type_) if is_dataclass(type_) else ():
+        if not field.init and field.default is MISSING and field.default_factory is MISSING:
+            yield field.name
 
 
 def enabled_by_default(plugins: Declarations, features: FeatureGates) -> Iterator[tuple[str, int]]:

@@ -38,7 +38,7 @@ def decode_configuration(document: Document, plugins: Declarations) -> dict[str,
     fields, strict = decode_struct(schema, document.value)
     strict = [*document.strict_errors, *strict]
     if schema is CONFIGURATION:
-        strict += _decode_plugin_configs(fields, args_types)
+        strict += _decode_plugin_configs(fields, plugins)
     if strict:
         raise ConfigError(_strict_error(strict))
     if schema is not CONFIGURATION:
@@ -122,14 +122,14 @@ def _schema_of(header: _Header, args_types: Mapping[str, type[Args]]) -> Struct:
 # --- plugin arguments
 
 
-def _decode_plugin_configs(fields: dict[str, Any], args_types: Mapping[str, type[Args]]) -> list[str]:
+def _decode_plugin_configs(fields: dict[str, Any], plugins: Declarations) -> list[str]:
     """Decode the arguments of known plugins in place; return what strictness objects to."""
     strict = []
     for i, profile in enumerate(fields.get("profiles", ())):
         for j, config in enumerate(profile.get("pluginConfig", ())):
             where = f"decoding .profiles[{i}].pluginConfig[{j}]: "
             try:
-                errors = _decode_plugin_config(config, args_types)
+                errors = _decode_plugin_config(config, plugins)
             except ConfigError as error:
                 raise ConfigError(f"{where}{error}") from None
             if errors:
@@ -137,18 +137,18 @@ def _decode_plugin_configs(fields: dict[str, Any], args_types: Mapping[str, type
     return strict
 
 
-def _decode_plugin_config(config: dict[str, Any], args_types: Mapping[str, type[Args]]) -> list[str]:
+def _decode_plugin_config(config: dict[str, Any], plugins: Declarations) -> list[str]:
     name = config.get("name", "")
-    wanted = f"{name}Args"
-    if wanted not in args_types:
+    args_type = plugins[name].own_args if name in plugins else None
+    if args_type is None:
         return []
-    raw = config.get("args")
+    raw, wanted = config.get("args"), args_type.schema.name
     try:
-        schema = _schema_of(_header(raw, "", _Header(GROUP, "v1", wanted)), args_types)
+        schema = _schema_of(_header(raw, "", _Header(GROUP, "v1", wanted)), _args_types(plugins))
         arguments, strict = decode_struct(schema, raw)
     except ConfigError as error:
         raise ConfigError(f"decoding args for plugin {name}: {error}") from None
     if schema.name != wanted:
         raise ConfigError(f"args for plugin {name} were not of type {wanted}.{GROUP}, got {schema.name}.{GROUP}")
-    config["args"] = DecodedArgs(args_types[wanted], arguments)
+    config["args"] = DecodedArgs(args_type, arguments)
     return [f"decoding args for plugin {name}: {_strict_error(strict)}"] if strict else []

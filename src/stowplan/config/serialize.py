@@ -8,6 +8,8 @@ Upstream: k8s.io/kube-scheduler/config/v1 (json tags), cmd/kube-scheduler/app/op
 """
 
 import base64
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from typing import Any
 
 import msgspec
@@ -55,8 +57,38 @@ def _is_empty(schema: Type, value: object) -> bool:
 
 
 def _encode_args(value: Any) -> Any:
-    """Write arguments by their schema, those of users' plugins as JSON says them; raw ones are JSON already."""
-    return encode_object(value.schema, value) if isinstance(value, Args) else msgspec.to_builtins(value)
+    """Write arguments by their schema, those of users' plugins by their type."""
+    return encode_object(value.schema, value) if isinstance(value, Args) else typed_args_as_json(value)
+
+
+def typed_args_as_json(value: Any) -> Any:
+    """Write arguments of a user's plugin; raw ones are JSON already.
+
+    Fields of dataclasses with `init=False` are worked out from the others, so they are left out and may be anything.
+    """
+    return _without_derived(msgspec.to_builtins(value, enc_hook=lambda _: None), value)
+
+
+def _without_derived(encoded: Any, value: Any) -> Any:
+    """Walk what was encoded along the value that it stands for."""
+    match encoded:
+        case dict() if is_dataclass(value):
+            given = [field.name for field in dataclass_fields(value) if field.init]
+            return {name: _without_derived(encoded[name], getattr(value, name)) for name in given}
+        case dict() if isinstance(value, msgspec.Struct):
+            names = {field.encode_name: field.name for field in msgspec.structs.fields(value)}
+            # What is no field is the tag.
+            return {
+                key: _without_derived(element, getattr(value, names[key])) if key in names else element
+                for key, element in encoded.items()
+            }
+        case dict() if isinstance(value, dict):
+            pairs = zip(encoded.items(), value.values(), strict=True)
+            return {key: _without_derived(element, of) for (key, element), of in pairs}
+        case list() | tuple() if isinstance(value, list | tuple | set | frozenset):
+            return [_without_derived(element, of) for element, of in zip(encoded, value, strict=True)]
+        case _:
+            return encoded
 
 
 def _encode_scalar(kind: str, value: Any) -> Any:

@@ -2,11 +2,13 @@
 
 Strict: a field that the type does not have is an error, as is a value of another type. Fields are called as the type
 encodes them (`rename="camel"` of a msgspec struct gives camelCase). `apiVersion` and `kind` may stand beside them, as
-in the arguments of any plugin. The reference knows no such arguments, so messages are our own.
+in the arguments of any plugin. Fields of dataclasses with `init=False` are worked out by the type itself, they cannot
+be given. The reference knows no such arguments, so messages are our own.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 import msgspec
@@ -47,6 +49,9 @@ def _with_path(text: str, path: str) -> str:
 
 
 def _fields(type_: inspect.Type) -> tuple[inspect.Field, ...]:
+    if isinstance(type_, inspect.DataclassType):
+        given = {field.name for field in dataclass_fields(type_.cls) if field.init}
+        return tuple(field for field in type_.fields if field.name in given)
     return type_.fields if isinstance(type_, _RECORDS) else ()
 
 

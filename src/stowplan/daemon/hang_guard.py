@@ -118,6 +118,9 @@ class HangGuard:
         self._spent: dict[_Where, float] = {}
         self._broken_off_now: Counter[_Where] = Counter()
         self._turn_noted = False
+        #: Calls in the present step of the engine, and which of them were broken off, from 1.
+        self._calls_in_step = 0
+        self.broken_off_in_step: list[int] = []
         self._stopped = threading.Event()
 
     @contextmanager
@@ -147,7 +150,10 @@ class HangGuard:
         if self._loop is None or threading.get_ident() != self._main:
             return function(*args, **keys)
         where = plugin, point
+        self._calls_in_step += 1
+        number = self._calls_in_step
         if self._broken_off_now and self._broken_off_now[where] >= _MAX_TIMEOUTS_PER_TURN:
+            self.broken_off_in_step.append(number)
             raise self._timeout(where)
         outer, started, spent = self._current, self._clock(), self._spent.get(where, 0.0)
         self._note_turn()
@@ -158,6 +164,7 @@ class HangGuard:
         except _BrokenOff as broken_off:
             self._broken_off_now[where] += 1
             self.broken_off[where] += 1
+            self.broken_off_in_step.append(number)
             # With its traceback: that is where the plugin hung.
             raise self._timeout(where) from broken_off
         finally:
@@ -166,6 +173,11 @@ class HangGuard:
             self._spent[where] = spent + took
             if outer is not None:
                 outer.due += took
+
+    def begin_step(self) -> None:
+        """Count calls anew: a step of the engine begins."""
+        self._calls_in_step = 0
+        self.broken_off_in_step = []
 
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.eviction_plan import EvictionPlan
-    from stowplan.framework.metrics import FrameworkMetrics
+    from stowplan.framework.metrics import FrameworkMetrics, NoFrameworkMetrics
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -34,8 +34,8 @@ class Attempt:
 
     queued: QueuedPod
     framework: Framework
-    #: The framework's: an attempt is a live scheduler's.
-    metrics: FrameworkMetrics
+    #: The framework's.
+    metrics: FrameworkMetrics | NoFrameworkMetrics
     #: The pod as the cluster has it: once it is assumed, with what the API server says of it. As it was when the
     #: attempt began, whatever changed since, it is `queued.pod`.
     pod: PodInfo

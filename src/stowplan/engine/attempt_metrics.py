@@ -37,6 +37,12 @@ class AttemptMetrics:
         """Binding cycles that are under way."""
         return self._metrics.goroutines.with_label_values("binding")
 
+    def binding_began(self) -> None:
+        self.binding.value += 1
+
+    def binding_ended(self) -> None:
+        self.binding.value -= 1
+
     def decided(self, started: float) -> None:
         """It is known where the pod goes, or that it goes nowhere."""
         self._metrics.scheduling_algorithm_duration_seconds.observe(self.now() - started)
@@ -74,3 +80,32 @@ class AttemptMetrics:
             found = self._ended[result, profile] = counter, durations
         found[0].value += 1
         found[1].observe(seconds)
+
+
+class NoAttemptMetrics(AttemptMetrics):
+    """Counts nothing."""
+
+    def __init__(self) -> None:
+        self.now = _no_time
+
+    def binding_began(self) -> None:
+        pass
+
+    def binding_ended(self) -> None:
+        pass
+
+    def decided(self, started: float) -> None:
+        pass
+
+    def scheduled(self, queued: QueuedPod, *, profile: str, started: float) -> None:
+        pass
+
+    def failed(self, status: Status, *, profile: str, started: float) -> None:
+        pass
+
+    def waited(self, decision: Status, started: float) -> None:
+        pass
+
+
+def _no_time() -> float:
+    return 0.0

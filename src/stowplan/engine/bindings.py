@@ -18,6 +18,7 @@ docs/behaviour.md, Assume, Reserve, Permit, bind.
 from __future__ import annotations
 
 from enum import Enum
+from math import inf
 from typing import TYPE_CHECKING
 
 from stowplan.engine.attempt import Failure, on_node
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.failure_handler import FailureHandler
     from stowplan.engine.outbox import Alarm
     from stowplan.engine.parts import Parts
@@ -67,13 +69,17 @@ class Stage(Enum):
     OVER = "over"
 
 
+#: The stages in which the pod is in flight: events that might help it are still kept.
+IN_FLIGHT = (Stage.ANNOUNCING, Stage.PERMIT)
+
+
 class PluginCall:
     """A plugin's PreBind, Bind or PostBind that is under way: a coroutine of the driver's, or steps of ours."""
 
-    __slots__ = ("_binding", "_woken_by", "number", "plugin", "started", "steps", "writes")
+    __slots__ = ("_woken_by", "binding", "number", "plugin", "started", "steps", "writes")
 
     def __init__(self, binding: Binding, plugin: str) -> None:
-        self._binding = binding
+        self.binding = binding
         self.plugin = plugin
         self.steps: Steps | None = None
         #: The effect that it waits for; 0 while it waits for none.
@@ -83,17 +89,28 @@ class PluginCall:
         self.started = 0.0
         self._woken_by: Alarm | None = None
 
+    def __str__(self) -> str:
+        return f"call of {self.plugin} in the {self.binding}"
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it waits for nothing that the driver does."""
+        return self.steps is not None and not self.number
+
     def answered(self, number: int, outcome: Outcome) -> None:
-        self._binding.owner.call_answered(self._binding, self, outcome)
+        self.binding.owner.call_answered(self.binding, self, outcome)
 
     def woken(self) -> None:
         """What it waited for has come, or its time."""
-        self._binding.owner.call_woken(self._binding, self)
+        self.binding.owner.call_woken(self.binding, self)
 
     def sleep(self, alarm: Alarm | None) -> None:
         if self._woken_by is not None:
             self._woken_by.cancel()
         self._woken_by = alarm
+
+    def is_woken_by(self, alarm: Alarm) -> bool:
+        return alarm is self._woken_by
 
 
 class Binding:
@@ -132,6 +149,9 @@ class Binding:
         self.binders: Iterator[str] = iter(())
         self.problems: list[str] = []
 
+    def __str__(self) -> str:
+        return f"binding of pod {self.attempt.pod.key}"
+
     @property
     def uid(self) -> str:
         return self.attempt.pod.uid
@@ -160,8 +180,15 @@ class Bindings:
     """The binding cycles that are under way."""
 
     def __init__(
-        self, parts: Parts, *, statuses: PodStatuses, failures: FailureHandler, metrics: AttemptMetrics
+        self,
+        parts: Parts,
+        *,
+        statuses: PodStatuses,
+        failures: FailureHandler,
+        metrics: AttemptMetrics,
+        listener: DecisionListener | None = None,
     ) -> None:
+        self._listener = listener
         self.outbox = parts.outbox
         self._state = parts.state
         self._waiting_pods = parts.waiting_pods
@@ -177,8 +204,13 @@ class Bindings:
         #: Writes whose answers have not come.
         self.writes = 0
 
+    @property
+    def asleep(self) -> int:
+        """Those that wait for a time, or for objects to change."""
+        return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
+
     def begin(self, attempt: Attempt) -> None:
-        self._metrics.binding.value += 1
+        self._metrics.binding_began()
         binding = self.under_way[attempt.pod.uid] = Binding(self, attempt)
         failed, flights = self._pre_flights(attempt)
         if failed is not None:
@@ -356,6 +388,7 @@ class Bindings:
             profile=attempt.framework.profile_name,
             point=point,
             plugin=call.plugin,
+            pod=attempt.pod.key,
             uid=binding.uid,
             node=attempt.node_name,
         )
@@ -468,6 +501,8 @@ class Bindings:
                 evaluatedNodes=attempt.evaluated,
                 feasibleNodes=attempt.feasible,
             )
+        if self._listener is not None:
+            self._listener.bound(attempt)
         self._metrics.scheduled(queued, profile=attempt.framework.profile_name, started=attempt.started)
         if queued.was_flushed:
             _log.v(4).info(
@@ -526,12 +561,109 @@ class Bindings:
         return True
 
     def _over(self, binding: Binding) -> None:
-        self._metrics.binding.value -= 1
+        self._metrics.binding_ended()
         binding.stage = Stage.OVER
         if self.under_way.get(binding.uid) is binding:
             del self.under_way[binding.uid]
 
+    # -- invariants ---------------------------------------------------------------------------------------------------
 
+    def problems(self) -> list[str]:
+        """Invariants that do not hold between steps."""
+        return [
+            *(text for uid, binding in self.under_way.items() for text in self._problems_of(uid, binding)),
+            *self._problems_of_waiting_pods(),
+            *self._problems_of_the_outbox(),
+            *self._problems_of_sums(),
+        ]
+
+    def _problems_of(self, uid: str, binding: Binding) -> Iterator[str]:
+        stage = binding.stage
+        if binding.uid != uid:
+            yield f"{binding} ({binding.uid}): under way under the UID {uid}"
+        if stage in (Stage.BEGUN, Stage.OVER):
+            yield f"{binding}: {stage.value} between steps"
+        yield from self._problems_of_permit(binding)
+        stoppable = binding.stoppable if stage is Stage.PRE_BIND else None
+        if self._pods_in_pre_bind.get(uid) is not stoppable:
+            yield f"{binding}: {stage.value}, but the pods in PreBind have {self._pods_in_pre_bind.get(uid)}"
+        low, high = _CALLS.get(stage, (0, 0))
+        if not low <= len(binding.calls) <= high:
+            yield f"{binding}: {stage.value} with {len(binding.calls)} calls"
+        for call in binding.calls:
+            yield from self._problems_of_call(call)
+        yield from self._problems_of_place(binding)
+
+    def _problems_of_permit(self, binding: Binding) -> Iterator[str]:
+        stage, waiting, timer = binding.stage, binding.waiting, binding.timer
+        wanted = waiting if stage in IN_FLIGHT else None
+        known = self._waiting_pods.get(binding.uid)
+        if known is not wanted:
+            yield f"{binding}: {stage.value}, waits as {wanted}, but the waiting pods have {known}"
+        if stage is not Stage.PERMIT:
+            return
+        if waiting is None or waiting.decision is not None:
+            yield f"{binding}: {stage.value}, but nothing is left to be decided"
+            return
+        deadline = waiting.next_deadline
+        if timer is None or timer.sleeper is not binding or deadline is None or timer.at > deadline:
+            at = timer.at if timer is not None and timer.sleeper is binding else None
+            yield f"{binding}: waits on Permit until {deadline}, but its alarm rings at {at}"
+
+    def _problems_of_call(self, call: PluginCall) -> Iterator[str]:
+        waits_for = self.outbox.awaited.get(call.number) if call.number else None
+        if call.number and waits_for is not call:
+            yield f"{call}: waits for effect {call.number}, whose answer goes to {waits_for}"
+        if not call.number and call.steps is None:
+            yield f"{call}: waits for nothing"
+        if call.writes and not call.number:
+            yield f"{call}: counted as a write, but no effect is under way"
+
+    def _problems_of_place(self, binding: Binding) -> Iterator[str]:
+        """On its way a pod is assumed, or seen on a node by somebody else's hand, unless it is going away."""
+        attempt = binding.attempt
+        placed, newest = self._state.placed(binding.uid), self._state.newest(binding.uid)
+        if binding.stage is Stage.POST_BIND or newest is None or newest.metadata.deletion_timestamp is not None:
+            return
+        if placed is None:
+            yield f"{binding} to {attempt.node_name}: {binding.stage.value}, but the pod is on no node"
+        elif self._state.is_assumed(binding.uid) and placed.node_name != attempt.node_name:
+            yield f"{binding} to {attempt.node_name}: but the pod is assumed on {placed.node_name}"
+
+    def _problems_of_waiting_pods(self) -> Iterator[str]:
+        for waiting in self._waiting_pods:
+            if waiting.uid not in self.under_way:
+                yield f"pod {waiting.pod.key}: waits on Permit, but its binding is not under way"
+        for uid in self._pods_in_pre_bind.uids():
+            if uid not in self.under_way:
+                yield f"pod {uid}: in PreBind, but its binding is not under way"
+
+    def _problems_of_the_outbox(self) -> Iterator[str]:
+        for number, waiter in self.outbox.awaited.items():
+            if isinstance(waiter, PluginCall) and (waiter.number != number or not self._knows(waiter)):
+                yield f"{waiter}: not under way, but gets the answer to {number}"
+        for alarm in self.outbox.alarms:
+            sleeper = alarm.sleeper
+            if isinstance(sleeper, Binding) and (sleeper.timer is not alarm or sleeper.stage is not Stage.PERMIT):
+                yield f"{sleeper}: {sleeper.stage.value}, but is woken at {alarm.at:.3f}"
+            if isinstance(sleeper, PluginCall) and not (self._knows(sleeper) and sleeper.is_woken_by(alarm)):
+                yield f"{sleeper}: does not sleep, but is woken at {alarm.at:.3f}"
+        for key, watcher in self.outbox.watchers:
+            if isinstance(watcher, PluginCall) and not self._knows(watcher):
+                yield f"{watcher}: not under way, but waits for {' '.join(key)} to change"
+
+    def _knows(self, call: PluginCall) -> bool:
+        binding = call.binding
+        return self.under_way.get(binding.uid) is binding and call in binding.calls
+
+    def _problems_of_sums(self) -> Iterator[str]:
+        writes = sum(call.writes for binding in self.under_way.values() for call in binding.calls)
+        if writes != self.writes:
+            yield f"{self.writes} writes of bindings are counted, {writes} are under way"
+
+
+#: How many calls of plugins are under way in a stage.
+_CALLS = {Stage.PRE_BIND: (1, inf), Stage.BIND: (1, 1), Stage.POST_BIND: (1, 1)}
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
 
 

@@ -25,11 +25,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.api.types import Pod
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.attempt import Failure
-from stowplan.engine.attempt_metrics import AttemptMetrics
+from stowplan.engine.attempt_metrics import AttemptMetrics, NoAttemptMetrics
 from stowplan.engine.bindings import Bindings
 from stowplan.engine.effects import Tell
 from stowplan.engine.event_handlers import EventHandlers
@@ -39,6 +40,7 @@ from stowplan.engine.inputs import (
     Activated,
     Allowed,
     Answer,
+    Cancelled,
     Changes,
     Closing,
     Input,
@@ -46,6 +48,7 @@ from stowplan.engine.inputs import (
     Schedule,
     Served,
     Started,
+    Stopped,
     Tick,
     Told,
     WallClock,
@@ -56,27 +59,34 @@ from stowplan.engine.recorder import EffectRecorder
 from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
+from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
+from stowplan.engine.suspended_cycles import SuspendedCycles
+from stowplan.engine.validation import InvalidStateError, Validation
 from stowplan.framework.binding import call_plugin
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.framework.handle import Handle
 from stowplan.framework.metrics import FrameworkMetrics
 from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
-from stowplan.inspection.stories import Stories
+from stowplan.inspection.stories import NoStories, Stories
 from stowplan.klog import get_logger
 from stowplan.queue.backoff import QueueSettings
-from stowplan.queue.metrics import QueueMetrics
+from stowplan.queue.metrics import NoQueueMetrics, QueueMetrics
 from stowplan.queue.observer import QueueObserver
 from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from stowplan.api.port import Api
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.attempt import Attempt
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.effects import Effect, RunPlugin
+    from stowplan.engine.outbox import Alarm
+    from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
@@ -117,6 +127,11 @@ class EngineSettings:
     """What is not in KubeSchedulerConfiguration."""
 
     max_in_unschedulable: float = 300.0
+    #: Whether what happened to pods is remembered, and told to users.
+    stories: bool = True
+    events: bool = True
+    #: Whether equal pods share results.
+    reuse: bool = True
 
 
 class Engine:
@@ -127,15 +142,18 @@ class Engine:
         registry: Registry,
         now: float,
         meter: Meter,
-        metrics: SchedulerMetrics,
+        metrics: SchedulerMetrics | None = None,
         random: Chance | None = None,
         features: FeatureGates = DEFAULT_FEATURES,
         settings: EngineSettings | None = None,
         api: Api | None = None,
+        extenders: Sequence[Extender] = (),
+        listener: DecisionListener | None = None,
     ) -> None:
         """`now`: seconds since the epoch, like all times; `random` of None: ties go to the first.
 
-        `api` is what plugins' coroutines are handed.
+        `metrics` of None: nothing is counted. `api` is what plugins' coroutines are handed;
+        `extenders` are in call order.
         """
         settings = settings or EngineSettings()
         self._outbox = outbox = Outbox()
@@ -149,13 +167,13 @@ class Engine:
         self.tried_again = False
         self.metrics = metrics
         self.state = ClusterState()
-        self.stories = Stories(now=self.now)
+        self.stories = Stories(now=self.now) if settings.stories else NoStories()
         self.waiting_pods = WaitingPods(now=self.now, outside=self)
         self.parts = Parts(
             outbox=outbox,
             state=self.state,
             waiting_pods=self.waiting_pods,
-            pods_in_pre_bind=PodsInPreBind(),
+            pods_in_pre_bind=PodsInPreBind(outside=self),
             stories=self.stories,
             report=_report,
         )
@@ -164,7 +182,7 @@ class Engine:
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
         self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
         self.frameworks = {
-            name: Framework(profile, registry, self._handle(name, features, random, api, meter))
+            name: Framework(profile, registry, self._handle(name, features, random, api, meter, settings, extenders))
             for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
         }
         observer = _Observer(self.stories)
@@ -173,7 +191,7 @@ class Engine:
             self.state.nominator,
             self.state.pending,
             now=self.now,
-            metrics=QueueMetrics(metrics, now=meter.clock),
+            metrics=NoQueueMetrics() if metrics is None else QueueMetrics(metrics, now=meter.clock),
             settings=QueueSettings(
                 initial_backoff=config.pod_initial_backoff_seconds,
                 max_backoff=config.pod_max_backoff_seconds,
@@ -188,12 +206,18 @@ class Engine:
             self.state,
             self.frameworks,
             random=random,
+            reuse=settings.reuse,
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
-        self._sizes = SizeMetrics(metrics, queue=self.queue, state=self.state)
-        attempts = AttemptMetrics(metrics, now=stopwatch.now)
+        self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
+        attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch.now)
         self._failures = FailureHandler(
-            state=self.state, queue=self.queue, statuses=self.statuses, metrics=attempts, report=_report
+            state=self.state,
+            queue=self.queue,
+            statuses=self.statuses,
+            metrics=attempts,
+            report=_report,
+            listener=listener,
         )
         self._cycle = SchedulingCycle(
             algorithm=self.algorithm,
@@ -203,13 +227,19 @@ class Engine:
             stories=self.stories,
             metrics=attempts,
             report=_report,
+            listener=listener,
         )
-        self.bindings = Bindings(self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts)
+        self.bindings = Bindings(
+            self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
+        )
+        self.suspended = SuspendedCycles(
+            self.parts, algorithm=SuspendableAlgorithm(self.algorithm), cycle=self._cycle, settler=self
+        )
         self.handlers = EventHandlers(
             self.parts,
             algorithm=self.algorithm,
             statuses=self.statuses,
-            durations=metrics.event_handling_duration_seconds,
+            durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
         )
         self._stopwatch = stopwatch
@@ -220,16 +250,25 @@ class Engine:
             Tick: self._tick,
             Served: self._served,
             Started: self._started,
+            Stopped: self._stopped,
             Closing: self._closing,
             WallClock: self._wall_clock_moved,
             Activated: self._activated,
             Allowed: self._allowed,
             Rejected: self._rejected,
+            Cancelled: self._cancelled,
             Told: self._told,
         }
 
     def _handle(
-        self, profile: str, features: FeatureGates, random: Chance | None, api: Api | None, meter: Meter
+        self,
+        profile: str,
+        features: FeatureGates,
+        random: Chance | None,
+        api: Api | None,
+        meter: Meter,
+        settings: EngineSettings,
+        extenders: Sequence[Extender],
     ) -> Handle:
         return Handle(
             cluster=self.state,
@@ -240,9 +279,12 @@ class Engine:
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.parts.pods_in_pre_bind,
             api=api,
-            event_recorder=EffectRecorder(self, profile),
+            extenders=extenders,
+            event_recorder=EffectRecorder(self, profile) if settings.events else None,
             preemptions=self.evictions,
-            metrics=FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
+            metrics=None
+            if self.metrics is None
+            else FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
         )
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -262,7 +304,7 @@ class Engine:
     @property
     def wants_turn(self) -> bool:
         """Whether a pod can be tried now: `Schedule` is worth a step."""
-        return self._observer.is_ready and self.bindings.writes < MAX_BINDING_WRITES
+        return self._observer.is_ready and not self._observer.is_stopped and self.bindings.writes < MAX_BINDING_WRITES
 
     def now(self) -> float:
         """The time of the last step."""
@@ -270,6 +312,8 @@ class Engine:
 
     def _changes(self, input_: Changes) -> None:
         self.handlers.handle(input_.kind, input_.changes)
+        if input_.kind is Pod and self.suspended.under_way:
+            self.suspended.pods_changed(input_.changes)
 
     def _answer(self, input_: Answer) -> None:
         self._outbox.answered(input_.number, input_.outcome)
@@ -282,9 +326,16 @@ class Engine:
             self.handlers.switch_on(input_.plugins)
         else:
             self.handlers.switch_off(input_.plugins)
+        self.suspended.plugins_switched()
 
     def _started(self, input_: Started) -> None:
-        self._queue_timer.woken()
+        self._observer.is_stopped = False
+        self._queue_timer.start()
+
+    def _stopped(self, input_: Stopped) -> None:
+        self._queue_timer.stop()
+        self._observer.is_stopped = True
+        self.suspended.stop()
 
     def _closing(self, input_: Closing) -> None:
         self.statuses.last_try()
@@ -317,14 +368,20 @@ class Engine:
             _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
             self.queue.done(pod.uid)
             return
-        if self._skipped(framework, pod):
+        if self.skips(framework, pod):
             self.queue.done(pod.uid)
             return
         verbose = _log.v(3)
         if verbose.enabled:
             verbose.info("Attempting to schedule pod", pod=pod)
         started = self._stopwatch.now()
-        outcome = self._cycle.run(framework, queued, started=started)
+        if framework.suspends:
+            self.suspended.begin(framework, queued, started=started)
+        else:
+            self.settle(framework, queued, self._cycle.run(framework, queued, started=started), started=started)
+
+    def settle(self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float) -> None:
+        """What follows from a scheduling cycle that is through."""
         if isinstance(outcome, Failure):
             if outcome.plan is not None:
                 # First: PreEnqueue holds the pod back from when it returns to the queue.
@@ -333,7 +390,8 @@ class Engine:
         else:
             self.bindings.begin(outcome)
 
-    def _skipped(self, framework: Framework, pod: PodInfo) -> bool:
+    def skips(self, framework: Framework, pod: PodInfo) -> bool:
+        """Whether a pod is not to be tried."""
         if pod.terminating:
             recorder = framework.handle.event_recorder
             if recorder is not None:
@@ -378,13 +436,21 @@ class Engine:
         if waiting is not None:
             waiting.allow(input_.plugin)
 
-    def rejected(self, uid: str, plugin: str, message: str) -> bool:
-        return self._submitted(Rejected(uid, plugin, message))
+    def rejected(self, uid: str, status: Status) -> bool:
+        return self._submitted(Rejected(uid, status))
 
     def _rejected(self, input_: Rejected) -> None:
         waiting = self.waiting_pods.get(input_.uid)
         if waiting is not None:
-            waiting.reject(input_.plugin, input_.message)
+            waiting.turn_away(input_.status)
+
+    def cancelled(self, uid: str, reason: str) -> bool:
+        return self._submitted(Cancelled(uid, reason))
+
+    def _cancelled(self, input_: Cancelled) -> None:
+        binding = self.parts.pods_in_pre_bind.get(input_.uid)
+        if binding is not None:
+            binding.cancel(input_.reason)
 
     def tell_event(self, tell: Tell) -> None:
         told = Told(tell.profile, tell.regarding, tell.type_, tell.reason, tell.action, tell.note, tell.related)
@@ -394,21 +460,48 @@ class Engine:
     def _told(self, input_: Told) -> None:
         self._outbox.tell(Tell(**input_._asdict()))
 
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raise InvalidStateError, with all problems, if anything that must hold between steps does not.
+
+        For debugging and for tests: it looks at the whole cluster.
+        """
+        validation = Validation(
+            self.parts,
+            statuses=self.statuses,
+            suspended=self.suspended,
+            bindings=self.bindings,
+            evictions=self.evictions,
+            profiles=self.frameworks,
+            queue_timer=self._queue_timer,
+        )
+        problems = [*validation.problems(), *self._problems_of_turns()]
+        if problems:
+            raise InvalidStateError(problems)
+
+    def _problems_of_turns(self) -> Iterator[str]:
+        if self.queue.can_pop and not self._observer.is_ready:
+            yield f"the queue has pods to try ({self.queue.summary()}), and the engine wants no turn for them"
+        if not self._observer.is_stopped and not self._queue_timer.is_set:
+            yield "pods are scheduled, and no alarm is set to look after the queue"
+
     # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
 
     def refresh_metrics(self) -> None:
         """Set the gauges of sizes, before metrics are shown."""
-        self._sizes.refresh()
+        if self._sizes is not None:
+            self._sizes.refresh()
 
     @property
     def resting(self) -> int:
-        """Binding cycles and evictions that only time, or a plugin's word, moves on."""
-        return len(self.waiting_pods) + self.evictions.delayed_retries
+        """Cycles and evictions that only time, a plugin's word, or a change of some object moves on."""
+        return len(self.waiting_pods) + self.evictions.delayed_retries + self.bindings.asleep + self.suspended.asleep
 
     @property
     def under_way(self) -> int:
-        """Binding cycles and evictions that are not over."""
-        return len(self.bindings.under_way) + self.evictions.running
+        """Suspended and binding cycles, and evictions that are not over."""
+        return len(self.suspended.under_way) + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
 class _QueueTimer:
@@ -418,6 +511,15 @@ class _QueueTimer:
         """`second`: where a second begins. Backoffs that end in whole seconds do so for all pods at once."""
         self._engine = engine
         self._second = second
+        self._alarm: Alarm | None = None
+
+    def __str__(self) -> str:
+        return "queue's timer"
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will ring, or has not been asked to yet."""
+        return self._alarm is None or self._alarm.sleeper is self
 
     def woken(self) -> None:
         engine = self._engine
@@ -425,7 +527,16 @@ class _QueueTimer:
         now = engine.now()
         at = now + 1.0 - (now - self._second) % 1.0
         due = engine.queue.next_flush()
-        engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
+        self._alarm = engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
+
+    def start(self) -> None:
+        if self._alarm is None:
+            self.woken()
+
+    def stop(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
 
 class _Stopwatch:
@@ -444,7 +555,7 @@ class _Observer(QueueObserver):
 
     def __init__(self, stories: Stories) -> None:
         self._stories = stories
-        self.is_ready = False
+        self.is_ready = self.is_stopped = False
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self._stories.moved(queued, place, cause)

@@ -65,10 +65,10 @@ class EventHandlers:
         *,
         algorithm: SchedulingAlgorithm,
         statuses: PodStatuses,
-        durations: HistogramVec,
+        durations: HistogramVec | None,
         now: Callable[[], float],
     ) -> None:
-        """`durations`: how long handling takes, by the event's label, measured by a monotonic clock."""
+        """`durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts."""
         self._outbox = parts.outbox
         self._state = parts.state
         self._queue = parts.queue
@@ -159,6 +159,8 @@ class EventHandlers:
                 self._handled(event.label, began - taken_in)
 
     def _handled(self, label: str, started: float) -> None:
+        if self._durations is None:
+            return
         histogram = self._by_label.get(label)
         if histogram is None:
             histogram = self._by_label[label] = self._durations.with_label_values(label)

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import Conflict, NotFound
 from stowplan.api.types import Pod, PodCondition
+from stowplan.engine.eviction_metrics import EvictionMetrics
 from stowplan.framework.requests import Delete, Done, Read, Refused, Unknown
 from stowplan.klog import get_logger
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.outbox import Alarm
     from stowplan.engine.parts import Parts
-    from stowplan.engine.statuses import PodStatuses
+    from stowplan.engine.statuses import PodStatuses, StatusListener
     from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import EventRecorder
     from stowplan.framework.requests import Outcome
@@ -145,6 +146,9 @@ class Preemption:
         """Whether evictions are under way, or still to come."""
         return self.stage not in (PlanStage.DELAYED, PlanStage.OVER)
 
+    def __str__(self) -> str:
+        return f"preemption for pod {self.preemptor.key} on node {self.node_name}"
+
     def status_written(self, failed: Exception | None) -> None:
         self.owner.nomination_written(self, failed)
 
@@ -167,6 +171,9 @@ class Eviction:
     number: int = 0
     #: How its deletion ended, while that does not say whether it is gone.
     doubt: Refused | Unknown | None = None
+
+    def __str__(self) -> str:
+        return f"eviction of pod {self.victim.key}"
 
     def status_written(self, failed: Exception | None) -> None:
         self.preemption.owner.condition_written(self, failed)
@@ -202,14 +209,14 @@ class Evictions:
     """
 
     def __init__(
-        self, parts: Parts, *, statuses: PodStatuses, metrics: SchedulerMetrics, now: Callable[[], float]
+        self, parts: Parts, *, statuses: PodStatuses, metrics: SchedulerMetrics | None, now: Callable[[], float]
     ) -> None:
         # The queue is there only once the profiles are built, and those are built with us.
         self._parts = parts
         self._outbox = parts.outbox
         self._state = parts.state
         self._statuses = statuses
-        self._metrics = metrics
+        self._metrics = EvictionMetrics(metrics)
         #: A stopwatch: nothing depends on it but metrics.
         self._now = now
         #: By the preemptor's UID: what is under way, and what is over while a deletion is still to be seen.
@@ -230,7 +237,7 @@ class Evictions:
                     _log_spared(plan.preemptor, victim, plan.node_name)
         if not victims:
             return
-        self._metrics.preemption_victims.observe(len(plan.victims))
+        self._metrics.planned(len(plan.victims))
         self._sweep()
         nominated = self._state.nominator.on(plan.node_name)
         lesser = deque(info for info in nominated if info.priority < plan.preemptor.priority)
@@ -273,6 +280,12 @@ class Evictions:
     def plans_under_way(self) -> int:
         """Plans of which something is still to be done."""
         return len(self._plans)
+
+    @property
+    def listeners(self) -> Iterator[StatusListener]:
+        """Preemptions and evictions that wait until a pod's status is written."""
+        yield from (preemption for preemption in self._plans if preemption.clearing is not None)
+        yield from (eviction for eviction in self._at_work if eviction.stage is EvictionStage.ANNOUNCING)
 
     @property
     def delayed_retries(self) -> int:
@@ -358,9 +371,7 @@ class Evictions:
         self._drop_if_over(preemption)
         # Unlike the reference, which evaluates both when the task begins and so reports successes that took no time.
         result = _result_of(preemption)
-        seconds = self._now() - preemption.started
-        self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(seconds)
-        self._metrics.preemption_goroutines_execution_total.with_label_values(result).inc()
+        self._metrics.ended(result, self._now() - preemption.started)
         delay = self._retry_delay(preemption)
         if delay:
             preemption.stage = PlanStage.DELAYED
@@ -418,7 +429,7 @@ class Evictions:
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
             eviction = self._waiting.popleft()
             self._at_work[eviction] = None
-            self._metrics.goroutines.with_label_values(eviction.preemption.plugin).inc()
+            self._metrics.eviction_began(eviction.preemption.plugin)
             self._begin(eviction)
 
     def _fail(self, eviction: Eviction, error: Exception) -> None:
@@ -436,7 +447,7 @@ class Evictions:
         preemption = eviction.preemption
         eviction.stage = EvictionStage.OVER
         del self._at_work[eviction]
-        self._metrics.goroutines.with_label_values(preemption.plugin).dec()
+        self._metrics.eviction_ended(preemption.plugin)
         preemption.unfinished -= 1
         if preemption.stage is PlanStage.LAST:
             preemption.last_result = result
@@ -595,6 +606,7 @@ class Evictions:
             *self._problems_of_turns(),
             *(text for preemption in self._plans for text in self._problems_of_plan(preemption)),
             *(text for eviction in self._at_work for text in self._problems_of_eviction(eviction)),
+            *self._problems_of_the_outbox(),
         ]
 
     def _problems_of_turns(self) -> Iterator[str]:
@@ -605,19 +617,19 @@ class Evictions:
             yield f"{len(self._waiting)} evictions wait for their turn, and only {at_work} are at work"
         for eviction in self._waiting:
             if eviction.stage is not EvictionStage.WAITING:
-                yield f"eviction of pod {eviction.victim.key} waits for its turn, but is {eviction.stage.value}"
+                yield f"{eviction} waits for its turn, but is {eviction.stage.value}"
         unfinished = Counter(eviction.preemption for eviction in (*self._waiting, *self._at_work))
         for preemption in {**self._plans, **dict.fromkeys(unfinished)}:
             if preemption.unfinished != unfinished[preemption] or preemption not in self._plans:
-                yield f"{_named(preemption)}: {preemption.unfinished} evictions, {unfinished[preemption]} found"
+                yield f"{preemption}: {preemption.unfinished} evictions, {unfinished[preemption]} found"
         for uid, preemption in self._preemptions.items():
             if preemption.preemptor.uid != uid:
-                yield f"{_named(preemption)}: kept under the UID {uid}"
+                yield f"{preemption}: kept under the UID {uid}"
             if preemption.running and preemption not in self._plans:
-                yield f"{_named(preemption)}: {preemption.stage.value}, but not among the plans"
+                yield f"{preemption}: {preemption.stage.value}, but not among the plans"
 
     def _problems_of_plan(self, preemption: Preemption) -> Iterator[str]:
-        stage, name = preemption.stage, _named(preemption)
+        stage, name = preemption.stage, str(preemption)
         if stage in (PlanStage.BEGUN, PlanStage.OVER):
             yield f"{name}: {stage.value} at the end of a step"
         if (stage is PlanStage.CLEARING) != (preemption.clearing is not None):
@@ -629,7 +641,7 @@ class Evictions:
             yield f"{name}: {stage.value}, but its alarm is {'not ' if alarm is None else ''}set"
 
     def _problems_of_eviction(self, eviction: Eviction) -> Iterator[str]:
-        stage, name = eviction.stage, f"eviction of pod {eviction.victim.key}"
+        stage, name = eviction.stage, str(eviction)
         if stage in (EvictionStage.WAITING, EvictionStage.OVER):
             yield f"{name}: {stage.value}, but at work"
         asks = stage in (EvictionStage.DELETING, EvictionStage.READING)
@@ -641,7 +653,15 @@ class Evictions:
             yield f"{name}: {stage.value}, in doubt about {eviction.doubt}"
         is_last = eviction.victim is eviction.preemption.victims[-1]
         if is_last != (eviction.preemption.stage is PlanStage.LAST):
-            yield f"{name}: {stage.value} while {_named(eviction.preemption)} is {eviction.preemption.stage.value}"
+            yield f"{name}: {stage.value} while {eviction.preemption} is {eviction.preemption.stage.value}"
+
+    def _problems_of_the_outbox(self) -> Iterator[str]:
+        for number, waiter in self._outbox.awaited.items():
+            if isinstance(waiter, Eviction) and (waiter not in self._at_work or waiter.number != number):
+                yield f"{waiter}: {waiter.stage.value}, but gets the answer to {number}"
+        for alarm in self._outbox.alarms:
+            if isinstance(alarm.sleeper, Preemption) and alarm.sleeper.alarm is not alarm:
+                yield f"{alarm.sleeper}: {alarm.sleeper.stage.value}, but is woken at {alarm.at:.3f}"
 
 
 def _pod_of(eviction: Eviction) -> Pod:
@@ -656,10 +676,6 @@ def _is_there(pod: Pod, found: Pod) -> bool:
 
 def _result_of(preemption: Preemption) -> str:
     return "error" if preemption.stopped or not preemption.cleared else "success"
-
-
-def _named(preemption: Preemption) -> str:
-    return f"preemption for pod {preemption.preemptor.key} on node {preemption.node_name}"
 
 
 def _log_spared(preemptor: PodInfo, victim: PodInfo, node_name: str) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.attempt import Failure
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.statuses import PodStatuses
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
@@ -39,7 +40,9 @@ class FailureHandler:
         statuses: PodStatuses,
         metrics: AttemptMetrics,
         report: Callable[[str], None],
+        listener: DecisionListener | None = None,
     ) -> None:
+        self._listener = listener
         self._state = state
         self._queue = queue
         self._statuses = statuses
@@ -49,6 +52,8 @@ class FailureHandler:
 
     def handle(self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float) -> None:
         """`started`: when the attempt began."""
+        if self._listener is not None:
+            self._listener.failed(queued, failure)
         self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)

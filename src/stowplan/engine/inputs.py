@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from stowplan.api.changes import Change
     from stowplan.api.meta import ApiStruct, ObjectReference
     from stowplan.framework.requests import Outcome
+    from stowplan.framework.status import Status
 
 
 class Changes(NamedTuple):
@@ -32,6 +33,10 @@ class Served(NamedTuple):
 
 class Started(NamedTuple):
     """Pods are tried from now on: this scheduler leads."""
+
+
+class Stopped(NamedTuple):
+    """No pod is tried any more, and time moves none in the queue."""
 
 
 class Closing(NamedTuple):
@@ -79,8 +84,14 @@ class Rejected(NamedTuple):
     """A pod that waits on Permit is turned away."""
 
     uid: str
-    plugin: str
-    message: str
+    status: Status
+
+
+class Cancelled(NamedTuple):
+    """A pod in PreBind has to give way."""
+
+    uid: str
+    reason: str
 
 
 class Told(NamedTuple):
@@ -95,6 +106,6 @@ class Told(NamedTuple):
     related: ObjectReference | None
 
 
-Input = (
-    Changes | Served | Started | Closing | Schedule | Answer | Tick | WallClock | Activated | Allowed | Rejected | Told
-)
+Steps = Started | Stopped | Closing | Schedule | Tick | WallClock
+Signals = Activated | Allowed | Rejected | Cancelled | Told
+Input = Changes | Served | Answer | Steps | Signals

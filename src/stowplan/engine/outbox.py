@@ -57,6 +57,8 @@ class Outbox:
         self._alarm_number = 0
         #: The earliest time that the driver knows of.
         self._told = inf
+        #: When alarms last rang, and the number of the last that was set before or meanwhile.
+        self._rung = (-inf, 0)
         self._soon: list[Sleeper] = []
         #: Object -> who waits for it to change.
         self._watchers: dict[Key, list[Sleeper]] = {}
@@ -132,6 +134,11 @@ class Outbox:
         """Whether somebody waits for an object."""
         return bool(self._watchers)
 
+    @property
+    def watchers(self) -> Iterator[tuple[Key, Sleeper]]:
+        """Who waits for which object to change."""
+        return ((key, sleeper) for key, sleepers in self._watchers.items() for sleeper in sleepers)
+
     def changed(self, key: Key) -> None:
         """An object has changed."""
         for sleeper in self._watchers.get(key, ()):
@@ -156,6 +163,7 @@ class Outbox:
             sleeper, alarm.sleeper = alarm.sleeper, None
             if sleeper is not None:
                 sleeper.woken()
+        self._rung = (self.now, self._alarm_number)
         if self._alarms and self._alarms[0][0] < self._told:
             self._tell(self._alarms[0][0])
 
@@ -167,3 +175,30 @@ class Outbox:
     def _tell(self, at: float) -> None:
         self._told = at
         self.tell(Wake(at))
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """Invariants that do not hold between steps."""
+        return [*self._problems_of_effects(), *self._problems_of_alarms()]
+
+    def _problems_of_effects(self) -> Iterator[str]:
+        if self._soon:
+            yield f"the step is over, and to be woken before its end were {', '.join(map(str, self._soon))}"
+        numbers: dict[int, int] = {}
+        for number, waiter in self._waiters.items():
+            if not 0 < number <= self._number:
+                yield f"{waiter} waits for effect {number}, and the last was {self._number}"
+            other = numbers.setdefault(id(waiter), number)
+            if other != number:
+                yield f"{waiter} waits for effect {other} and for effect {number}"
+
+    def _problems_of_alarms(self) -> Iterator[str]:
+        time, last = self._rung
+        for at, number, alarm in self._alarms:
+            if alarm.sleeper is None:
+                continue
+            if number <= last and at <= time:
+                yield f"the alarm of {alarm.sleeper} was to ring at {at:.3f}, and did not at {time:.3f}"
+            if at < self._told:
+                yield f"the alarm of {alarm.sleeper} rings at {at:.3f}, the driver knows of {self._told:.3f}"

@@ -1,7 +1,8 @@
 """The scheduling cycle of one pod: decide, assume, reserve, permit.
 
 Everything here is synchronous: between the pod's pop and the end of its cycle nothing else happens to the cluster as
-the scheduler sees it. What comes out is an `Attempt` on its way to the binding cycle, or a `Failure`.
+the scheduler sees it. What comes out is an `Attempt` on its way to the binding cycle, or a `Failure`. Deciding may take
+longer where somebody outside is asked (`suspended_cycles`); what comes after that is the same.
 
 Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
 """
@@ -15,6 +16,7 @@ from stowplan.engine.attempt import Attempt, Failure, refused_by_node
 from stowplan.engine.attempt_outcome import attempt_outcome
 from stowplan.engine.reservation import reserve
 from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
 from stowplan.framework.status import Code, Status, error
 from stowplan.klog import get_logger
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import Decision, SchedulingAlgorithm
     from stowplan.engine.attempt_metrics import AttemptMetrics
+    from stowplan.engine.decision_listener import DecisionListener
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
@@ -44,7 +47,9 @@ class SchedulingCycle:
         stories: Stories,
         metrics: AttemptMetrics,
         report: Callable[[str], None],
+        listener: DecisionListener | None = None,
     ) -> None:
+        self._listener = listener
         self._algorithm = algorithm
         self._state = state
         self._queue = queue
@@ -55,21 +60,31 @@ class SchedulingCycle:
 
     def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure:
         """`started`: now."""
-        metrics = framework.handle.metrics
-        assert metrics is not None, "a live scheduler's framework has metrics"
-        metrics.begin_cycle()
+        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
             decision = self._algorithm.schedule(framework, queued.pod)
         except Exception as e:
-            # Such as a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler.
-            _log.error(e, "the scheduling cycle failed", trace=True, pod=queued.pod)
-            return Failure(status=error(e))
-        finally:
-            self._metrics.decided(started)
-        seconds = self._metrics.now() - started
-        self._stories.decided(
-            attempt_outcome(decision, time=self._stories.now(), attempt=queued.attempts, seconds=seconds)
-        )
+            return self.broken(queued, e, started=started)
+        return self.conclude(framework, queued, decision, started=started)
+
+    def broken(self, queued: QueuedPod, raised: Exception, *, started: float) -> Failure:
+        """Such as by a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler."""
+        self._metrics.decided(started)
+        _log.error(raised, "the scheduling cycle failed", trace=True, pod=queued.pod)
+        return Failure(status=error(raised))
+
+    def conclude(
+        self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
+    ) -> Attempt | Failure:
+        """What comes after the decision, in the same breath."""
+        self._metrics.decided(started)
+        if self._stories.kept:
+            seconds = self._metrics.now() - started
+            self._stories.decided(
+                attempt_outcome(decision, time=self._stories.now(), attempt=queued.attempts, seconds=seconds)
+            )
+        if self._listener is not None:
+            self._listener.decided(decision)
         if not decision.node_name:
             if decision.diagnosis is not None:
                 _log_filters(framework, decision)
@@ -77,7 +92,7 @@ class SchedulingCycle:
         attempt = Attempt(
             queued=queued,
             framework=framework,
-            metrics=metrics,
+            metrics=framework.metrics or NO_FRAMEWORK_METRICS,
             # The cluster keeps this one up to date; the queue's stays as it was tried.
             pod=PodInfo(queued.pod.pod, queued.pod.shape),
             node_name=decision.node_name,

@@ -1,10 +1,9 @@
 """Pod statuses on their way to the API server: per pod only the newest, and binds never wait for them.
 
-`write` notes what a pod's status shall say and returns. Pods with a note stand in line; at most
-`MAX_CONCURRENT_PATCHES` of them are sent at a time, in the status lane. Notes for a pod that waits, or come while an
-earlier patch of it is under way, are merged into one. So ten thousand pods that fail at once are ten thousand notes, and
-a pod that fails again before its turn costs nothing more. `patch` is for who waits for the end of it: it passes the
-line.
+`write` notes what a pod's status shall say and returns. Pods with a note stand in line, and a few at a time are written
+in the status lane. Notes for a pod that waits, or come while an earlier patch of it is under way, are merged into one.
+So ten thousand pods that fail at once are ten thousand notes, and a pod that fails again before its turn costs nothing
+more. `patch` is for who waits for the end of it; it does not stand in line.
 
 A patch is computed when it is sent, against the newest known status: the informer's, or the last patch's answer, which
 may be ahead of the informer.
@@ -22,6 +21,7 @@ Upstream: PatchPodStatus in pkg/scheduler/util/utils.go; merging as in pkg/sched
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -110,6 +110,10 @@ class Note:
             listener.status_written(failed)
         return bool(self.listeners)
 
+    def woken(self) -> None:
+        """It was dropped."""
+        self.end()
+
 
 class PodWrites:
     """A pod of which something is to be written, or was written and did not come back from the informer yet."""
@@ -153,7 +157,7 @@ class PodWrites:
         self.number = 0
         #: When it is tried again, while it rests.
         self.alarm: Alarm | None = None
-        #: Since the last success.
+        #: While tries fail.
         self.backoff: Backoff | None = None
         #: Who waits for the end of the patch under way.
         self.withdrawals: list[WithdrawalListener] = []
@@ -161,6 +165,9 @@ class PodWrites:
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"status of pod {self.key}"
 
     def see(self, pod: Pod, *, answer: bool = False) -> None:
         """Take over what somebody knows of the pod, if it is not older."""
@@ -196,7 +203,7 @@ class PodStatuses:
         self._reports = Reports(report, clock=self._now)
         self._known: dict[str, PodWrites] = {}
         #: Pods with a note that nobody listens to, by UID.
-        self._line: dict[str, PodWrites] = {}
+        self._line: OrderedDict[str, PodWrites] = OrderedDict()
         #: UIDs of pods that were taken from the line, until their note is written or dropped.
         self._slots: set[str] = set()
         #: Whether this is woken at the end of the step.
@@ -204,6 +211,18 @@ class PodStatuses:
         self._last_try = False
         #: Patches whose answers have not come.
         self.under_way = 0
+
+    @property
+    def listeners(self) -> Iterator[StatusListener]:
+        """Who waits for the end of a patch, each as often as it waits."""
+        for writes in self._known.values():
+            for note in (writes.sent, writes.note):
+                yield from () if note is None else note.listeners
+
+    @property
+    def withdrawal_listeners(self) -> Iterator[WithdrawalListener]:
+        """Who waits until nothing of a pod's status is under way."""
+        return (listener for writes in self._known.values() for listener in writes.withdrawals)
 
     @property
     def idle(self) -> bool:
@@ -252,16 +271,22 @@ class PodStatuses:
         if writes is None:
             return
         writes.forgotten = True
-        if writes.sent is not None:
-            writes.sent.tries = MAX_TRIES
+        self._give_up(writes)
         self._drop(writes)
         self._tidy(writes)
 
     def withdraw(self, uid: str, listener: WithdrawalListener) -> bool:
-        """Drop what waits: the pod is about to be bound. Whether the listener has to wait for what is under way."""
-        self.forget(uid)
+        """Drop what waits: the pod is about to be bound. Whether the listener has to wait for what is under way.
+
+        What was written stays known: if the binding fails, the next patch builds on it.
+        """
         writes = self._known.get(uid)
-        if writes is None or writes.stage is not Stage.UNDER_WAY:
+        if writes is None:
+            return False
+        self._give_up(writes)
+        self._drop(writes)
+        self._tidy(writes)
+        if writes.stage is not Stage.UNDER_WAY:
             return False
         writes.withdrawals.append(listener)
         return True
@@ -269,10 +294,10 @@ class PodStatuses:
     def last_try(self) -> None:
         """Send what rests now, and try nothing again: the end is near."""
         self._last_try = True
-        for writes in [writes for writes in self._known.values() if writes.stage is Stage.RESTING]:
+        for writes in tuple(self._known.values()):
             if writes.alarm is not None:
                 writes.alarm.cancel()
-            self.rested(writes)
+                self.rested(writes)
 
     def close(self) -> None:
         """Report what was not reported yet."""
@@ -297,12 +322,18 @@ class PodStatuses:
         return writes, note
 
     def _drop(self, writes: PodWrites) -> None:
-        """Give up what waits; who listens is let go."""
+        """Give up what waits; who listens hears it at the end of the step, as others are in the middle of something."""
         note, writes.note = writes.note, None
         if writes.stage is not Stage.UNDER_WAY:
             self._leave(writes)
-        if note is not None:
-            note.end()
+        if note is not None and note.listeners:
+            self._outbox.soon(note)
+
+    @staticmethod
+    def _give_up(writes: PodWrites) -> None:
+        """Try what is under way not again."""
+        if writes.sent is not None:
+            writes.sent.tries = MAX_TRIES
 
     def _tidy(self, writes: PodWrites) -> None:
         if writes.stage is not Stage.IDLE or writes.note is not None or (writes.ahead and not writes.forgotten):
@@ -344,7 +375,7 @@ class PodStatuses:
         """Begin with as many as may be under way."""
         self._begins = False
         while self._can_begin:
-            writes = self._line.pop(next(iter(self._line)))
+            _, writes = self._line.popitem(last=False)
             writes.stage = Stage.IDLE
             self._slots.add(writes.uid)
             self._send(writes)
@@ -414,10 +445,11 @@ class PodStatuses:
         writes.stage, writes.backoff = Stage.IDLE, None
         self._free_slot(writes)
         withdrawals, writes.withdrawals = writes.withdrawals, []
-        if not note.end(failed) and failed is not None:
-            self._report_failure(writes, failed)
+        # First, as the others may have something sent.
         for listener in withdrawals:
             listener.withdrawn()
+        if not note.end(failed) and failed is not None:
+            self._report_failure(writes, failed)
         self._go_on(writes)
 
     def _go_on(self, writes: PodWrites) -> None:
@@ -482,14 +514,14 @@ class PodStatuses:
 
 
 def _fits_stage(writes: PodWrites) -> bool:
-    note, resting, sent = writes.note is not None, writes.alarm is not None, writes.sent is not None
+    note, resting, sent = writes.note, writes.alarm is not None, writes.sent is not None
     if writes.stage is Stage.UNDER_WAY:
         return sent and not resting
-    if sent or writes.withdrawals or writes.forgotten:
+    if sent or writes.withdrawals or writes.forgotten or (note is None) != (writes.stage is Stage.IDLE):
         return False
-    if writes.stage is Stage.IDLE:
-        return not note and not resting and writes.ahead
-    return note and resting == (writes.stage is Stage.RESTING)
+    if note is None:
+        return writes.ahead and not resting
+    return resting if writes.stage is Stage.RESTING else not resting and not note.listeners
 
 
 def _needs_slot(writes: PodWrites) -> bool:

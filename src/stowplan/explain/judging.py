@@ -19,7 +19,6 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.explain.preemption import preemption_of
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.status import Code, Status
-from stowplan.preemption.plan import PreemptionOutcome
 
 if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
@@ -86,6 +85,7 @@ def _score(verdict: Verdict, evaluation: Evaluation, framework: Framework) -> No
     verdict.scores = {plugin: points.copy() for plugin, points in scored.by_plugin().items()}
     verdict.totals = scored.totals.copy()
     nominated = nominated_row(framework.handle.cluster, verdict.pod, verdict.feasible)
+    verdict.nominated = nominated is not None
     verdict.node_name = verdict.names[int(scored.ranked.argmax()) if nominated is None else nominated]
 
 
@@ -93,6 +93,7 @@ def _fail(verdict: Verdict, framework: Framework, diagnosis: Diagnosis, state: A
     verdict.message = diagnosis.message()
     decision = post_filtered(framework, state, verdict.pod, diagnosis)
     verdict.full_message = decision.message
-    verdict.not_asked = tuple(plugin.name for plugin in framework.post_filter if not plugin.effect_free)
-    details = [result.detail for _, result in decision.post_filter]
-    verdict.preemption = next((preemption_of(d) for d in details if isinstance(d, PreemptionOutcome)), None)
+    verdict.not_asked = tuple(
+        plugin.name for plugin in framework.post_filter if plugin not in framework.effect_free_post_filter
+    )
+    verdict.preemption = preemption_of(framework, decision.post_filter)

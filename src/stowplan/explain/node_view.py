@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from stowplan.api.types import Node
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.explain.preemption import Eviction
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.verdict import Verdict
+    from stowplan.framework.explanations.preemption import Eviction
     from stowplan.framework.runtime import Framework
 
 PODS = "pods"

@@ -1,72 +1,50 @@
-"""What preemption would do about a pod, as plain data: a dry run's candidates name pods that may move on."""
+"""What PostFilter plugins would do about a pod, read off their answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from stowplan.explain.explanations import guarded
+from stowplan.framework.explanations.preemption import Eviction, Preemption, eviction
+from stowplan.framework.status import Code
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
-    from stowplan.preemption.candidates import Candidate
-    from stowplan.preemption.plan import PreemptionOutcome
-
-
-@dataclass(frozen=True)
-class Victim:
-    """A pod that would be evicted."""
-
-    key: str
-    priority: int
+    from stowplan.framework.interface import PostFilterResult
+    from stowplan.framework.runtime import Framework
 
 
-@dataclass(frozen=True)
-class Eviction:
-    """A node that would take the pod once its victims have left."""
+def preemption_of(framework: Framework, results: Sequence[tuple[str, PostFilterResult]]) -> Preemption | None:
+    """What the plugin chose that succeeded; if none did, why the first one that explains itself found nothing.
 
-    node_name: str
-    #: Most important first.
-    victims: tuple[Victim, ...]
-    pdb_violations: int
-
-
-@dataclass(frozen=True)
-class Preemption:
-    """The outcome of a dry run over all nodes, or why there was none."""
-
-    #: Why the pod may not preempt; "" when it may.
-    ineligible_reason: str = ""
-    #: What stopped the dry run; "" when nothing did.
-    error: str = ""
-    #: By node.
-    candidates: Mapping[str, Eviction] = field(default_factory=dict)
-    #: The nodes among which the rules leave the choice.
-    best: tuple[str, ...] = ()
-    #: The choice; None when eviction does not help.
-    selected: Eviction | None = None
-    #: Reason -> nodes that were tried in vain.
-    failures: Mapping[str, int] = field(default_factory=dict)
-    #: Nodes on which eviction was tried, of all nodes.
-    tried: int = 0
-    nodes: int = 0
-
-
-def preemption_of(outcome: PreemptionOutcome) -> Preemption:
-    """Everything worked out as the cluster is now."""
-    run, selected = outcome.run, outcome.selected
-    if run is None:
-        return Preemption(outcome.ineligible_reason)
-    return Preemption(
-        error="" if run.error is None else run.error.message,
-        candidates={name: _eviction(candidate) for name, candidate in run.candidates.items()},
-        best=tuple(run.best),
-        selected=None if selected is None else _eviction(selected),
-        failures=dict(run.failures),
-        tried=run.tried,
-        nodes=run.nodes_total,
+    Details are worked out as the cluster is now. None if no plugin has anything to say beyond its status.
+    """
+    selected = _selected(results[-1][1]) if results else None
+    if selected is None:
+        explained = (_explained(framework, name, result) for name, result in results)
+        return next((found for found in explained if found is not None), None)
+    plugin, last = results[-1]
+    found = _explained(framework, plugin, last) or Preemption(plugin=plugin)
+    return replace(
+        found,
+        candidates={selected.node_name: selected, **found.candidates},
+        best=found.best or (selected.node_name,),
+        selected=selected,
     )
 
 
-def _eviction(candidate: Candidate) -> Eviction:
-    victims = tuple(Victim(info.key, info.priority) for info in candidate.victims)
-    return Eviction(candidate.node_name, victims, candidate.pdb_violations)
+def _selected(result: PostFilterResult) -> Eviction | None:
+    """What a success plans; a nomination for which nobody has to leave is an eviction of no pods."""
+    if result.status.code != Code.Success:
+        return None
+    if result.plan is not None:
+        return eviction(result.plan.node_name, result.plan.victims, result.plan.pdb_violations)
+    return Eviction(result.nominated_node_name) if result.nominated_node_name else None
+
+
+def _explained(framework: Framework, name: str, result: PostFilterResult) -> Preemption | None:
+    plugin = next(plugin for plugin in framework.post_filter if plugin.name == name)
+    found = guarded(name, lambda: plugin.preemption(result), None)
+    return replace(found, plugin=name) if isinstance(found, Preemption) else None

@@ -15,19 +15,18 @@ from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
 from stowplan.explain.tables import Cell, Grid, Line
 from stowplan.explain.verdict import NOT_EFFECT_FREE
-from stowplan.framework.explanations.formatting import count, joined, listed, sentence
-from stowplan.preemption.candidates import NO_VICTIMS, NOT_HELPFUL
+from stowplan.framework.explanations.formatting import count, listed, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.explain.inspection import VerdictInspection
-    from stowplan.explain.preemption import Eviction, Preemption
     from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.tables import Block, Span
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
+    from stowplan.framework.explanations.preemption import Eviction, Preemption
     from stowplan.framework.runtime import Framework
 
 #: What the short form shows of each part.
@@ -122,6 +121,8 @@ class _Page:
 
     def _choice(self) -> list[Block]:
         ranked = self._verdict.ranked()
+        # A nominated node goes first, whatever its score.
+        ranked.sort(key=lambda row: self._verdict.names[row] != self._verdict.node_name)
         decided = self._decided(ranked)
         return [Line(decided, 2), Line(), *self._scores(ranked)]
 
@@ -130,6 +131,8 @@ class _Page:
         chosen = verdict.names[ranked[0]]
         if len(ranked) == 1:
             return f"{chosen} is the only node that takes it, so scores do not matter"
+        if verdict.nominated:
+            return f"{chosen} is taken because the pod is nominated to it, so scores do not matter"
         best = int(verdict.totals[ranked[0]])
         tied = [row for row in ranked if int(verdict.totals[row]) == best]
         if len(tied) > 1:
@@ -227,13 +230,13 @@ class _Page:
         outcome = self._verdict.preemption
         if outcome is None:
             return []
-        head = Line((("Preemption", "head"),))
+        head = Line((("Preemption", "head"), (f" ({outcome.plugin})", "dim")))
         if outcome.ineligible_reason:
             return [Line(), head, Line(outcome.ineligible_reason, 2)]
         if outcome.error and outcome.selected is None:
             return [Line(), head, Line(f"failed: {outcome.error}", 2)]
         if outcome.selected is None:
-            return [Line(), head, Line(f"would not help: {_unhelpful(outcome)}", 2)]
+            return [Line(), head, Line(f"would not help: {outcome.unhelpful}", 2)]
         return [Line(), head, *self._victims(outcome, outcome.selected)]
 
     def _not_asked(self) -> list[Block]:
@@ -245,6 +248,10 @@ class _Page:
 
     def _victims(self, outcome: Preemption, selected: Eviction) -> list[Block]:
         victims = selected.victims
+        if not victims:
+            return [
+                Line((("would be nominated to ", ""), (selected.node_name, "best"), (", no pod is evicted", "")), 2)
+            ]
         what = f"would evict {count(len(victims), 'pod')} from "
         budgets = "no disruption budget is violated"
         if selected.pdb_violations:
@@ -275,17 +282,3 @@ def _advised(number: int, suggestion: Suggestion) -> tuple[Span, ...]:
 
 def _sample(at: VerdictInspection, group: Refusal) -> str:
     return f"{at.names[int(group.rows[0])]} … and {len(group.rows) - 1:,} more"
-
-
-def _unhelpful(outcome: Preemption) -> str:
-    parts = []
-    for reason, number in sorted(outcome.failures.items(), key=lambda item: (-item[1], item[0])):
-        nodes = count(number, "node")
-        if reason == NO_VICTIMS:
-            parts.append(f"no pod of lower priority on {nodes}")
-        else:
-            parts.append(f'still "{reason}" on {nodes} without all pods of lower priority')
-    untried = outcome.nodes - outcome.tried + outcome.failures.get(NOT_HELPFUL, 0)
-    if untried:
-        parts.append(f"nothing that eviction could change on {count(untried, 'node')}")
-    return joined(parts) if parts else "there is nobody to evict"

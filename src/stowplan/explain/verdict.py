@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.explain.preemption import Preemption
     from stowplan.explain.suggestions import Advice, Suggestion
     from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.status import Status
 
 
@@ -45,6 +45,8 @@ class Verdict:
     names: list[str]
     #: The node that the pod would go to; "" when there is none.
     node_name: str = ""
+    #: The pod is nominated to that node, which takes it: it is chosen without comparing scores.
+    nominated: bool = False
     #: PreEnqueue refused the pod: it does not get as far as an attempt.
     gated: Status | None = None
     #: The attempt ended with an error.
@@ -113,7 +115,8 @@ class Verdict:
             return VerdictRecord(pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised)
         if self.error is not None:
             return VerdictRecord(pod=self.key, error=self.error.message)
-        fields: dict[str, Any] = {"node": self.node_name, "current_node": self.current_node}
+        fields: dict[str, Any] = {"node": self.node_name, "nominated": self.nominated}
+        fields["current_node"] = self.current_node
         if self.diagnosis is not None:
             fields |= self._refusals(self.diagnosis)
         if self.feasible.any():
@@ -147,6 +150,7 @@ class Verdict:
         if found is None:
             return None
         return PreemptionRecord(
+            plugin=found.plugin,
             eligible=not found.ineligible_reason,
             reason=found.ineligible_reason,
             candidates={

@@ -16,6 +16,7 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,16 +37,18 @@ if TYPE_CHECKING:
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
+    from stowplan.config.declaration import PluginDeclaration
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
+    from stowplan.framework.explanations.preemption import Preemption
     from stowplan.framework.handle import Handle
     from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.framework.requests import Steps
+    from stowplan.framework.requests import Ask, Outcome, Request, Steps, Wait
 
 MIN_SCORE, MAX_SCORE = 0, 100
 
@@ -69,8 +72,11 @@ class Plugin(ABC):
     """What every plugin has."""
 
     name: ClassVar[str]
+    #: What an in-tree plugin declares instead of the three attributes below. A plugin that derives from it inherits the
+    #: type of arguments and the kinds, and adds to them by these attributes.
+    declaration: ClassVar[PluginDeclaration | None] = None
     #: Type of the arguments in the configuration, a msgspec struct or a dataclass; None leaves them as the file has
-    #: them. In-tree plugins have a declaration of their own instead of these three.
+    #: them.
     args_type: ClassVar[type[Any] | None] = None
     #: Kinds without which the plugin cannot work: it is switched off while the cluster does not serve them.
     needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
@@ -130,6 +136,15 @@ class PreEnqueuePlugin(Plugin):
 
 
 class QueueSortPlugin(Plugin):
+    #: Whether `less` compares priorities, highest first, then timestamps, and nothing else. Then the queue sorts pods
+    #: without asking, and knows which of them are equals. Not inherited by a class with a `less` of its own.
+    by_priority_and_time: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        if "less" in vars(cls) and "by_priority_and_time" not in vars(cls):
+            cls.by_priority_and_time = False
+
     @abstractmethod
     def less(self, a: Any, b: Any) -> bool:
         """Whether queued pod `a` goes before `b`."""
@@ -211,10 +226,14 @@ class PostFilterResult:
 
     status: Status
     nominated_node_name: str | None = None
-    #: Details for people, such as preemption's candidates.
+    #: For `PostFilterPlugin.preemption`, which explains the answer.
     detail: Any = None
     #: Carried out by the live scheduler after the decision; only with status Success.
     plan: EvictionPlan | None = None
+
+
+#: What a PostFilter plugin waits for step by step, and its answer at the end.
+PostFilterSteps = Generator["Request | Wait | Ask", "Outcome", PostFilterResult]
 
 
 class PostFilterPlugin(Plugin):
@@ -223,7 +242,20 @@ class PostFilterPlugin(Plugin):
     effect_free = False
 
     @abstractmethod
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult: ...
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
+        """Try to help a pod that fits nowhere; or a generator of steps (`framework.requests`).
+
+        With steps, state and diagnosis are the attempt's own, and the diagnosis is of when the steps began; questions
+        are not put to such a plugin.
+        """
+
+    def preemption(self, result: PostFilterResult) -> Preemption | None:
+        """How the plugin came to its answer: the candidates, or why evicting pods would not help; None: no more to say.
+
+        Asked by `explain` only, while the cluster is as the plugin saw it. What it needs should be imported here, so
+        that scheduling does without.
+        """
+        return None
 
 
 class PreScorePlugin(Plugin):

@@ -43,6 +43,11 @@ Args = TypeVarTuple("Args")
 #: Attributes of an enumeration take their time.
 _SUCCESS, _ERROR = Code.Success, Code.Error
 
+_POINTS = (
+    *("PreEnqueue", "Sign", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit"),
+    *("PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve"),
+)
+
 #: Share of the cycles in which single calls of plugins are timed.
 SAMPLED = 0.1
 
@@ -142,13 +147,7 @@ class FrameworkMetrics:
         self._chance = chance
         self._times = PluginTimes(metrics.plugin_execution_duration_seconds, now=now)
         points = metrics.framework_extension_point_duration_seconds
-        self.points = {
-            name: ExtensionPoint(name, points, profile=profile, now=now)
-            for name in (
-                *("PreEnqueue", "Sign", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit"),
-                *("PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve"),
-            )
-        }
+        self.points = {name: ExtensionPoint(name, points, profile=profile, now=now) for name in _POINTS}
         #: The cycle that is under way: whether its calls are timed.
         self.sample: PluginTimes | None = None
         self._hints: dict[bool, Histogram] = {}
@@ -200,6 +199,33 @@ class FrameworkMetrics:
                 counter = attempts.with_label_values(self.profile, "hint_used" if reused else "no_hint")
                 self._hint_results[reused] = counter
             counter.inc()
+
+
+class _Unmeasured:
+    """In place of an `ExtensionPoint` where nobody counts."""
+
+    def ran(self, started: float, code: Code = _SUCCESS) -> None:
+        pass
+
+    def took(self, seconds: float, code: Code = _SUCCESS) -> None:
+        pass
+
+
+class NoFrameworkMetrics:
+    """What an attempt has of `FrameworkMetrics` where nobody counts."""
+
+    def __init__(self) -> None:
+        self.points = {name: _Unmeasured() for name in _POINTS}
+
+    @staticmethod
+    def now() -> float:
+        return 0.0
+
+    def begin_cycle(self) -> None:
+        pass
+
+
+NO_FRAMEWORK_METRICS = NoFrameworkMetrics()
 
 
 def measured(

@@ -1,14 +1,15 @@
 """Plugin names, what they declare and the classes behind them.
 
-In-tree plugins join with the declaration of their folder, users' plugins (from entry points or `module:Class`) declare
-themselves by their classes.
+In-tree plugins have the declaration of their folder, users' plugins (from entry points or `module:Class`) declare
+themselves by attributes of their classes.
 """
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.config.declaration import PluginDeclaration
 from stowplan.framework.interface import Plugin, extension_points
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from importlib.metadata import EntryPoint
 
-    from stowplan.config.declaration import Declarations
+    from stowplan.config.declaration import Declarations, Kinds
 
 #: Entry-point group under which installed packages offer plugins.
 ENTRY_POINT_GROUP = "stowplan.plugins"
@@ -38,7 +39,7 @@ class Registry:
             self.register(plugin)
 
     def register(self, plugin: type[Plugin], declaration: PluginDeclaration | None = None) -> None:
-        """Add a plugin; without a declaration its class is one."""
+        """Add a plugin; without a declaration, as its class declares itself."""
         if plugin.name in self._plugins:
             raise PluginLoadError(f"a plugin named {plugin.name} already exists")
         if declaration is None:
@@ -69,9 +70,12 @@ class Registry:
 
 
 def declared_by(plugin: type[Plugin]) -> PluginDeclaration:
-    """The declaration that a user's plugin makes by its class."""
+    """What a class declares: its own declaration, or one made of its attributes and of what it derives from."""
+    base = plugin.declaration
+    if base is not None and "declaration" in vars(plugin):
+        return base
     try:
-        return PluginDeclaration(
+        own = PluginDeclaration(
             name=plugin.name,
             points=extension_points(plugin),
             args_type=plugin.args_type,
@@ -80,6 +84,18 @@ def declared_by(plugin: type[Plugin]) -> PluginDeclaration:
         )
     except TypeError as error:
         raise PluginLoadError(str(error)) from None
+    return own if base is None else _derived(own, base)
+
+
+def _derived(own: PluginDeclaration, base: PluginDeclaration) -> PluginDeclaration:
+    """The declaration of a user's plugin that derives from an in-tree one."""
+
+    def reads(args: Any) -> Kinds:
+        # Arguments of another type say nothing about what the in-tree plugin reads: then what it does by default.
+        of_base = args if base.args_type is None or isinstance(args, base.args_type) else base.args_type()
+        return (*base.kinds_read(of_base), *own.kinds_read(args))
+
+    return replace(own, args_type=own.args_type or base.args_type, needs=(*base.needs, *own.needs), reads=reads)
 
 
 def _check_declaration(plugin: type[Plugin], declaration: PluginDeclaration) -> None:

@@ -30,18 +30,14 @@ def timeout_message(plugin: str, seconds: float) -> str:
     return f"rejected due to timeout after waiting {Duration.of_seconds(seconds)} at plugin {plugin}"
 
 
-def timed_out(timeouts: Mapping[str, float]) -> Status:
-    """The rejection of a pod that nobody allows: by the plugin with the shortest timeout."""
-    plugin, seconds = min(timeouts.items(), key=lambda item: item[1])
-    return Status(Code.Unschedulable, (timeout_message(plugin, seconds),), plugin)
-
-
 class Outside(Protocol):
     """Takes signals in that come between the engine's steps, as inputs; each says whether it did."""
 
     def allowed(self, uid: str, plugin: str, /) -> bool: ...
 
-    def rejected(self, uid: str, plugin: str, message: str, /) -> bool: ...
+    def rejected(self, uid: str, status: Status, /) -> bool: ...
+
+    def cancelled(self, uid: str, reason: str, /) -> bool: ...
 
 
 class WaitingPod:
@@ -93,17 +89,19 @@ class WaitingPod:
 
     def reject(self, plugin: str, message: str) -> bool:
         """Turn the pod away; False when something else was decided before."""
-        undecided = self.decision is None
-        if self._outside is not None and self._outside.rejected(self.uid, plugin, message):
-            decision = self.decision
-            return undecided and decision is not None and (decision.plugin, decision.message) == (plugin, message)
-        self.expire()
-        return self._decide(Status(Code.Unschedulable, (message,), plugin))
+        return self.turn_away(Status(Code.Unschedulable, (message,), plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
         """Make the pod give way to another, and try again later; False when something else was decided before."""
+        return self.turn_away(Status(Code.Error, (message,), plugin))
+
+    def turn_away(self, status: Status) -> bool:
+        """End the wait with this; False when something else was decided before."""
+        undecided = self.decision is None
+        if self._outside is not None and self._outside.rejected(self.uid, status):
+            return undecided and self.decision == status
         self.expire()
-        return self._decide(Status(Code.Error, (message,), plugin))
+        return self._decide(status)
 
     def expire(self) -> bool:
         """Reject the pod if its time is up; whether that was so.
@@ -113,8 +111,13 @@ class WaitingPod:
         deadline = self.next_deadline
         if deadline is None or deadline > self._now():
             return False
+        return self._decide(self.timeout)
+
+    @property
+    def timeout(self) -> Status:
+        """How it ends when nobody says anything: rejected by the plugin whose time is up first."""
         plugin, (_, timeout) = min(self._pending.items(), key=lambda item: item[1][0])
-        return self._decide(Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin))
+        return Status(Code.Unschedulable, (timeout_message(plugin, timeout),), plugin)
 
     def _decide(self, decision: Status) -> bool:
         if self.decision is not None:
@@ -182,8 +185,10 @@ class WaitingPods:
 class PodInPreBind:
     """A pod whose PreBind runs; either it gets through, or it is cancelled before."""
 
-    def __init__(self, cancel: Callable[[str], None]) -> None:
+    def __init__(self, uid: str, cancel: Callable[[str], None], *, outside: Outside | None = None) -> None:
+        self._uid = uid
         self._cancel = cancel
+        self._outside = outside
         #: Why the pod was cancelled; None while it was not.
         self.cancelled_for: str | None = None
         self.prebound = False
@@ -192,6 +197,8 @@ class PodInPreBind:
         """Stop the pod's binding; False when PreBind is through. Of several reasons the first counts."""
         if self.prebound:
             return False
+        if self._outside is not None and self._outside.cancelled(self._uid, reason):
+            return True
         if self.cancelled_for is None:
             self.cancelled_for = reason
             self._cancel(reason)
@@ -206,12 +213,16 @@ class PodInPreBind:
 class PodsInPreBind:
     """The pods whose PreBind runs, by UID; one map for all profiles."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, outside: Outside | None = None) -> None:
+        self._outside = outside
         self._pods: dict[str, PodInPreBind] = {}
+
+    def uids(self) -> list[str]:
+        return list(self._pods)
 
     def add(self, uid: str, cancel: Callable[[str], None]) -> PodInPreBind:
         """`cancel` stops the pod's binding; it is called at most once, with the reason."""
-        found = self._pods[uid] = PodInPreBind(cancel)
+        found = self._pods[uid] = PodInPreBind(uid, cancel, outside=self._outside)
         return found
 
     def get(self, uid: str) -> PodInPreBind | None:

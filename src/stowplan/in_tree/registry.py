@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from stowplan.framework.registry import Registry
-from stowplan.in_tree.discovery import declarations, folders
+from stowplan.in_tree.discovery import DeclarationError, declarations, folders
+
+if TYPE_CHECKING:
+    from stowplan.framework.interface import Plugin
 
 
 def in_tree_registry() -> Registry:
     """All in-tree plugins, whatever their feature gates say; configurations may name any."""
     registry = Registry()
     for name, declaration in declarations().items():
-        module = import_module(f"{folders()[name]}.plugin")
-        registry.register(getattr(module, name), declaration)
+        plugin: type[Plugin] = getattr(import_module(f"{folders()[name]}.plugin"), name)
+        if plugin.declaration is not declaration:
+            raise DeclarationError(f"class {name} does not have its folder's declaration")
+        registry.register(plugin)
     return registry

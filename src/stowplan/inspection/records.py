@@ -170,6 +170,8 @@ class CandidateRecord(Record, frozen=True, kw_only=True):
 
 
 class PreemptionRecord(Record, frozen=True, kw_only=True):
+    #: The PostFilter plugin that found it.
+    plugin: str = ""
     eligible: bool
     #: Why the pod may not preempt.
     reason: str = ""
@@ -227,6 +229,8 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     #: What ended the cycle; `gated` when PreEnqueue keeps the pod back.
     error: str = ""
     node: str = ""
+    #: Whether `node` is chosen because the pod is nominated to it, whatever the scores.
+    nominated: bool = False
     current_node: str = ""
     pre_filter_message: str = ""
     absent_nodes_status: StatusRecord | None = None

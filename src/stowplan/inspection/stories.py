@@ -177,6 +177,9 @@ class Stories:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._decisions: deque[AttemptOutcome] = deque(maxlen=decisions)
 
+    #: Whether anything is remembered.
+    kept = True
+
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def step(self, key: str, uid: str, what: str, cause: str, detail: str = "") -> None:
@@ -235,6 +238,18 @@ class Stories:
     def last_decisions(self, count: int) -> list[AttemptOutcome]:
         """The newest first."""
         return list(islice(reversed(self._decisions), max(count, 0)))
+
+
+class NoStories(Stories):
+    """Remembers nothing."""
+
+    kept = False
+
+    def __init__(self) -> None:
+        super().__init__(now=lambda: 0.0)
+
+    def _append(self, key: str, uid: str, entry: _Entry | AttemptOutcome) -> None:
+        pass
 
 
 def _told(uid: str, kept: _Kept) -> Story:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from stowplan.client.events.event_recorder import EventBroadcaster
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
-from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, WallClock
+from stowplan.engine.inputs import Answer, Changes, Closing, Served, Started, Stopped, WallClock
+from stowplan.engine.validation import InvalidStateError
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
 from stowplan.live.cancellation import cancel_all
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
+    from stowplan.live.recorder import Recorder
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
 #: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod; after a rejected pod
@@ -84,6 +86,9 @@ class SchedulerSettings:
     hostname: str = "localhost"
     #: Seconds between two checks whether kinds that the cluster did not serve are served.
     unserved_kinds_interval: float = 60.0
+    #: For debugging: check after every step that the engine does not contradict itself, and end with an error if it
+    #: does. Each check looks at the whole cluster.
+    validate: bool = False
 
 
 class NotSupportedError(ValueError):
@@ -103,6 +108,7 @@ class Scheduler:
         features: FeatureGates = DEFAULT_FEATURES,
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit."""
         if config.extenders:
@@ -111,15 +117,19 @@ class Scheduler:
         self._times = times
         self._started_at = times.wall_clock() - times.clock()
         self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
+        now, rules = self.clock(), EngineSettings(max_in_unschedulable=settings.max_in_unschedulable)
+        self._recorder = recorder
+        if recorder is not None:
+            recorder.begin(config, now=now, features=features, settings=rules, random=random)
         self.engine = Engine(
             config,
             registry=registry,
-            now=self.clock(),
+            now=now,
             meter=times,
             metrics=self.metrics,
             random=random,
             features=features,
-            settings=EngineSettings(max_in_unschedulable=settings.max_in_unschedulable),
+            settings=rules,
             api=api,
         )
         self.engine.attach(self)
@@ -144,6 +154,10 @@ class Scheduler:
         #: The scheduling loop, while it runs.
         self._loops: list[asyncio.Task[None]] = []
         self._halted = self._draining = False
+        self._validates = settings.validate
+        #: Set when the engine was found to contradict itself; in what.
+        self._is_invalid = asyncio.Event()
+        self._invalid: InvalidStateError | None = None
 
     @property
     def state(self) -> ClusterState:
@@ -177,11 +191,26 @@ class Scheduler:
 
     def submit(self, input_: Input) -> None:
         """Hand an input to the engine now, and carry out what follows."""
-        effects = self.engine.step(input_, self.clock())
+        if self._recorder is None:
+            effects = self.engine.step(input_, self.clock())
+        else:
+            effects = self._recorder.step(self.engine, input_, self.clock())
         if effects:
             self._effects.carry_out(effects)
         if self.engine.wants_turn:
             self._wake.set()
+        if self._validates:
+            self._validate(input_)
+
+    def _validate(self, input_: Input) -> None:
+        try:
+            self.engine.validate()
+        except InvalidStateError as e:
+            _log.error(e, "The engine contradicts itself", input=type(input_).__name__)
+            # Whoever called may go on in spite of an error; the scheduler ends. Its end must not fail over it again.
+            self._validates, self._invalid = False, e
+            self._is_invalid.set()
+            raise
 
     def answer(self, number: int, outcome: Outcome) -> None:
         self.submit(Answer(number, outcome))
@@ -226,12 +255,20 @@ class Scheduler:
             asyncio.create_task(self._broadcaster.run()),
             asyncio.create_task(self.informers.run()),
             asyncio.create_task(self._working(lead)),
+            asyncio.create_task(self._until_invalid()),
         ]
         try:
             await _first_to_end(tasks)
             raise RuntimeError(_ENDED_UNEXPECTEDLY)
         finally:
             await self._stop(tasks)
+            if self._invalid is not None:
+                raise self._invalid
+
+    async def _until_invalid(self) -> None:
+        await self._is_invalid.wait()
+        assert self._invalid is not None, "it says in what"
+        raise self._invalid
 
     async def drain(self) -> None:
         """Begin no more; let binds that were sent get there, and give up those that still wait for their turn.
@@ -239,15 +276,18 @@ class Scheduler:
         Pods that are given up stay pending, for whoever schedules next.
         """
         self._draining = True
+        self.submit(Stopped())
         await self._cancelled(self._loops)
         if self._give_up_waiting is not None:
             self._give_up_waiting()
-        await self._until(lambda: self.engine.under_way <= self.engine.resting)
+        await self._until(lambda: self.engine.under_way <= self.engine.resting + self._effects.given_up)
+        # Those that wait on Permit, or take too long. A plugin's word must not bind them now.
+        await self._cancelled(self._effects.end())
 
     async def halt(self) -> None:
         """Write nothing more to the cluster: another replica schedules it."""
         self._halted = self._draining = self._effects.halted = True
-        await self._cancelled((*self._loops, *self._effects.tasks.values()))
+        await self._cancelled((*self._loops, *self._effects.tasks))
         if self._give_up_waiting is not None:
             self._give_up_waiting()
 
@@ -263,7 +303,7 @@ class Scheduler:
             await self._until(lambda: self.engine.statuses.idle)
             self._effects.halted = True
         self._alarm.stop()
-        await self._cancelled(self._effects.tasks.values())
+        await self._cancelled(self._effects.tasks)
         await self._broadcaster.flush(FLUSH_TIMEOUT_AFTER_LOST_LEASE if self._halted else SHUTDOWN_TIMEOUT)
         broadcasting.cancel()
         await asyncio.gather(broadcasting, return_exceptions=True)
@@ -284,8 +324,7 @@ class Scheduler:
         timer = asyncio.ensure_future(self._times.sleep(SHUTDOWN_TIMEOUT))
         try:
             while not reached() and self._effects.tasks and not timer.done():
-                tasks = (*self._effects.tasks.values(), timer)
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((*self._effects.tasks, timer), return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
             await asyncio.gather(timer, return_exceptions=True)
@@ -341,7 +380,7 @@ class Scheduler:
         engine = self.engine
         return bool(
             engine.queue.counts()["active"]
-            or engine.under_way > engine.resting
+            or (not self._effects.ended and engine.under_way > engine.resting)
             or not engine.statuses.idle
             or not self._broadcaster.idle
         )

@@ -25,6 +25,7 @@ from stowplan.framework.explanations.changes import Change, Dial, Step, Way, mov
 from stowplan.framework.explanations.explanation import Explanation
 from stowplan.framework.explanations.grouping import Refusal
 from stowplan.framework.explanations.inspection import Inspection
+from stowplan.framework.explanations.preemption import Eviction, Preemption, Victim, eviction
 from stowplan.framework.explanations.remedy import HOPELESS, Remedy, one_or_all
 from stowplan.framework.handle import Handle
 from stowplan.framework.interface import (
@@ -64,6 +65,20 @@ from stowplan.framework.placements import Placement, PodGroupAssignments, PodGro
 from stowplan.framework.pod_shift import PodShift
 from stowplan.framework.registry import PluginLoadError
 from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.requests import (
+    Bind,
+    Create,
+    Delete,
+    Done,
+    Outcome,
+    Patch,
+    Read,
+    Refused,
+    Steps,
+    Unknown,
+    Update,
+    Wait,
+)
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
 
@@ -78,6 +93,7 @@ __all__ = [
     "SKIP",
     "UNSCHEDULABLE_POD",
     "Action",
+    "Bind",
     "BindPlugin",
     "Change",
     "ClusterEvent",
@@ -85,12 +101,16 @@ __all__ = [
     "Code",
     "CopiedAtBeginning",
     "CountsPods",
+    "Create",
     "CustomObject",
     "CycleState",
+    "Delete",
     "Diagnosis",
     "Dial",
+    "Done",
     "EnqueueExtensions",
     "Entry",
+    "Eviction",
     "EvictionPlan",
     "Explanation",
     "FilterPlugin",
@@ -105,7 +125,9 @@ __all__ = [
     "NotFoundError",
     "ObjectDependency",
     "ObjectIndex",
+    "Outcome",
     "Participant",
+    "Patch",
     "PermitPlugin",
     "Placement",
     "PlacementGeneratePlugin",
@@ -128,12 +150,15 @@ __all__ = [
     "PreFilterPlugin",
     "PreFilterResult",
     "PreScorePlugin",
+    "Preemption",
     "ProposedAssignment",
     "QueueSortPlugin",
+    "Read",
     "Reads",
     "ReadsNoObjects",
     "Reason",
     "Refusal",
+    "Refused",
     "Rejections",
     "Remedy",
     "ReservePlugin",
@@ -142,11 +167,17 @@ __all__ = [
     "SignPlugin",
     "Status",
     "Step",
+    "Steps",
     "TemplateSigned",
+    "Unknown",
+    "Update",
+    "Victim",
+    "Wait",
     "WaitingPod",
     "Way",
     "custom_resource",
     "error",
+    "eviction",
     "move",
     "on",
     "one_or_all",

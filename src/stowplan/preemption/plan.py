@@ -1,24 +1,14 @@
-"""What preemption decided: the plan of evictions, and how it came about."""
+"""What preemption decided: the plan of evictions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.framework.eviction_plan import EvictionPlan
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.preemption.candidates import Candidate, Candidates
-
-
-@dataclass(frozen=True, slots=True)
-class PreemptionOutcome:
-    """What preemption found, for people: candidates and the choice."""
-
-    ineligible_reason: str = ""
-    run: Candidates | None = None
-    selected: Candidate | None = None
+    from stowplan.framework.eviction_plan import Candidate
 
 
 def eviction_plan(pod: PodInfo, selected: Candidate, *, plugin: str) -> EvictionPlan:

@@ -4,8 +4,8 @@ One event can wake thousands of rejected pods at once. They were queued before t
 by the order alone every new pod would wait until all of them have failed again. Of equal priority, therefore, new pods
 get a turn after so many rejected ones. Neither waits for ever, and among themselves all keep their order.
 
-Only where the order is PrioritySort's: of another plugin's order nobody knows which pods it takes for equals. The
-reference has no such turns.
+Only where the QueueSort plugin declares `by_priority_and_time`: of another order it is unknown which pods are equals.
+The reference has no such turns.
 """
 
 from __future__ import annotations
@@ -56,3 +56,16 @@ class ActiveQueue:
         self._in_a_row = self._in_a_row + 1 if queued.unschedulable_count else 0
         self.discard(queued.pod.key)
         return queued
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        yield from self._pods.problems()
+        yield from self._new.problems()
+        new = {queued.key for queued in self._pods if self._most and not queued.unschedulable_count}
+        found = {queued.key for queued in self._new}
+        for key in sorted(new - found):
+            yield f"pod {key}: nobody has rejected it so far, but it is not among the new ones"
+        for key in sorted(found - new):
+            yield f"pod {key}: among the new ones, but it was rejected before, or is not active"

@@ -128,6 +128,16 @@ class BackoffQueue:
             heap.pop()
             yield head
 
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        yield from self.rejected.problems()
+        yield from self.errors.problems()
+        for queued in self:
+            if self.expiry(queued) == -inf:
+                yield f"pod {queued.key}: backs off, but it has no backoff"
+
 
 def ticks_around(moment: float, tick: float, interval: float) -> tuple[float, float]:
     """Of the moments `tick`, `tick` + `interval`, … the last up to the given one, and the first after it.

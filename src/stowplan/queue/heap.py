@@ -74,3 +74,14 @@ class PodHeap:
         if len(self._heap) > 2 * len(self._entries) + _SLACK:
             self._heap = list(self._entries.values())
             heapify(self._heap)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        in_heap = {id(entry) for entry in self._heap}
+        for name, entry in self._entries.items():
+            if entry[3].pod.key != name:
+                yield f"pod {entry[3].pod.key}: held under the name {name}"
+            if id(entry) not in in_heap:
+                yield f"pod {name}: has an entry, but the heap has not"

@@ -10,10 +10,13 @@ Upstream: pkg/scheduler/backend/queue/active_queue.go (inFlightPods, inFlightEve
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stowplan.queue.queued_pod import Place
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stowplan.framework.events import ClusterEvent
     from stowplan.queue.queued_pod import QueuedPod
@@ -90,3 +93,26 @@ class InFlight:
         if self._pods:
             found[POD_POPPED] = len(self._pods)
         return found
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        for uid, (_, queued) in self._pods.items():
+            if queued.pod.uid != uid:
+                yield f"pod {queued.key} ({queued.pod.uid}): in flight under the UID {uid}"
+            if queued.place is not Place.IN_FLIGHT:
+                yield f"pod {queued.key}: in flight, but its place is {queued.place.value}"
+        yield from self._problems_of_events()
+
+    def _problems_of_events(self) -> Iterator[str]:
+        end, begins = self._first + len(self._events), [begin for begin, _ in self._pods.values()]
+        if self._events and not begins:
+            yield f"{len(self._events)} events are kept for pods in flight, and there is none"
+        if any(later < earlier for earlier, later in pairwise(begins)):
+            yield f"pods in flight are not in the order of their first events: {begins}"
+        if begins and not self._needed == begins[0] <= begins[-1] <= end:
+            yield f"events from {self._needed} to {end} are needed; pods in flight begin with {begins}"
+        dropped = self._needed - self._first
+        if not 0 <= dropped <= _SLACK + len(self._events) // 2:
+            yield f"{dropped} of {len(self._events)} events are needed by no pod in flight, and still kept"

@@ -51,3 +51,24 @@ class QueueMetrics:
             family = self._metrics.queueing_hint_execution_duration_seconds
             histogram = self._hints[plugin, event, hint] = family.with_label_values(plugin, event, hint)
         histogram.observe(seconds)
+
+
+class NoQueueMetrics(QueueMetrics):
+    """Counts nothing."""
+
+    def __init__(self) -> None:
+        self.now = _no_time
+
+    def came(self, queue: str, cause: str) -> None:
+        pass
+
+    @property
+    def incoming(self) -> collections.Counter[tuple[str, str]]:
+        return collections.Counter()
+
+    def hinted(self, plugin: str, event: str, hint: str, started: float) -> None:
+        pass
+
+
+def _no_time() -> float:
+    return 0.0

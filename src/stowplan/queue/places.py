@@ -21,7 +21,7 @@ from stowplan.queue.requeueing import Strategy
 from stowplan.queue.unschedulable import UnschedulablePods
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stowplan.queue.backoff import QueueSettings
     from stowplan.queue.gating import Gate
@@ -73,6 +73,10 @@ class Places:
 
     def get(self, key: str) -> QueuedPod | None:
         return self._queued.get(key)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queued)
 
     # -- moves --------------------------------------------------------------------------------------------------------
 
@@ -216,3 +220,50 @@ class Places:
         self._arrivals += 1
         queued.arrival = self._arrivals
         self._queued[queued.pod.key] = queued
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold while nobody is calling."""
+        yield from self.active.problems()
+        yield from self.backoff.problems()
+        yield from self.unschedulable.problems()
+        yield from self._problems_of_places()
+        yield from self._problems_of_rejectors()
+        if self.woke:
+            yield "a pod became poppable, and nobody was told"
+
+    def _held(self) -> Iterator[tuple[Place, QueuedPod]]:
+        """Waiting pods, and the place in which each is found."""
+        places = (
+            (Place.ACTIVE, self.active),
+            (Place.BACKOFF, self.backoff.rejected),
+            (Place.ERROR_BACKOFF, self.backoff.errors),
+            (Place.UNSCHEDULABLE, self.unschedulable),
+        )
+        for place, pods in places:
+            for queued in pods:
+                yield place, queued
+
+    def _problems_of_places(self) -> Iterator[str]:
+        found: dict[str, Place] = {}
+        for place, queued in self._held():
+            key = queued.key
+            if key in found:
+                yield f"pod {key}: waits twice, as {found[key].value} and as {place.value}"
+            found[key] = place
+            if queued.place is not place:
+                yield f"pod {key}: found among the pods that are {place.value}, but its place is {queued.place.value}"
+            if self._queued.get(key) is not queued:
+                yield f"pod {key}: {place.value}, but it is not what waits under its name"
+        for key, queued in self._queued.items():
+            if key not in found:
+                yield f"pod {key}: waits, but it is not found where it should be: {queued.place.value}"
+
+    def _problems_of_rejectors(self) -> Iterator[str]:
+        counted = Counter((plugin, queued.profile) for _, queued in self._held() for plugin in queued.rejectors)
+        for (plugin, profile), pods in counted.items():
+            # Parity: the metric still counts pods that were deleted while they were active or backed off.
+            if self.rejected_by[plugin, profile] < pods:
+                known = self.rejected_by[plugin, profile]
+                yield f"plugin {plugin} of {profile}: rejected {pods} waiting pods, {known} are counted"

@@ -36,7 +36,7 @@ from stowplan.queue.observer import QueueObserver
 from stowplan.queue.places import Places
 from stowplan.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
 from stowplan.queue.requeueing import Requeueing, Strategy
-from stowplan.queue.sorting import knows_equals, sort_key
+from stowplan.queue.sorting import sort_key
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -102,7 +102,7 @@ class SchedulingQueue:
         self._places = Places(
             settings,
             sort_key=sort_key(order, observer),
-            rejected_in_a_row=settings.rejected_in_a_row if knows_equals(order) else 0,
+            rejected_in_a_row=settings.rejected_in_a_row if order.by_priority_and_time else 0,
             now=now,
             gate=Gate(frameworks, observer),
             requeueing=self._requeueing,
@@ -114,6 +114,8 @@ class SchedulingQueue:
         self._next_leftovers = now()
         #: Pods taken out to be tried so far.
         self.scheduling_cycle = 0
+        #: Whether the pods in flight were given up: who comes back is taken in all the same.
+        self.closed = False
         #: (plugin, profile) -> waiting pods that it rejected: scheduler_unschedulable_pods.
         self.rejected_by = self._places.rejected_by
 
@@ -336,6 +338,15 @@ class SchedulingQueue:
             self._places.wake(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
         self._tell_if_ready()
 
+    def clear(self) -> None:
+        """Forget every waiting pod; nominations stay."""
+        if not self._places.waiting:
+            return
+        for queued in list(self.pending()):
+            self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
+            self._places.take_out(queued)
+            self._places.settle(queued, Place.GONE, REMOVED)
+
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -391,6 +402,11 @@ class SchedulingQueue:
         """The waiting pod of a `namespace/name`; pods in flight are not waiting."""
         return self._places.get(key)
 
+    @property
+    def can_pop(self) -> bool:
+        """Whether `pop` gives a pod now, unless it is in flight already."""
+        return bool(self._places.active) or bool(self._settings.pop_from_backoff and self._places.backoff.rejected)
+
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
 
@@ -427,7 +443,21 @@ class SchedulingQueue:
         uids = [queued.pod.uid for queued in self._in_flight.pods()]
         for uid in uids:
             self.done(uid)
+        self.closed = True
         return uids
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """Invariants that do not hold while nobody is calling: none."""
+        return [*self._places.problems(), *self._in_flight.problems(), *self._problems_of_flights()]
+
+    def _problems_of_flights(self) -> Iterator[str]:
+        waiting = {queued.pod.uid: queued for queued in self.pending()}
+        for queued in self._in_flight.pods():
+            found = waiting.get(queued.pod.uid)
+            if found is not None:
+                yield f"pod {queued.key} ({queued.pod.uid}): in flight, and waits: {found.place.value}"
 
 
 #: How a queue is called in texts that people match on.

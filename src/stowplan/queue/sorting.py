@@ -1,7 +1,8 @@
 """The order of the active queue, as a sort key made from the profile's QueueSort plugin.
 
-For PrioritySort that is a plain tuple. Any other plugin is asked pod against pod, about pods as they were when they
-were queued; what it does not decide, arrival does. A plugin that raises has decided nothing.
+For a plugin that declares `by_priority_and_time`, such as PrioritySort, that is a plain tuple. Any other plugin
+compares two pods at a time, as they were when they were queued; where it puts neither first, or raises, they keep
+their order of arrival.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.status import PROPAGATED
-from stowplan.in_tree.priority_sort.plugin import PrioritySort
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,16 +21,11 @@ if TYPE_CHECKING:
 
 
 def sort_key(plugin: QueueSortPlugin, observer: QueueObserver) -> Callable[[QueuedPod], Any]:
-    """Equal or less exactly where the plugin has a pod go first."""
-    if knows_equals(plugin):
+    """A key that sorts pods as the plugin does."""
+    if plugin.by_priority_and_time:
         return _by_priority
     order = _Order(plugin, observer)
     return lambda queued: _Ranked(copy(queued), order)
-
-
-def knows_equals(plugin: QueueSortPlugin) -> bool:
-    """Whether pods of the same priority are equals but for the time at which they came."""
-    return type(plugin) is PrioritySort
 
 
 def _by_priority(queued: QueuedPod) -> tuple[int, float]:
@@ -38,7 +33,7 @@ def _by_priority(queued: QueuedPod) -> tuple[int, float]:
 
 
 class _Order:
-    """A plugin's opinion of two pods."""
+    """A plugin's order of two pods."""
 
     def __init__(self, plugin: QueueSortPlugin, observer: QueueObserver) -> None:
         self._plugin = plugin

@@ -127,3 +127,49 @@ class UnschedulablePods:
             del groups[rejection]
             if not groups:
                 del self._rejected_by[rejection.profile, plugin]
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        for key, queued in self._pods.items():
+            if queued.pod.key != key:
+                yield f"pod {queued.pod.key}: sleeps under the name {key}"
+        for key in sorted(self._pods.keys() ^ self._bucket.keys()):
+            yield f"pod {key}: {'sleeps in no group' if key in self._pods else 'in a group, but it does not sleep'}"
+        for key in self._pods.keys() & self._bucket.keys():
+            yield from self._problems_of_group(key, self._pods[key])
+        yield from self._problems_of_sums()
+
+    def _problems_of_group(self, key: str, queued: QueuedPod) -> Iterator[str]:
+        group, shape = self._bucket[key]
+        if group.by_shape.get(shape, {}).get(key) is not queued:
+            yield f"pod {key}: not in its group {_named(group.rejection)}"
+        if self._groups.get(group.rejection) is not group:
+            yield f"pod {key}: its group {_named(group.rejection)} is not known"
+        if shape is not queued.pod.shape:
+            yield f"pod {key}: in its group among pods of another shape"
+        if not group.rejection.holds(queued):
+            yield f"pod {key}: rejected by {_named(Rejection.of(queued))}, in the group {_named(group.rejection)}"
+
+    def _problems_of_sums(self) -> Iterator[str]:
+        gated = sum(bool(group.rejection.gating_plugin) for group, _ in self._bucket.values())
+        if gated != self.gated:
+            yield f"{self.gated} pods are counted as gated, {gated} are"
+        lying = sum(len(pods) for group in self._groups.values() for pods in group.by_shape.values())
+        if lying != len(self._bucket):
+            yield f"{lying} pods are in groups, {len(self._bucket)} have one"
+        found = {(*key, rejection) for key, groups in self._rejected_by.items() for rejection in groups}
+        wanted = {
+            (rejection.profile, plugin, rejection)
+            for rejection in self._groups
+            for plugin in rejection.unschedulable_plugins | rejection.pending_plugins
+        }
+        for profile, plugin, rejection in sorted(found ^ wanted, key=lambda one: one[:2]):
+            how = "does not find" if (profile, plugin, rejection) in wanted else "finds"
+            yield f"plugin {plugin} of {profile} {how} the group {_named(rejection)}"
+
+
+def _named(rejection: Rejection) -> str:
+    plugins = ", ".join(sorted(rejection.unschedulable_plugins | rejection.pending_plugins)) or "nobody"
+    return f"{plugins}, gated by {rejection.gating_plugin}" if rejection.gating_plugin else plugins

@@ -1,9 +1,12 @@
 """A Scheduler on an embedded API, in one event loop, with time that passes only when a test says so."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from random import Random
 
 from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine.engine import TICK
+from stowplan.live.scheduler import SchedulerSettings
 from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
@@ -19,6 +22,8 @@ class Live(LiveCluster):
         self.api = api
 
     async def settle(self, turns=100_000):
+        # A test may have moved a pod in the queue behind the engine's back.
+        self.scheduler.submit(TICK)
         assert await super().settle(turns), "the scheduler does not come to rest"
         return True
 
@@ -42,9 +47,19 @@ class Live(LiveCluster):
 
 @asynccontextmanager
 async def live(
-    *objects, config=None, plugins=(), random=None, settings=None, features=DEFAULT_FEATURES, wrap=None, time=None
+    *objects,
+    config=None,
+    plugins=(),
+    random=None,
+    settings=None,
+    features=DEFAULT_FEATURES,
+    wrap=None,
+    time=None,
+    recorder=None,
+    validate=True,
 ):
-    """`wrap` may put something between the scheduler and the API."""
+    """`wrap` may put something between the scheduler and the API; `validate` has a cost that grows with the cluster."""
+    settings = replace(settings or SchedulerSettings(), validate=validate)
     time = time or ManualTime()
     api = Api(clock=time.wall_clock)
     # Nobody here would take a new node's taint away.
@@ -53,7 +68,7 @@ async def live(
     port = EmbeddedApi(api.server)
     if wrap is not None:
         port = wrap(port)
-    options = {"config": config, "plugins": plugins, "settings": settings, "features": features}
+    options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
     async with _opened(port, time, random=random or Random(1), **options) as opened:
         cluster = Live(api, *opened)
         await cluster.settle()

@@ -3,9 +3,7 @@
 from collections import deque
 from contextlib import contextmanager
 
-from stowplan.api.api_errors import ApiError
 from stowplan.api.decode import DecodeError
-from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.engine.effects import Tell, Wake, Withdraw
 from stowplan.engine.outbox import Outbox
@@ -39,7 +37,6 @@ class ScriptedEffects:
     @contextmanager
     def step(self):
         """One step of the engine: `with effects.step(): part.does_something()`."""
-        self.outbox.ring()
         yield
         self.outbox.finish()
         for effect in self.outbox.take():
@@ -68,7 +65,7 @@ class ScriptedEffects:
             self._wakes.remove(at)
             self.outbox.now = max(self.now, at)
             with self.step():
-                pass
+                self.outbox.ring()
         self.outbox.now = until
 
     @property
@@ -96,9 +93,7 @@ def as_outcome(answer):
             return answer
         case DecodeError() | OutcomeUnknown():
             return Unknown(answer)
-        case ApiError() | Unreachable():
-            return Refused(answer)
         case Exception():
-            raise TypeError(f"a driver does not answer with {answer!r}")
+            return Refused(answer)
         case _:
             return Done(answer)

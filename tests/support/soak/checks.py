@@ -101,10 +101,10 @@ class Watcher:
         scheduler = self.scheduler
         sizes = {
             "stories": len(scheduler.stories),
-            "tasks": len(scheduler._tasks),
+            "tasks": len(scheduler._effects.tasks),
             "unassigned": len(scheduler.state.pending),
-            "statuses": len(scheduler._statuses._known),
-            "preemptions": len(scheduler._evictor),
+            "statuses": len(scheduler.engine.statuses._known),
+            "preemptions": len(scheduler.engine.evictions),
             "events in flight": sum(scheduler.queue.in_flight_events().values()),
             "assumed": len(scheduler.state._assumed),
         }
@@ -151,11 +151,11 @@ def nothing_is_under_way(scheduler):
     assert not scheduler.queue.in_flight_events()
     assert not scheduler.state._assumed
     assert not len(scheduler.waiting_pods)
-    assert not scheduler._pods_in_pre_bind._pods
-    assert not scheduler._tasks
-    assert not scheduler._statuses._known
+    assert not scheduler.engine.parts.pods_in_pre_bind._pods
+    assert not scheduler._effects.tasks
+    assert not scheduler.engine.statuses._known
     assert not scheduler.busy
-    assert not [info.uid for info in scheduler._evictor._preemptions.values() if info.running]
+    assert not [info.uid for info in scheduler.engine.evictions._preemptions.values() if info.running]
     assert scheduler.queue.counts()["active"] == scheduler.queue.counts()["backoff"] == 0
 
 

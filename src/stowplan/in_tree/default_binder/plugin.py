@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stowplan.framework.interface import BindPlugin
 from stowplan.framework.requests import Bind, Done
 from stowplan.framework.status import error
+from stowplan.in_tree.default_binder.declaration import DECLARATION
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _log = get_logger(__name__.rpartition(".")[0])
 
 class DefaultBinder(BindPlugin):
     name = "DefaultBinder"
+    declaration = DECLARATION
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
         verbose = _log.v(3)

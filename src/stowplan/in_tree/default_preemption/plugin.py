@@ -8,15 +8,24 @@ Upstream: pkg/scheduler/framework/plugins/defaultpreemption and framework/preemp
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.framework.events import POD, Action, Hint, on
-from stowplan.framework.interface import EnqueueExtensions, PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
+from stowplan.framework.interface import (
+    EnqueueExtensions,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreEnqueuePlugin,
+)
 from stowplan.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.in_tree.default_preemption.declaration import DECLARATION
 from stowplan.klog import get_logger
+from stowplan.preemption.candidates import Candidates
 from stowplan.preemption.dry_run import dry_run
 from stowplan.preemption.eligibility import ineligible_reason
-from stowplan.preemption.plan import PreemptionOutcome, eviction_plan
+from stowplan.preemption.extenders import ask_extenders, interested_extenders
+from stowplan.preemption.plan import eviction_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +34,9 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
-    from stowplan.preemption.candidates import Candidates
+    from stowplan.framework.explanations.preemption import Preemption
+    from stowplan.framework.extender import Extender
+    from stowplan.framework.interface import PostFilterSteps
 
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
 
@@ -33,15 +44,24 @@ PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this p
 _log = get_logger(__name__.rpartition(".")[0])
 
 
+@dataclass(frozen=True, slots=True)
+class PreemptionOutcome:
+    """Why a pod may not preempt, or what the dry run found."""
+
+    ineligible_reason: str = ""
+    run: Candidates | None = None
+
+
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     name = "DefaultPreemption"
+    declaration = DECLARATION
     effect_free = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         preemptions = self.handle.preemptions
         return unresolvable(PREEMPTING) if preemptions is not None and preemptions.under_way(pod) else None
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
         if self.handle.metrics is not None and not state.asking:
             self.handle.metrics.scheduler.preemption_attempts_total.inc()
         reason = ineligible_reason(self.handle.cluster, pod, diagnosis)
@@ -55,11 +75,25 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
             if run.error is None and not state.asking:
                 _log_without_candidates(pod, run)
             return self._without_candidates(pod, run)
+        # Whoever only asks does not ask anybody outside.
+        extenders = () if state.asking else interested_extenders(self.handle.extenders(), pod)
+        return self._asking_extenders(state, pod, run, extenders) if extenders else self._selected(state, pod, run)
+
+    def _asking_extenders(
+        self, state: CycleState, pod: PodInfo, run: Candidates, extenders: Sequence[Extender]
+    ) -> PostFilterSteps:
+        left = yield from ask_extenders(self.handle.framework, pod, run, extenders)
+        if isinstance(left, Candidates):
+            return self._selected(state, pod, left)
+        status = error(f"preemption: {left.message}") if left.code == Code.Error else left
+        return PostFilterResult(status, self._present_nomination(pod), PreemptionOutcome(run=run))
+
+    def _selected(self, state: CycleState, pod: PodInfo, run: Candidates) -> PostFilterResult:
         selected = run.candidate_on(self._chosen(state, run.best))
         if not state.asking:
             text = "the target node for the preemption is determined"
             _log.v(2).info(text, pod=pod, node=selected.node_name)
-        outcome, plan = PreemptionOutcome(run=run, selected=selected), eviction_plan(pod, selected, plugin=self.name)
+        outcome, plan = PreemptionOutcome(run=run), eviction_plan(pod, selected, plugin=self.name)
         return PostFilterResult(Status(Code.Success), selected.node_name, outcome, plan)
 
     def _chosen(self, state: CycleState, best: Sequence[str]) -> str:
@@ -76,6 +110,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         if run.error is not None:
             return PostFilterResult(error(f"preemption: {run.error.message}"), self._present_nomination(pod), outcome)
         return PostFilterResult(unschedulable(f"preemption: {run.message}"), "", outcome)
+
+    def preemption(self, result: PostFilterResult) -> Preemption:
+        from stowplan.in_tree.default_preemption.explanation import preemption_of
+
+        return preemption_of(result.detail)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         # Never worth a try by itself; registered so that gated preemptors are looked at again.

@@ -22,6 +22,7 @@ from stowplan.framework.status import SKIP, Reason, Status, error, unresolvable,
 from stowplan.in_tree.common.device_classes import device_class_of, device_classes_read
 from stowplan.in_tree.common.not_built import NotBuiltBinding
 from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
+from stowplan.in_tree.dynamic_resources.declaration import DECLARATION
 from stowplan.in_tree.dynamic_resources.hints import events
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ PODS_WITH_DEVICES = "pods with device claims"
 
 class DynamicResources(NotBuiltBinding, PreEnqueuePlugin, PostFilterPlugin, SignPlugin, EnqueueExtensions):
     name = "DynamicResources"
+    declaration = DECLARATION
     effect_free = True
     short_name = "devices"
 

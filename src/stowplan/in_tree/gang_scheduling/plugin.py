@@ -14,6 +14,7 @@ from stowplan.framework.interface import EnqueueExtensions, PermitPlugin, PreEnq
 from stowplan.framework.status import Status, unresolvable
 from stowplan.in_tree.common.not_built import NOT_BUILT, PODS_OF_GROUPS
 from stowplan.in_tree.common.volume_claims import same_namespace
+from stowplan.in_tree.gang_scheduling.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     name = "GangScheduling"
+    declaration = DECLARATION
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.scheduling_group is None:

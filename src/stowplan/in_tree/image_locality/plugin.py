@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.framework.interface import MAX_SCORE, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
+from stowplan.in_tree.image_locality.declaration import DECLARATION
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,6 +32,7 @@ MIN_BYTES, MAX_BYTES_PER_CONTAINER = 23 * _MB, 1000 * _MB
 
 class ImageLocality(ScorePlugin, TemplateSigned, ReadsNoObjects):
     name = "ImageLocality"
+    declaration = DECLARATION
     short_name = "images"
     reads = Reads.NODES
 

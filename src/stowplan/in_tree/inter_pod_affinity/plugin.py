@@ -37,6 +37,7 @@ from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresol
 from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unused_raw, worth_normalizing
 from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.inter_pod_affinity import hints
+from stowplan.in_tree.inter_pod_affinity.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -156,6 +157,7 @@ class InterPodAffinity(
     PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
 ):
     name = "InterPodAffinity"
+    declaration = DECLARATION
     short_name = "pod affinity"
     reads = Reads.CLUSTER_PODS
     normalizes = True

@@ -37,6 +37,7 @@ from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.in_tree.common.node_selection import matches_required_affinity, matches_selector, preference
 from stowplan.in_tree.common.normalization import default_normalize
+from stowplan.in_tree.node_affinity.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +70,7 @@ class NodeAffinity(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions
 ):
     name = "NodeAffinity"
+    declaration = DECLARATION
     short_name = "node affinity"
     reads = Reads.NODES
     normalizes = True

@@ -26,6 +26,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error
 from stowplan.in_tree.common.pod_hints import same_pod
+from stowplan.in_tree.node_declared_features.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +57,7 @@ KNOWN_FEATURES = (
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "NodeDeclaredFeatures"
+    declaration = DECLARATION
     reads = Reads.NODES
 
     @property

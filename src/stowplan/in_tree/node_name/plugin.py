@@ -15,6 +15,7 @@ from stowplan.framework.events import NODE, Action, on
 from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads, ReadsNoObjects, SignPlugin
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Reason, Status
+from stowplan.in_tree.node_name.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ OTHER_NODE = Reason("NodeNameMismatch", "node(s) didn't match the requested node
 
 class NodeName(FilterPlugin, SignPlugin, ReadsNoObjects, EnqueueExtensions):
     name = "NodeName"
+    declaration = DECLARATION
     reads = Reads.NODES
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:

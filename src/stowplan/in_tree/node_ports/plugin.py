@@ -22,6 +22,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import SKIP, Reason, Status, error
 from stowplan.in_tree.common.pod_hints import is_placed_or_nominated
+from stowplan.in_tree.node_ports.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,7 @@ PRE_FILTER_STATE = "PreFilterNodePorts"
 
 class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "NodePorts"
+    declaration = DECLARATION
     reads = Reads.NODE_PODS
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:

@@ -12,6 +12,7 @@ import numpy as np
 from stowplan.framework.interface import PreScorePlugin, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
 from stowplan.framework.status import SKIP, Status
 from stowplan.in_tree.common.resource_scoring import Capacity, Demands, capacity
+from stowplan.in_tree.node_resources_balanced_allocation.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -29,6 +30,7 @@ PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects):
     name = "NodeResourcesBalancedAllocation"
+    declaration = DECLARATION
     short_name = "balance"
     reads = Reads.NODE_SUMS
     in_range = True

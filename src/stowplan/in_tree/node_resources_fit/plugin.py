@@ -29,6 +29,7 @@ from stowplan.in_tree.common.device_classes import device_class_of, device_class
 from stowplan.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
 from stowplan.in_tree.common.resource_scoring import Capacity, Demands, capacity
 from stowplan.in_tree.common.shape_score import ShapePoints
+from stowplan.in_tree.node_resources_fit.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Sequence
@@ -60,6 +61,7 @@ class NodeResourcesFit(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin, EnqueueExtensions, TemplateSigned
 ):
     name = "NodeResourcesFit"
+    declaration = DECLARATION
     short_name = "fit"
     reads = Reads.NODE_SUMS
     in_range = True

@@ -19,6 +19,7 @@ from stowplan.framework.interface import EnqueueExtensions, FilterPlugin, Reads,
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import Code, Reason, Status
 from stowplan.in_tree.common.pod_hints import same_pod
+from stowplan.in_tree.node_unschedulable.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,7 @@ CORDON = Taint(key=CORDON_KEY, effect=NO_SCHEDULE)
 
 class NodeUnschedulable(FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "NodeUnschedulable"
+    declaration = DECLARATION
     reads = Reads.NODES
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:

@@ -14,6 +14,7 @@ from stowplan.cluster.object_dependencies import ObjectDependency
 from stowplan.framework.interface import EnqueueExtensions, TemplateSigned
 from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltFilter
 from stowplan.in_tree.common.volume_claims import has_claims
+from stowplan.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.in_tree.node_volume_limits.hints import events
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _COUNTED_INLINE = ("aws_elastic_block_store", "gce_persistent_disk", "azure_disk
 
 class NodeVolumeLimits(NotBuiltFilter, TemplateSigned, EnqueueExtensions):
     name = "NodeVolumeLimits"
+    declaration = DECLARATION
 
     def _unsupported(self, pod: PodInfo) -> str | None:
         if has_claims(pod.shape):

@@ -109,7 +109,7 @@ def _constraint_errors(path: str, constraint: TopologySpreadConstraint) -> Itera
 
 def _owners_read(args: PodTopologySpreadArgs) -> Kinds:
     """Only default constraints ask for the owners of a pod."""
-    by_default = args.defaulting_type == SYSTEM_DEFAULTING or args.default_constraints
+    by_default = args.defaulting_type != LIST_DEFAULTING or args.default_constraints
     return _OWNERS if by_default else ()
 
 

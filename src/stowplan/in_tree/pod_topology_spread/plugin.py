@@ -38,6 +38,7 @@ from stowplan.in_tree.common.domains import by_domain, normalized_by_domain, unu
 from stowplan.in_tree.common.node_selection import required_node_affinity_mask, untolerated_mask
 from stowplan.in_tree.common.normalization import bounds_of, mapped
 from stowplan.in_tree.pod_topology_spread import hints
+from stowplan.in_tree.pod_topology_spread.declaration import DECLARATION
 from stowplan.in_tree.pod_topology_spread.default_selector import default_selector
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class PodTopologySpread(
     """What default constraints look up is in the signature: the selector that services and the controller make."""
 
     name = "PodTopologySpread"
+    declaration = DECLARATION
     short_name = "spread"
     reads = Reads.CLUSTER_PODS
     normalizes = True

@@ -8,10 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from stowplan.framework.interface import QueueSortPlugin
+from stowplan.in_tree.priority_sort.declaration import DECLARATION
 
 
 class PrioritySort(QueueSortPlugin):
     name = "PrioritySort"
+    declaration = DECLARATION
+    by_priority_and_time = True
 
     def less(self, a: Any, b: Any) -> bool:
         """Compare queued pods, which have a `pod` and the `timestamp` at which they last entered the queue."""

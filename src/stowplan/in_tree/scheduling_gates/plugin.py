@@ -11,6 +11,7 @@ from stowplan.framework.events import POD, Action, Hint, on, queue_if
 from stowplan.framework.interface import EnqueueExtensions, PreEnqueuePlugin
 from stowplan.framework.status import Reason, Status, unresolvable
 from stowplan.in_tree.common.pod_hints import same_pod
+from stowplan.in_tree.scheduling_gates.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ GATED = Reason("SchedulingGated", "waiting for scheduling gates: [{gates}]")
 
 class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
     name = "SchedulingGates"
+    declaration = DECLARATION
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         gates = pod.pod.spec.scheduling_gates

@@ -29,6 +29,7 @@ from stowplan.framework.status import Code, Reason, Status, error
 from stowplan.in_tree.common.node_selection import untolerated_mask
 from stowplan.in_tree.common.normalization import default_normalize
 from stowplan.in_tree.common.pod_hints import same_pod
+from stowplan.in_tree.taint_toleration.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,7 @@ PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "TaintToleration"
+    declaration = DECLARATION
     short_name = "taints"
     reads = Reads.NODES
     normalizes = True

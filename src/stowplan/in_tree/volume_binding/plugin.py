@@ -13,6 +13,7 @@ from stowplan.framework.interface import EnqueueExtensions, PreScorePlugin, Read
 from stowplan.framework.status import SKIP, Status
 from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltBinding
 from stowplan.in_tree.common.volume_claims import has_claims
+from stowplan.in_tree.volume_binding.declaration import DECLARATION
 from stowplan.in_tree.volume_binding.hints import events
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 class VolumeBinding(NotBuiltBinding, PreScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "VolumeBinding"
+    declaration = DECLARATION
     short_name = "volumes"
 
     def _unsupported(self, pod: PodInfo) -> str | None:

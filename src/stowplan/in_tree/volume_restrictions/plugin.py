@@ -30,6 +30,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.in_tree.common.volume_claims import names_claim, same_namespace
+from stowplan.in_tree.volume_restrictions.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,6 +70,7 @@ class _ClaimUse:
 
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugin, EnqueueExtensions):
     name = "VolumeRestrictions"
+    declaration = DECLARATION
     # Disks are a matter of the node's own pods, but claims of pods anywhere and of claim objects. So it is asked in
     # each cycle, and need not say which objects those are.
     reads = Reads.ANYTHING

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.framework.interface import EnqueueExtensions, ReadsNoObjects, TemplateSigned
 from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltFilter
+from stowplan.in_tree.volume_zone.declaration import DECLARATION
 from stowplan.in_tree.volume_zone.hints import events
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 class VolumeZone(NotBuiltFilter, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
     name = "VolumeZone"
+    declaration = DECLARATION
 
     def _unsupported(self, pod: PodInfo) -> str | None:
         # Generic ephemeral volumes are not looked at, as in the reference; VolumeBinding refuses them.

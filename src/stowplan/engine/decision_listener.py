@@ -1,0 +1,21 @@
+"""Who is told of decisions, beside metrics and stories: a simulation, or `Cluster.schedule`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from stowplan.engine.algorithm import Decision
+    from stowplan.engine.attempt import Attempt, Failure
+    from stowplan.queue.queued_pod import QueuedPod
+
+
+class DecisionListener(Protocol):
+    def decided(self, decision: Decision, /) -> None:
+        """It is known where a pod goes, or that it goes nowhere."""
+
+    def failed(self, queued: QueuedPod, failure: Failure, /) -> None:
+        """An attempt has failed, at whatever point; the pod is put back."""
+
+    def bound(self, attempt: Attempt, /) -> None:
+        """A pod has its node."""

@@ -1,0 +1,92 @@
+"""What is due, and when: the clock of simulated time, which jumps from one moment to the next.
+
+What is put in for now, or for a time that has passed, goes to the end of a line; the rest waits in a heap. When the
+clock moves on, everything of the new moment gets into line as it was put in, so within a moment things are taken in
+that order. There is one exception: changes of one kind that are due at one moment are taken together, where the first
+of them stands.
+
+Times at which the engine only wants to be woken are counted apart: they alone are no reason to go on.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.changes import Change
+from stowplan.engine.engine import TICK
+from stowplan.engine.inputs import Changes
+
+if TYPE_CHECKING:
+    from stowplan.api.meta import ApiStruct
+
+
+class Agenda:
+    __slots__ = ("_batches", "_heap", "_number", "_wakes", "line", "now")
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        #: What is due now, in order: whoever does it takes from the left, and `close`s batches of changes.
+        self.line: deque[Any] = deque()
+        #: Time, number, what is due then.
+        self._heap: list[tuple[float, int, Any]] = []
+        self._number = 0
+        #: Times in the heap at which nothing but a tick is due.
+        self._wakes: set[float] = set()
+        #: Changes in line that others of their kind may still join.
+        self._batches: dict[type[ApiStruct], list[Change[Any]]] = {}
+
+    def put(self, at: float, item: Any) -> None:
+        if at > self.now:
+            self._number += 1
+            heapq.heappush(self._heap, (at, self._number, item))
+        else:
+            self._line_up(item)
+
+    def wake(self, at: float) -> None:
+        """Tick at this time, once however often it is asked for."""
+        if at in self._wakes:
+            return
+        if at > self.now:
+            self._wakes.add(at)
+        self.put(at, TICK)
+
+    def close(self, batch: Changes) -> None:
+        """Let no more changes join a batch that was taken."""
+        if self._batches.get(batch.kind) is batch.changes:
+            del self._batches[batch.kind]
+
+    @property
+    def only_wakes(self) -> bool:
+        """Whether nothing is due but ticks."""
+        return not self.line and len(self._heap) == len(self._wakes)
+
+    @property
+    def next(self) -> float:
+        """The next moment after this one; infinity if there is none."""
+        return self._heap[0][0] if self._heap else inf
+
+    def advance(self) -> None:
+        """Move to the next moment, which there must be."""
+        heap = self._heap
+        self.now = now = heap[0][0]
+        self._wakes.discard(now)
+        while heap and heap[0][0] == now:
+            self._line_up(heapq.heappop(heap)[2])
+
+    def _line_up(self, item: Any) -> None:
+        if type(item) is Change:
+            obj: Any = item.new if item.old is None else item.old
+            self.join(type(obj), item)
+        else:
+            self.line.append(item)
+
+    def join(self, kind: type[ApiStruct], change: Change[Any]) -> None:
+        """Put a change of that kind in for now."""
+        batch = self._batches.get(kind)
+        if batch is None:
+            batch = self._batches[kind] = []
+            self.line.append(Changes(kind, batch))
+        batch.append(change)

@@ -1,0 +1,360 @@
+"""Simulated time: the engine on a small object store, with a clock that jumps to the next thing that is due.
+
+What is due are requests on their way to the store, their answers, news for watchers, arrivals that a caller puts in,
+ends of pods, and times at which the engine wants to be woken. Things of one moment are taken in the order in which they
+were put in (`agenda`); when nothing more is due at it, the engine tries pods as long as there are some to try, and then
+the clock moves on. Requests about one object are carried out one after the other, as are news of one kind told.
+
+    store = ObjectStore()
+    engine = Engine(config, registry=..., now=0.0, api=VirtualApi(), ...)
+    time = VirtualTime(engine, store, runs_for=lambda pod: 60.0)
+    time.feed((i / 100, Create(obj=a_pod(i))) for i in range(100_000))
+    time.run()
+
+Nothing of a decision is in here. The same engine, store, latencies and calls give the same inputs in the same order.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
+
+from stowplan.api.api_errors import ApiError, NotFound
+from stowplan.engine.effects import Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.engine import SCHEDULE
+from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Patch, Read, Refused, Request, Update
+from stowplan.simulate.agenda import Agenda
+from stowplan.simulate.cluster import Ending, SimulatedCluster
+from stowplan.simulate.latency import NO_LATENCY, Latency
+from stowplan.simulate.plugin_calls import PluginCall
+from stowplan.simulate.virtual_api import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.api.pod import Pod
+    from stowplan.framework.requests import Outcome
+    from stowplan.framework.status import Status
+    from stowplan.simulate.object_store import ObjectStore
+
+_REQUESTS = (Bind, Create, Update, Patch, Delete, Read)
+_NO_MORE = (inf, None)
+#: Inputs that are handed to the engine as they are.
+_HANDED_IN = tuple(kind for kind in get_args(Input) if kind not in (Answer, Changes, Schedule))
+_NOBODY = "nobody answers {who} in this simulation"
+
+
+class Engine(Protocol):
+    """What `engine.engine.Engine` has for its driver."""
+
+    @property
+    def wants_turn(self) -> bool: ...
+
+    def step(self, input_: Input, now: float, /) -> Sequence[Effect]: ...
+
+    def run_plugin(self, action: RunPlugin, /) -> Coroutine[Any, Any, Status | None]: ...
+
+    def attach(self, driver: VirtualTime, /) -> None: ...
+
+
+class _Sent(NamedTuple):
+    """A request on its way to the store."""
+
+    #: Whoever gets the answer: a plugin's call, or the engine, by the effect's number.
+    sender: PluginCall | int
+    asked: Asked
+    #: Seconds that the answer takes back.
+    back: float
+
+
+class _Feed:
+    """Requests of a caller, in order of time, each taken from its source when it is due."""
+
+    __slots__ = ("request", "source")
+
+    def __init__(self, source: Iterator[tuple[float, Request]]) -> None:
+        self.source = source
+        #: The one that is due next; None at the end.
+        self.request: Request | None = None
+
+    def draw(self) -> float:
+        """Go on to the next request; when it is due."""
+        at, self.request = next(self.source, _NO_MORE)
+        return at
+
+
+class VirtualTime:
+    def __init__(
+        self,
+        engine: Engine,
+        store: ObjectStore,
+        *,
+        start: float = 0.0,
+        latency: Latency = NO_LATENCY,
+        kinds: Collection[type[ApiStruct]] | None = None,
+        tell: Callable[[Tell], object] | None = None,
+        ask: Callable[[Ask], Outcome] | None = None,
+        runs_for: Callable[[Pod], float | None] | None = None,
+    ) -> None:
+        """`start`: seconds since the epoch. `kinds`: those that the engine watches; None: all.
+
+        `tell` hears events for users, `ask` answers for whoever is outside; `runs_for` says for how many seconds a pod
+        runs once it has a node, and goes then; None: for ever.
+        """
+        self._engine = engine
+        self.store = store
+        self._latency = latency
+        self._tell_users = tell
+        self._answer_outside = ask
+        self._agenda = Agenda(start)
+        self._cluster = SimulatedCluster(store, self._agenda, latency=latency, kinds=kinds, runs_for=runs_for)
+        self._started = False
+        #: Effects that are to be answered: the number of each, and its call if it is one of a plugin.
+        self._under_way: dict[int, PluginCall | None] = {}
+        #: Object -> when the last request about it is answered.
+        self._free_at: dict[str, float] = {}
+        self._sweep_at = 1024
+        #: What callers have put in and the store has refused, with the time.
+        self.refused: list[tuple[float, Request, Exception]] = []
+        self._begin: dict[type[Any], Callable[[Effect], None]] = {
+            Tell: self._tell,
+            Wake: self._wake,
+            Cancel: self._cancel,
+            Withdraw: self._withdraw,
+            RunPlugin: self._queue_up,
+            Ask: self._ask,
+            **dict.fromkeys(_REQUESTS, self._queue_up if latency.instant else self._send),
+        }
+        self._carry_out: dict[type[Any], Callable[[Effect], None]] = {
+            RunPlugin: self._run_plugin,
+            Ask: self._put_question,
+            **dict.fromkeys(_REQUESTS, self._arrive_at_once),
+        }
+        self._do: dict[type[Any], Callable[[Any], None]] = {
+            Effect: self._effect,
+            Answer: self._answer,
+            Changes: self._news,
+            _Sent: self._arrive,
+            PluginCall: self._resume,
+            Ending: self._cluster.end,
+            _Feed: self._take_from,
+            **dict.fromkeys(_REQUESTS, self._callers),
+            **dict.fromkeys(_HANDED_IN, self.submit),
+        }
+        engine.attach(self)
+
+    # -- for callers --------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self._agenda.now
+
+    def write(self, request: Request) -> Any:
+        """Write to the store, as somebody else than the scheduler, and return the object; an ApiError if it refuses.
+
+        The engine hears of it when the clock goes on.
+        """
+        change = self._cluster.write(request)
+        self._cluster.tell(change)
+        return change.old if change.new is None else change.new
+
+    def at(self, when: float, what: Request | Input) -> None:
+        """Have something written at that time, or an input handed to the engine; see `refused`."""
+        self._agenda.put(when, what)
+
+    def feed(self, requests: Iterable[tuple[float, Request]]) -> None:
+        """The same of any number of requests, each with its time, in order: each is asked for when it is due."""
+        self._await_next(_Feed(iter(requests)))
+
+    def submit(self, input_: Input) -> None:
+        """Hand an input to the engine now, and take in what follows."""
+        for effect in self._engine.step(input_, self._agenda.now):
+            self._begin[type(effect.action)](effect)
+
+    def run(self, until: float | None = None) -> None:
+        """Go on until only time could help: nothing is under way, and no pod can be tried.
+
+        Times that the engine waits for come in between, but are no reason to go on. With `until` no later moment is
+        gone to.
+        """
+        limit = inf if until is None else until
+        self._settle()
+        while not self._agenda.only_wakes and self._agenda.next <= limit:
+            self._agenda.advance()
+            self._settle()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with everything that is due meanwhile."""
+        agenda = self._agenda
+        until = agenda.now + seconds
+        self._settle()
+        while agenda.next <= until:
+            agenda.advance()
+            self._settle()
+        agenda.now = until
+
+    @property
+    def under_way(self) -> int:
+        """Effects that are not answered yet."""
+        return len(self._under_way)
+
+    def _settle(self) -> None:
+        """Do what is due at this moment, then let pods be tried, until neither is left."""
+        agenda, engine, do, begin = self._agenda, self._engine, self._do, self._begin
+        line, now = agenda.line, agenda.now
+        while True:
+            while line:
+                item = line.popleft()
+                do[type(item)](item)
+            if not self._started:
+                self._started = True
+                self.submit(Started())
+            elif engine.wants_turn:
+                for effect in engine.step(SCHEDULE, now):
+                    begin[type(effect.action)](effect)
+            else:
+                return
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, effect: Effect) -> None:
+        if self._tell_users is not None:
+            self._tell_users(effect.action)
+
+    def _wake(self, effect: Effect) -> None:
+        self._agenda.wake(effect.action.at)
+
+    def _cancel(self, effect: Effect) -> None:
+        """Break a plugin's call off. A request cannot be called back: it goes on."""
+        call = self._under_way.get(effect.action.number)
+        if call is not None:
+            self._stop(call, effect.action.why)
+
+    def _withdraw(self, effect: Effect) -> None:
+        call = self._under_way.pop(effect.action.number, None)
+        if call is not None:
+            self._stop(call, "")
+
+    def _stop(self, call: PluginCall, why: str) -> None:
+        call.stopped_for = why
+        # In its turn: it may be what runs just now.
+        self._agenda.put(self.now, call)
+
+    def _queue_up(self, effect: Effect) -> None:
+        self._under_way[effect.number] = None
+        self._agenda.line.append(effect)
+
+    def _effect(self, effect: Effect) -> None:
+        if effect.number in self._under_way:
+            self._carry_out[type(effect.action)](effect)
+
+    def _news(self, news: Changes) -> None:
+        self._agenda.close(news)
+        self.submit(news)
+
+    def _answer(self, answer: Answer) -> None:
+        if answer.number in self._under_way:
+            del self._under_way[answer.number]
+            self.submit(answer)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _send(self, effect: Effect) -> None:
+        self._under_way[effect.number] = None
+        self._post(effect.number, Asked(effect.action))
+
+    def _post(self, sender: PluginCall | int, asked: Asked) -> None:
+        """Send a request off, to be carried out when the one about the same object before it has been answered."""
+        request, latency, at = asked.request, self._latency, self.now
+        there, back = latency.request(request), latency.answer(request)
+        if isinstance(request, Request):
+            subject = request.subject
+            at = max(at, self._free_at.get(subject, at))
+            self._free_at[subject] = at + there + back
+            self._sweep()
+        self._agenda.put(at + there, _Sent(sender, asked, back))
+
+    def _sweep(self) -> None:
+        """Forget objects that nothing is under way about, when they have become many."""
+        if len(self._free_at) > self._sweep_at:
+            self._free_at = {subject: at for subject, at in self._free_at.items() if at > self.now}
+            self._sweep_at = max(1024, 2 * len(self._free_at))
+
+    def _arrive_at_once(self, effect: Effect) -> None:
+        outcome, change = self._cluster.outcome(effect.action)
+        self._agenda.line.append(Answer(effect.number, outcome))
+        if change is not None:
+            self._cluster.tell(change)
+
+    def _arrive(self, sent: _Sent) -> None:
+        sender = sent.sender
+        call = None if isinstance(sender, int) else sender
+        if (call is not None and call.ended) or (call is None and sender not in self._under_way):
+            # It was broken off before it got there.
+            return
+        outcome, change = self._cluster.outcome(sent.asked.request, sent.asked)
+        if call is None:
+            self._agenda.put(self.now + sent.back, Answer(sender, outcome))  # type: ignore[arg-type]
+        else:
+            call.outcome = outcome
+            self._agenda.put(self.now + sent.back, call)
+        if change is not None:
+            self._cluster.tell(change)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, effect: Effect) -> None:
+        self._under_way[effect.number] = None
+        self._agenda.put(self.now + self._latency.request(effect.action), effect)
+
+    def _put_question(self, effect: Effect) -> None:
+        """The question has got there."""
+        back = self._latency.answer(effect.action)
+        self._agenda.put(self.now + back, Answer(effect.number, self._outside(effect.action)))
+
+    def _outside(self, question: Ask) -> Outcome:
+        if self._answer_outside is None:
+            return Refused(RuntimeError(_NOBODY.format(who=question.who)))
+        return self._answer_outside(question)
+
+    # -- plugins' coroutines ------------------------------------------------------------------------------------------
+
+    def _run_plugin(self, effect: Effect) -> None:
+        call = PluginCall(effect.number, effect.action, self._engine.run_plugin(effect.action))
+        self._under_way[effect.number] = call
+        self._resume(call)
+
+    def _resume(self, call: PluginCall) -> None:
+        if call.ended:
+            return
+        asked = call.resume() if call.stopped_for is None else call.stop()
+        if isinstance(asked, Asked):
+            self._post(call, asked)
+        else:
+            self._agenda.line.append(Answer(call.number, asked))
+
+    # -- what callers have put in -------------------------------------------------------------------------------------
+
+    def _callers(self, request: Request) -> None:
+        try:
+            self.write(request)
+        except ApiError as error:
+            # What is to go may have gone already: nothing is wrong with that.
+            if not (isinstance(request, Delete) and isinstance(error, NotFound)):
+                self.refused.append((self.now, request, error))
+
+    def _take_from(self, feed: _Feed) -> None:
+        at = self.now
+        # All of a moment at once, so that they are news of one batch.
+        while at <= self.now and feed.request is not None:
+            self._callers(feed.request)
+            at = feed.draw()
+        if feed.request is not None:
+            self._agenda.put(at, feed)
+
+    def _await_next(self, feed: _Feed) -> None:
+        at = feed.draw()
+        if feed.request is not None:
+            self._agenda.put(at, feed)

@@ -1,0 +1,278 @@
+"""A small object store: what an API server makes of the scheduler's requests, without JSON and without admission.
+
+Objects are the structs of `stowplan.api`, by kind, namespace and name. Each write gives the object the next resource
+version, one series for all kinds, and answers with the `Change` that it was: that is what watchers are told. An object
+that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change nothing.
+
+Left out: admission and validation, defaults but for a UID and the time of creation, managed fields, earlier versions.
+
+Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api.api_errors import FORBIDDEN, REQUIRED, FieldError, already_exists, conflict, invalid, not_found
+from stowplan.api.changes import Change
+from stowplan.api.custom_objects import CustomObject
+from stowplan.api.meta import ApiStruct, ObjectMeta
+from stowplan.api.pod import FINISHED, Pod, PodCondition
+from stowplan.api.resources import resource_of
+from stowplan.api.timestamps import timestamp
+from stowplan.framework.requests import Bind, Create, Delete, Patch, Update
+from stowplan.simulate.patching import patched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stowplan.framework.requests import Request
+
+T = TypeVar("T", bound=ApiStruct)
+
+#: Namespace and name.
+Key = tuple[str, str]
+
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+class ObjectStore:
+    def __init__(self) -> None:
+        self._objects: dict[type[ApiStruct], dict[Key, Any]] = {}
+        #: The resource version of the last write.
+        self.version = 0
+        #: The conditions of pods that are bound now, which most share.
+        self._scheduled: tuple[PodCondition, ...] = ()
+        self._writes: dict[type[Request], Callable[[Any, float], Change[Any]]] = {
+            Bind: self.bind,
+            Create: self.create,
+            Update: self.update,
+            Patch: self.patch,
+            Delete: self.delete,
+        }
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, kind: type[T], namespace: str, name: str) -> T:
+        """The object; NotFound if there is none."""
+        found = self._of(kind).get((namespace or _default_namespace(kind), name))
+        if found is None:
+            resource = resource_of(kind)
+            raise not_found(resource.plural, resource.group, name)
+        return cast("T", found)
+
+    def list(self, kind: type[T], namespace: str = "") -> list[T]:
+        """The objects of a kind, of one namespace if it is given, as an API server lists them."""
+        objects = self._of(kind)
+        return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
+
+    def count(self, kind: type[ApiStruct]) -> int:
+        return len(self._of(kind))
+
+    def _of(self, kind: type[ApiStruct]) -> dict[Key, Any]:
+        """The objects of a kind; who keeps them elsewhere answers with something like a dict of them."""
+        found = self._objects.get(kind)
+        if found is None:
+            found = self._objects[kind] = {}
+        return found
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, request: Request, now: float) -> Change[Any]:
+        """Carry a request out; old and new object are the same one if it changes nothing."""
+        return self._writes[type(request)](request, now)
+
+    def create(self, request: Create, now: float) -> Change[Any]:
+        """Put a new object in; a UID and the time of creation are its own, if it brings them."""
+        obj: Any = request.obj
+        metadata: ObjectMeta = obj.metadata
+        kind: type[ApiStruct] = type(obj)
+        self._check_name(kind, metadata)
+        namespace = metadata.namespace or _default_namespace(kind)
+        name = metadata.name or f"{metadata.generate_name}{self.version + 1:05}"
+        if (namespace, name) in self._of(kind):
+            resource = resource_of(kind)
+            raise already_exists(resource.plural, resource.group, name)
+        self.version += 1
+        metadata = replace(
+            metadata,
+            name=name,
+            namespace=namespace,
+            uid=metadata.uid or f"00000000-0000-4000-8000-{self.version:012}",
+            creation_timestamp=metadata.creation_timestamp or timestamp(now),
+            resource_version=str(self.version),
+        )
+        return Change(None, self._keep(_with_metadata(obj, metadata)))
+
+    def update(self, request: Update, now: float) -> Change[Any]:
+        """Replace an object. Its metadata keeps what is the server's to say."""
+        obj: Any = request.obj
+        metadata: ObjectMeta = obj.metadata
+        old: Any = self.get(type(obj), metadata.namespace, metadata.name)
+        self._check(type(obj), old.metadata, metadata.uid, metadata.resource_version)
+        return self._replace(old, _with_metadata(obj, _servers_own(metadata, old.metadata)))
+
+    def patch(self, request: Patch, now: float) -> Change[Any]:
+        old: Any = self.get(request.kind, request.namespace, request.name)
+        body = request.body
+        wanted = (body.get("metadata") if isinstance(body, dict) else None) or {}
+        self._check(request.kind, old.metadata, wanted.get("uid") or "", wanted.get("resourceVersion") or "")
+        new = patched(old, request)
+        if new.metadata is not old.metadata:
+            new = _with_metadata(new, _servers_own(new.metadata, old.metadata))
+        return self._replace(old, new)
+
+    def bind(self, request: Bind, now: float, annotations: Mapping[str, str] | None = None) -> Change[Pod]:
+        old = self.get(Pod, request.namespace, request.name)
+        _check_bind(request, old)
+        metadata, status = old.metadata, old.status
+        if annotations:
+            metadata = replace(metadata, annotations={**metadata.annotations, **annotations})
+        new = replace(
+            old,
+            metadata=self._next_version(metadata),
+            spec=replace(old.spec, node_name=request.node),
+            status=replace(status, conditions=self._bound(status.conditions, now), nominated_node_name=""),
+        )
+        return Change(old, self._keep(new))
+
+    def delete(self, request: Delete, now: float, grace: float = 0.0) -> Change[Any]:
+        """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked."""
+        old: Any = self.get(request.kind, request.namespace, request.name)
+        metadata: ObjectMeta = old.metadata
+        self._check(request.kind, metadata, request.uid, request.resource_version)
+        if not runs(old):
+            grace = 0.0
+        if not grace and not metadata.finalizers:
+            return self._remove(old)
+        if metadata.deletion_timestamp:
+            return Change(old, old)
+        marked = replace(metadata, deletion_timestamp=timestamp(now + grace), deletion_grace_period_seconds=ceil(grace))
+        return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
+
+    def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
+        """Whoever ran the object with this UID is through with it: it goes, unless finalizers keep it."""
+        old: Any = self._of(kind).get((namespace, name))
+        if old is None or old.metadata.uid != uid:
+            return None
+        if not old.metadata.finalizers:
+            return self._remove(old)
+        return self._replace(old, _with_metadata(old, replace(old.metadata, deletion_grace_period_seconds=0)))
+
+    # -- how it is kept -----------------------------------------------------------------------------------------------
+
+    def _next_version(self, metadata: ObjectMeta) -> ObjectMeta:
+        self.version += 1
+        return replace(metadata, resource_version=str(self.version))
+
+    def _keep(self, obj: Any) -> Any:
+        metadata = obj.metadata
+        self._of(type(obj))[metadata.namespace, metadata.name] = obj
+        return obj
+
+    def _replace(self, old: Any, new: Any) -> Change[Any]:
+        metadata: ObjectMeta = new.metadata
+        if new == old:
+            return Change(old, old)
+        if type(new) is Pod:
+            _check_nomination(old, new)
+        if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
+            # The last finalizer is gone.
+            return self._remove(old)
+        return Change(old, self._keep(_with_metadata(new, self._next_version(metadata))))
+
+    def _remove(self, old: Any) -> Change[Any]:
+        self.version += 1
+        del self._of(type(old))[old.metadata.namespace, old.metadata.name]
+        return Change(old, None)
+
+    def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:
+        """The conditions of a pod that was bound now."""
+        at = timestamp(now)
+        if not conditions:
+            if not self._scheduled or self._scheduled[0].last_transition_time != at:
+                self._scheduled = (PodCondition(type="PodScheduled", status="True", last_transition_time=at),)
+            return self._scheduled
+        known = next((one for one in conditions if one.type == "PodScheduled"), None)
+        since = known.last_transition_time if known is not None and known.status == "True" else at
+        scheduled = PodCondition(type="PodScheduled", status="True", last_transition_time=since)
+        if known is None:
+            return (*conditions, scheduled)
+        return tuple(scheduled if one is known else one for one in conditions)
+
+    # -- checks -------------------------------------------------------------------------------------------------------
+
+    def _check_name(self, kind: type[ApiStruct], metadata: ObjectMeta) -> None:
+        if not metadata.name and not metadata.generate_name:
+            resource = resource_of(kind)
+            missing = FieldError(REQUIRED, "metadata.name", "Required value: name or generateName is required")
+            raise invalid(resource.kind, resource.group, "", [missing])
+
+    def _check(self, kind: type[ApiStruct], have: ObjectMeta, uid: str, version: str) -> None:
+        """Conflict for preconditions that the object does not meet; "" is none."""
+        resource = resource_of(kind)
+        if uid and uid != have.uid:
+            raise _uid_conflict(resource.plural, resource.group, have, uid)
+        if version and version != have.resource_version:
+            raise conflict(resource.plural, resource.group, have.name, _MODIFIED)
+
+
+def runs(obj: Any) -> bool:
+    """Whether it is a pod that somebody runs, who has to end it."""
+    return type(obj) is Pod and bool(obj.spec.node_name) and obj.status.phase not in FINISHED
+
+
+def _check_bind(request: Bind, pod: Pod) -> None:
+    metadata, name = pod.metadata, request.name
+    if request.uid and request.uid != metadata.uid:
+        raise _uid_conflict("pods", "", metadata, request.uid)
+    if metadata.deletion_timestamp:
+        raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if pod.spec.node_name:
+        raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
+    if pod.spec.scheduling_gates:
+        raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _check_nomination(old: Pod, new: Pod) -> None:
+    nominated = new.status.nominated_node_name
+    if nominated and nominated != old.status.nominated_node_name and old.spec.node_name:
+        what = "Forbidden: may not be set on pods that are already bound to a node"
+        raise invalid("Pod", "", old.metadata.name, [FieldError(FORBIDDEN, "status.nominatedNodeName", what)])
+
+
+def _uid_conflict(resource: str, group: str, have: ObjectMeta, wanted: str) -> Exception:
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {have.uid}"
+    return conflict(resource, group, have.name, why)
+
+
+def _default_namespace(kind: type[ApiStruct]) -> str:
+    return "default" if resource_of(kind).namespaced else ""
+
+
+def _servers_own(metadata: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
+    """The metadata, with what a client cannot change as it was."""
+    return replace(
+        metadata,
+        name=old.name,
+        namespace=old.namespace,
+        uid=old.uid,
+        resource_version=old.resource_version,
+        creation_timestamp=old.creation_timestamp,
+        deletion_timestamp=old.deletion_timestamp,
+        deletion_grace_period_seconds=old.deletion_grace_period_seconds,
+    )
+
+
+def _with_metadata(obj: T, metadata: ObjectMeta) -> T:
+    if not isinstance(obj, CustomObject):
+        return replace(obj, metadata=metadata)
+    # Its content says the same once more, beside metadata that we do not know.
+    known = obj.content.get("metadata") or {}
+    unknown = {name: value for name, value in known.items() if name not in ObjectMeta.__struct_encode_fields__}
+    content = {**obj.content, "metadata": {**unknown, **msgspec.to_builtins(metadata)}}
+    return replace(obj, metadata=metadata, content=content)

@@ -1,0 +1,102 @@
+"""Plugins' coroutines without an event loop: run by hand, from one request to the next.
+
+A coroutine that awaits the API of `virtual_api` says what it wants and is resumed when that has been carried out. What
+else it may await (a sleep, a future, a lock) would need an event loop and real time, which simulated time has not: that
+ends the call with an Error that says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.framework.requests import Done
+from stowplan.framework.status import PROPAGATED, Status, error
+from stowplan.simulate.virtual_api import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from stowplan.engine.effects import RunPlugin
+    from stowplan.framework.requests import Outcome
+
+FOREIGN_AWAIT = (
+    'plugin "{plugin}" awaited {what} in {point}: in simulated time a plugin may await only the handle\'s api; '
+    "one that is written as steps (a generator) can wait for time, too"
+)
+
+#: What event loops say where there is none, and who says it.
+_NO_LOOP, _LOOPS = "no running event loop", "asyncio"
+
+
+class PluginCall:
+    """One run of a plugin's coroutine."""
+
+    __slots__ = ("_action", "_coroutine", "ended", "number", "outcome", "stopped_for")
+
+    def __init__(self, number: int, action: RunPlugin, coroutine: Coroutine[Any, Any, Status | None]) -> None:
+        #: The effect's.
+        self.number = number
+        self._action = action
+        self._coroutine = coroutine
+        #: What it is to be resumed with; None at first.
+        self.outcome: Outcome | None = None
+        #: Why it is to be broken off, if it is.
+        self.stopped_for: str | None = None
+        self.ended = False
+
+    def resume(self) -> Asked | Done:
+        """Let it run until it asks for something, or ends."""
+        try:
+            asked = self._coroutine.send(self.outcome)
+        except StopIteration as end:
+            self.ended = True
+            return Done(self._explained(end.value))
+        except PROPAGATED:
+            raise
+        except BaseException as e:
+            self.ended = True
+            return Done(error(e))
+        if type(asked) is Asked:
+            return asked
+        self._close()
+        return Done(self._foreign(f"a {type(asked).__name__}"))
+
+    def stop(self) -> Done:
+        """Break it off where it waits."""
+        self._close()
+        return Done(error(self.stopped_for or ""))
+
+    def _close(self) -> None:
+        self.ended = True
+        try:
+            self._coroutine.close()
+        except PROPAGATED:
+            raise
+        except BaseException:
+            # It awaits something although it is closed, or fails at the end: nobody waits for it any more.
+            return
+
+    def _explained(self, answer: Status | None) -> Status | None:
+        """The answer; if what it awaited found no event loop, an Error that says why."""
+        failed = None if answer is None else answer.error
+        if failed is None or not _wants_loop(failed):
+            return answer
+        explained = self._foreign("something that needs an event loop")
+        assert explained.error is not None
+        explained.error.__cause__ = failed
+        return explained
+
+    def _foreign(self, what: str) -> Status:
+        return error(FOREIGN_AWAIT.format(plugin=self._action.plugin, point=self._action.point, what=what))
+
+
+def _wants_loop(failed: Exception) -> bool:
+    """Whether it was raised for want of an event loop."""
+    if isinstance(failed, RuntimeError) and str(failed) == _NO_LOOP:
+        return True
+    if not isinstance(failed, RuntimeError | AttributeError):
+        return False
+    frames = failed.__traceback__
+    while frames is not None and frames.tb_next is not None:
+        frames = frames.tb_next
+    return frames is not None and frames.tb_frame.f_globals.get("__name__", "").partition(".")[0] == _LOOPS

@@ -1,0 +1,149 @@
+"""The `Api` that plugins' coroutines are handed in simulated time.
+
+Nothing here does anything: each call awaits a value that says what is asked, and whoever drives the coroutine carries
+it out, when its time has come, and resumes it with the outcome. Awaited by an event loop it would fail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from stowplan.api.api_errors import BadRequest, MethodNotAllowed
+from stowplan.api.meta import ApiStruct
+from stowplan.framework.requests import Bind, Create, Delete, Done, Patch, Read, Update
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+
+    from stowplan.api.port import Lane, Listing, PatchType, WatchEvent
+    from stowplan.framework.requests import Outcome, Request
+
+T = TypeVar("T", bound=ApiStruct)
+
+_NO_SELECTORS = "in simulated time a plugin can list by namespace only, not by selectors"
+_NO_WATCH = "in simulated time a plugin cannot watch: it registers events of the kind, and is asked when they come"
+
+
+class ListObjects(NamedTuple):
+    """What a `Request` cannot ask: all objects of a kind, of one namespace if it is given."""
+
+    kind: type[ApiStruct]
+    namespace: str
+
+
+class Asked:
+    """What a coroutine awaits; it is resumed with the outcome."""
+
+    __slots__ = ("annotations", "grace", "request")
+
+    def __init__(
+        self,
+        request: Request | ListObjects,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        grace: int | None = None,
+    ) -> None:
+        self.request = request
+        #: For a `Bind`: annotations that the pod gets.
+        self.annotations = annotations
+        #: For a `Delete`: seconds of grace, instead of what a deletion takes otherwise.
+        self.grace = grace
+
+    def __await__(self) -> Generator[Asked, Outcome, Any]:
+        outcome = yield self
+        if isinstance(outcome, Done):
+            return outcome.value
+        raise outcome.error
+
+
+class VirtualApi:
+    """An `Api`; its lanes are all one."""
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+    ) -> Listing[T]:
+        if label_selector or field_selector:
+            raise BadRequest(_NO_SELECTORS)
+        return cast("Listing[T]", await Asked(ListObjects(kind, namespace)))
+
+    def watch(
+        self,
+        kind: type[T],
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        raise MethodNotAllowed(_NO_WATCH)
+
+    async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
+        return cast("T", await Asked(Read(kind=kind, namespace=namespace, name=name)))
+
+    async def create(self, obj: T, *, lane: Lane = "default") -> T:
+        return cast("T", await Asked(Create(obj=obj)))
+
+    async def update(self, obj: T, *, lane: Lane = "default") -> T:
+        return cast("T", await Asked(Update(obj=obj)))
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        type_: PatchType,
+        namespace: str = "",
+        subresource: str = "",
+        lane: Lane = "default",
+    ) -> T:
+        request = Patch(
+            kind=kind,
+            namespace=namespace,
+            name=name,
+            body=cast("dict[str, Any] | list[dict[str, Any]]", patch),
+            type_=type_,
+            subresource=subresource,
+            lane=lane,
+        )
+        return cast("T", await Asked(request))
+
+    async def delete(
+        self,
+        kind: type[ApiStruct],
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        request = Delete(kind=kind, namespace=namespace, name=name, uid=uid, resource_version=resource_version)
+        await Asked(request, grace=grace_period_seconds)
+
+    async def bind(
+        self,
+        *,
+        namespace: str,
+        name: str,
+        uid: str,
+        node: str,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        await Asked(Bind(namespace=namespace, name=name, uid=uid, node=node), annotations=annotations)
+
+    async def serves(self, kind: type[ApiStruct]) -> bool:
+        """Whatever is asked for: a store takes objects of any kind."""
+        return True
+
+    async def close(self) -> None:
+        """Nothing is open."""

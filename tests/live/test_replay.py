@@ -1,0 +1,67 @@
+"""A recorded run, played again: the same effects, byte for byte."""
+
+from random import Random
+
+import msgspec
+
+from stowplan.engine.recording import Replay
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live.recorder import Recorder
+from stowplan.testing import a_node, a_pod
+from stowplan.timing.manual_time import ManualTime
+from support.live.live_scheduler import live
+from support.scheduling.preempting import priority_class
+
+
+class Recorded:
+    """A recorder's lines, and the effects that were seen to follow from each."""
+
+    def __init__(self):
+        self.lines, self.effects = [], []
+        self.recorder = Recorder(self.lines.append)
+        step = self.recorder.step
+
+        def seen(engine, input_, now):
+            effects = step(engine, input_, now)
+            self.effects.append([effect.encoded() for effect in effects])
+            return effects
+
+        self.recorder.step = seen
+
+    def replayed(self, *plugins, lines=None):
+        registry = in_tree_registry()
+        for plugin in plugins:
+            registry.register(plugin)
+        replay = Replay(self.lines if lines is None else lines, registry, meter=ManualTime(), chance=Random())
+        return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]
+
+
+async def busy_cluster(recorded, **options):
+    """Pods that fit, pods that wait for room, a preemption, a node that comes, pods that are deleted."""
+    async with live(a_node("n1").allocatable(cpu=2, pods=110).obj(), recorder=recorded.recorder, **options) as cluster:
+        await cluster.create(priority_class("urgent", 100))
+        await cluster.create(*(a_pod(f"p{i}").requests(cpu="500m").obj() for i in range(6)))
+        await cluster.create(a_pod("urgent").priority(100, class_name="urgent").requests(cpu="1500m").obj())
+        await cluster.advance(3.0)
+        await cluster.create(a_node("n2").allocatable(cpu=2, pods=110).obj())
+        await cluster.advance(10.0)
+        await cluster.delete("pods", "urgent")
+        await cluster.advance(30.0)
+
+
+async def test_a_run_is_repeated():
+    recorded = Recorded()
+    await busy_cluster(recorded)
+    assert len(recorded.effects) > 50
+    assert recorded.replayed() == recorded.effects
+    assert b'"type":"Delete"' in b"".join(b"".join(step) for step in recorded.effects), "somebody was evicted"
+
+
+async def test_another_answer_makes_a_difference():
+    recorded = Recorded()
+    await busy_cluster(recorded)
+    lines = list(recorded.lines)
+    which = next(i for i, line in enumerate(lines) if b'"Answer"' in line)
+    now, name, (number, *_) = msgspec.json.decode(lines[which])
+    lines[which] = msgspec.json.encode([now, name, [number, "Refused", ["Conflict", "no", 409]]])
+    assert recorded.replayed(lines=lines) != recorded.effects

@@ -1,0 +1,49 @@
+"""How long things take: nothing, a number, or what a callable says, for everything or by kind."""
+
+from random import Random
+
+import pytest
+
+from stowplan.api.types import Node, Pod
+from stowplan.framework.requests import Bind, Patch
+from stowplan.simulate.latency import NO_LATENCY, Latency, Uniform
+
+BIND = Bind(namespace="default", name="web", uid="", node="n1")
+PATCH = Patch(kind=Pod, namespace="default", name="web", body={})
+
+
+def test_nothing_takes_time_unless_somebody_says_so():
+    assert NO_LATENCY.instant
+    found = [NO_LATENCY.request(BIND), NO_LATENCY.answer(BIND), NO_LATENCY.watch(Pod), NO_LATENCY.deletion(Pod())]
+    assert found == [0.0] * 4
+
+
+def test_one_number_for_everything():
+    latency = Latency(requests=0.25, watches=0.5)
+    assert (latency.request(BIND), latency.request(PATCH), latency.watch(Node)) == (0.25, 0.25, 0.5)
+    assert not latency.instant
+
+
+def test_a_table_by_kind():
+    latency = Latency(requests={Bind: 0.25}, answers={Patch: 1.0}, watches={Pod: 2.0})
+    assert (latency.request(BIND), latency.request(PATCH)) == (0.25, 0.0)
+    assert (latency.answer(BIND), latency.answer(PATCH)) == (0.0, 1.0)
+    assert (latency.watch(Pod), latency.watch(Node)) == (2.0, 0.0)
+
+
+def test_a_callable_is_told_what_it_is_about_and_never_goes_back_in_time():
+    about = []
+    latency = Latency(requests=lambda action: about.append(action) or 1.0, deletions=lambda pod: -1.0)
+    assert (latency.request(BIND), about) == (1.0, [BIND])
+    assert latency.deletion(Pod()) == 0.0
+
+
+@pytest.mark.parametrize("table", [{"watches": 1.0}, {"deletions": 30.0}])
+def test_requests_are_instant_whatever_else_takes_time(table):
+    assert Latency(**table).instant
+
+
+def test_chance_is_the_makers():
+    drawn = [Latency(requests=Uniform(1.0, 3.0, random=Random(7).random)).request(BIND) for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    assert 1.0 <= drawn[0] < 3.0
