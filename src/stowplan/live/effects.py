@@ -150,9 +150,13 @@ class Effects:
         subject = request.subject
         line = self._lines.setdefault(subject, [])
         # Not the last alone: that one may be withdrawn while those before it are still under way.
+        # A binding that hangs keeps nobody from evicting the pod: it waits for others, others do not wait for it.
         task = self._spawn(number, request, self._sent(number, request, tuple(line)), name=f"{subject} ({number})")
-        line.append(task)
-        task.add_done_callback(partial(self._leave, subject))
+        if not isinstance(request, Bind):
+            line.append(task)
+            task.add_done_callback(partial(self._leave, subject))
+        elif not line:
+            del self._lines[subject]
 
     def _leave(self, subject: str, task: asyncio.Task[None]) -> None:
         line = self._lines[subject]
