@@ -267,7 +267,7 @@ async def deaf(monkeypatch):
     }
     async with live(NODE, config=config, plugins=[Deaf]) as cluster:
         await under_way(cluster, *pods(2))
-        tasks = set(cluster.scheduler._effects.tasks.values())
+        tasks = set(cluster.scheduler._effects.tasks)
         assert {task.get_name() for task in tasks} == {"Bind of default/p0 by Deaf", "Bind of default/p1 by Deaf"}
         yield cluster
         Deaf.may_end.set()
@@ -289,10 +289,10 @@ async def test_whoever_is_replaced_leaves_behind_what_does_not_end(deaf, caplog)
 
 async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
     draining = asyncio.create_task(deaf.scheduler.drain())
-    for _ in range(2):
-        await turns()
+    for seconds in (loop.SHUTDOWN_TIMEOUT, loop.CANCELLATION_TIMEOUT):
+        await deaf.time.advance(seconds - 0.1, settle=turns)
         assert not draining.done()
-        deaf.time.next_alarm(deaf.time.now + loop.SHUTDOWN_TIMEOUT)
+        await deaf.time.advance(0.1, settle=turns)
     await draining
     await deaf.scheduler.drain()
     assert not deaf.scheduler.busy

@@ -470,9 +470,9 @@ class Engine:
         validation = Validation(
             self.parts,
             statuses=self.statuses,
+            suspended=self.suspended,
             bindings=self.bindings,
             evictions=self.evictions,
-            suspended=self.suspended,
             profiles=self.frameworks,
             queue_timer=self._queue_timer,
         )

@@ -68,6 +68,24 @@ class Settler(Protocol):
     ) -> None: ...
 
 
+class Need:
+    """A request or question of a cycle that is under way, or answered."""
+
+    __slots__ = ("cycle", "number", "outcome")
+
+    def __init__(self, cycle: SuspendedCycle) -> None:
+        self.cycle = cycle
+        self.number = 0
+        self.outcome: Outcome | None = None
+
+    def __str__(self) -> str:
+        return str(self.cycle)
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.cycle.owner.answered(self.cycle)
+
+
 class SuspendedCycle:
     """One pod's scheduling cycle that waits."""
 
@@ -75,8 +93,7 @@ class SuspendedCycle:
         "alarm",
         "began",
         "framework",
-        "numbers",
-        "outcomes",
+        "needs",
         "owner",
         "queued",
         "sample",
@@ -97,9 +114,8 @@ class SuspendedCycle:
         self.steps: Cycle
         #: The plugins that do not take part in it.
         self.switched_off = framework.switched_off
-        #: What it waits for, in order; answers that have come, by number.
-        self.numbers: tuple[int, ...] = ()
-        self.outcomes: dict[int, Outcome] = {}
+        #: What it waits for, in order; answers are kept there until all have come.
+        self.needs: tuple[Need, ...] = ()
         self.alarm: Alarm | None = None
         #: Times its calls of plugins, if it was drawn for that.
         self.sample: PluginTimes | None = None
@@ -108,8 +124,8 @@ class SuspendedCycle:
     def uid(self) -> str:
         return self.queued.pod.uid
 
-    def answered(self, number: int, outcome: Outcome) -> None:
-        self.owner.answered(self, number, outcome)
+    def __str__(self) -> str:
+        return f"suspended cycle of pod {self.queued.key} ({self.uid})"
 
     def woken(self) -> None:
         self.owner.woken(self)
@@ -183,14 +199,15 @@ class SuspendedCycles:
                 self.outbox.watch(key, cycle)
             return
         cycle.stage = Stage.ASKING
-        cycle.outcomes = {}
-        cycle.numbers = tuple(self.outbox.ask(action, cycle) for action in needed)
+        cycle.needs = tuple(Need(cycle) for _ in needed)
+        for need, action in zip(cycle.needs, needed, strict=True):
+            need.number = self.outbox.ask(action, need)
 
-    def answered(self, cycle: SuspendedCycle, number: int, outcome: Outcome) -> None:
-        cycle.outcomes[number] = outcome
-        if len(cycle.outcomes) == len(cycle.numbers):
-            outcomes = tuple(cycle.outcomes[number] for number in cycle.numbers)
-            cycle.numbers, cycle.outcomes = (), {}
+    def answered(self, cycle: SuspendedCycle) -> None:
+        """Go on with a cycle if it waits for nothing more."""
+        outcomes = tuple(need.outcome for need in cycle.needs if need.outcome is not None)
+        if len(outcomes) == len(cycle.needs):
+            cycle.needs = ()
             self._go_on(cycle, outcomes)
 
     def woken(self, cycle: SuspendedCycle) -> None:
@@ -213,10 +230,9 @@ class SuspendedCycles:
         pod = cycle.queued.pod
         _log.v(4).info("Suspended scheduling cycle is broken off", pod=pod, reason=why)
         self._stories.step(pod.key, pod.uid, "attempt broken off", "", why)
-        for number in cycle.numbers:
-            if number not in cycle.outcomes:
-                self.outbox.withdraw(number)
-        cycle.numbers, cycle.outcomes = (), {}
+        for need in cycle.needs:
+            self.outbox.withdraw(need.number)
+        cycle.needs = ()
         self._rise(cycle)
         try:
             cycle.steps.close()
@@ -277,14 +293,15 @@ class SuspendedCycles:
 
     def problems(self) -> Iterator[str]:
         """What is wrong between steps, if anything."""
-        in_flight = {queued.pod.uid for queued in self._parts.queue.in_flight()}
         asleep = {alarm.sleeper for alarm in self.outbox.alarms} | {sleeper for _, sleeper in self.outbox.watchers}
         for uid, cycle in self.under_way.items():
-            whose = f"suspended cycle of pod {cycle.queued.key}"
+            whose = str(cycle)
             if cycle.uid != uid:
                 yield f"{whose}: is kept under UID {uid}"
-            if uid not in in_flight:
+            if not self._parts.queue.closed and not self._parts.queue.is_in_flight(uid):
                 yield f"{whose}: the pod is not in flight"
+            if cycle.began > self.outbox.now:
+                yield f"{whose}: began later than now"
             if self._state.placed(uid) is not None:
                 yield f"{whose}: the pod is on a node"
             newest = self._state.pending.by_uid(uid)
@@ -296,16 +313,16 @@ class SuspendedCycles:
                 yield f"{whose}: plugins were switched off or on"
             if cycle.stage not in (Stage.ASKING, Stage.ASLEEP):
                 yield f"{whose}: is {cycle.stage.value} between steps"
-            waited = [number for number in cycle.numbers if number not in cycle.outcomes]
-            if any(self.outbox.awaited.get(number) is not cycle for number in waited):
+            waited = [need for need in cycle.needs if need.outcome is None]
+            if any(self.outbox.awaited.get(need.number) is not need for need in waited):
                 yield f"{whose}: an effect has another waiter"
             if cycle.stage is Stage.ASKING and not waited:
                 yield f"{whose}: waits for no answer"
             if cycle.stage is Stage.ASLEEP and cycle not in asleep:
                 yield f"{whose}: nothing wakes it"
         for number, waiter in self.outbox.awaited.items():
-            if isinstance(waiter, SuspendedCycle) and number not in waiter.numbers:
-                yield f"suspended cycle of pod {waiter.queued.key}: does not wait for effect {number}"
+            if isinstance(waiter, Need) and waiter not in waiter.cycle.needs:
+                yield f"{waiter}: does not wait for effect {number}"
 
 
 def _asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:

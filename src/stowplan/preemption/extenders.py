@@ -2,8 +2,8 @@
 
 They are asked one after the other, each about what the one before left. The dry run is over by then, and nothing of it
 is held while an answer is waited for: candidates are plain values. When the last answer is there, the cluster may have
-moved on, and a wrong guess would cost pods their place. So the dry run is made again for the nodes that are left. A
-candidate stays if it finds the same victims there; if none stays, or a node takes the pod by now as it is, the attempt
+moved on, and a wrong guess would cost pods their place. So the dry run is made again for its candidates. One that is
+left stays if the same victims are found there; if none stays, or a candidate takes the pod as it is by now, the attempt
 begins anew.
 
 Upstream: callExtenders in pkg/scheduler/framework/preemption/preemption.go, ProcessPreemption in
@@ -112,7 +112,7 @@ def _still_candidates(
     framework: Framework, pod: PodInfo, found: Mapping[str, Candidate], left: Mapping[str, Candidate]
 ) -> dict[str, Candidate]:
     """Those of the candidates that are left for which a new dry run finds the same victims as the first one."""
-    again = _dry_run_on(framework, pod, left)
+    again = _dry_run_on(framework, pod, found.keys() | left.keys())
     still = {
         name: now
         for name, candidate in left.items()
