@@ -343,15 +343,18 @@ def test_a_cancellation_that_comes_too_late_changes_nothing(engine):
     assert answer(engine)[1].message == "no"
 
 
-def test_a_call_that_was_cancelled_before_it_began(engine):
+@pytest.mark.parametrize(
+    ("action", "messages"), [(Withdraw(1), []), (Cancel(1, "too late"), ["too late"])], ids=["withdrawn", "cancelled"]
+)
+def test_a_call_that_was_broken_off_before_it_began(engine, action, messages):
     async def never():
         raise AssertionError
 
     time = simulated(engine)
     engine.coroutines["Mine"] = never
-    engine.on(Started, CALL, Withdraw(1))
+    engine.on(Started, CALL, action)
     time.run()
-    assert engine.answers == []
+    assert [outcome.value.message for _, _, outcome in engine.answers] == messages
 
 
 def test_calls_of_one_step_run_in_their_order(engine):

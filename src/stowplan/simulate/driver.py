@@ -123,12 +123,11 @@ class VirtualTime:
             Wake: self._wake,
             Cancel: self._cancel,
             Withdraw: self._withdraw,
-            RunPlugin: self._queue_up,
+            RunPlugin: self._run_plugin,
             Ask: self._ask,
             **dict.fromkeys(_REQUESTS, self._queue_up if latency.instant else self._send),
         }
         self._carry_out: dict[type[Any], Callable[[Effect], None]] = {
-            RunPlugin: self._run_plugin,
             Ask: self._put_question,
             **dict.fromkeys(_REQUESTS, self._arrive_at_once),
         }
@@ -324,7 +323,8 @@ class VirtualTime:
     def _run_plugin(self, effect: Effect) -> None:
         call = PluginCall(effect.number, effect.action, self._engine.run_plugin(effect.action))
         self._under_way[effect.number] = call
-        self._resume(call)
+        # In its turn, too: what it does may be an input.
+        self._agenda.line.append(call)
 
     def _resume(self, call: PluginCall) -> None:
         if call.ended:

@@ -4,7 +4,8 @@ Objects are the structs of `stowplan.api`, by kind, namespace and name. Each wri
 version, one series for all kinds, and answers with the `Change` that it was: that is what watchers are told. An object
 that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change nothing.
 
-Left out: admission and validation, defaults but for a UID and the time of creation, managed fields, earlier versions.
+Left out: admission, most of validation, defaults but for a UID and the time of creation, what a kind's strategy fills
+in on writes of its status, generations, managed fields, earlier versions.
 
 Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go.
 """
