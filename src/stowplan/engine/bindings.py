@@ -92,6 +92,11 @@ class PluginCall:
     def __str__(self) -> str:
         return f"call of {self.plugin} in the {self.binding}"
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it waits for nothing that the driver does."""
+        return self.steps is not None and not self.number
+
     def answered(self, number: int, outcome: Outcome) -> None:
         self.binding.owner.call_answered(self.binding, self, outcome)
 
@@ -198,6 +203,11 @@ class Bindings:
         self.under_way: dict[str, Binding] = {}
         #: Writes whose answers have not come.
         self.writes = 0
+
+    @property
+    def asleep(self) -> int:
+        """Those that wait for a time, or for objects to change."""
+        return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
         self._metrics.binding_began()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.types import Pod
 from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
+from stowplan.framework.extender import EXTENDER
 from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from stowplan.queue.observer import QueueObserver
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.unschedulable import Group
-
-#: Under this name pods are rejected by extenders.
-EXTENDER = "Extender"
 
 _log = get_logger(__name__)
 

@@ -17,27 +17,13 @@ Nothing of a decision is in here. The same engine, store, latencies and calls gi
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 from stowplan.api.api_errors import ApiError, NotFound
-from stowplan.engine.effects import Ask, Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE
-from stowplan.engine.inputs import (
-    Activated,
-    Allowed,
-    Answer,
-    Cancelled,
-    Changes,
-    Closing,
-    Rejected,
-    Served,
-    Started,
-    Stopped,
-    Tick,
-    Told,
-    WallClock,
-)
-from stowplan.framework.requests import Bind, Create, Delete, Patch, Read, Refused, Request, Update
+from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Patch, Read, Refused, Request, Update
 from stowplan.simulate.agenda import Agenda
 from stowplan.simulate.cluster import Ending, SimulatedCluster
 from stowplan.simulate.latency import NO_LATENCY, Latency
@@ -49,13 +35,14 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
     from stowplan.api.pod import Pod
-    from stowplan.engine.inputs import Input
     from stowplan.framework.requests import Outcome
     from stowplan.framework.status import Status
     from stowplan.simulate.object_store import ObjectStore
 
 _REQUESTS = (Bind, Create, Update, Patch, Delete, Read)
 _NO_MORE = (inf, None)
+#: Inputs that are handed to the engine as they are.
+_HANDED_IN = tuple(kind for kind in get_args(Input) if kind not in (Answer, Changes, Schedule))
 _NOBODY = "nobody answers {who} in this simulation"
 
 
@@ -371,7 +358,3 @@ class VirtualTime:
         at = feed.draw()
         if feed.request is not None:
             self._agenda.put(at, feed)
-
-
-#: Inputs that are handed to the engine as they are.
-_HANDED_IN = (Activated, Allowed, Cancelled, Closing, Rejected, Served, Started, Stopped, Tick, Told, WallClock)

@@ -11,7 +11,6 @@ Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/p
 
 from __future__ import annotations
 
-from collections import defaultdict
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -43,7 +42,7 @@ _MODIFIED = "the object has been modified; please apply your changes to the late
 
 class ObjectStore:
     def __init__(self) -> None:
-        self._objects: defaultdict[type[ApiStruct], dict[Key, Any]] = defaultdict(dict)
+        self._objects: dict[type[ApiStruct], dict[Key, Any]] = {}
         #: The resource version of the last write.
         self.version = 0
         #: The conditions of pods that are bound now, which most share.
@@ -60,7 +59,7 @@ class ObjectStore:
 
     def get(self, kind: type[T], namespace: str, name: str) -> T:
         """The object; NotFound if there is none."""
-        found = self._objects[kind].get((namespace or _default_namespace(kind), name))
+        found = self._of(kind).get((namespace or _default_namespace(kind), name))
         if found is None:
             resource = resource_of(kind)
             raise not_found(resource.plural, resource.group, name)
@@ -68,11 +67,18 @@ class ObjectStore:
 
     def list(self, kind: type[T], namespace: str = "") -> list[T]:
         """The objects of a kind, of one namespace if it is given, as an API server lists them."""
-        objects = self._objects[kind]
+        objects = self._of(kind)
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def count(self, kind: type[ApiStruct]) -> int:
-        return len(self._objects[kind])
+        return len(self._of(kind))
+
+    def _of(self, kind: type[ApiStruct]) -> dict[Key, Any]:
+        """The objects of a kind; who keeps them elsewhere answers with something like a dict of them."""
+        found = self._objects.get(kind)
+        if found is None:
+            found = self._objects[kind] = {}
+        return found
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -88,7 +94,7 @@ class ObjectStore:
         self._check_name(kind, metadata)
         namespace = metadata.namespace or _default_namespace(kind)
         name = metadata.name or f"{metadata.generate_name}{self.version + 1:05}"
-        if (namespace, name) in self._objects[kind]:
+        if (namespace, name) in self._of(kind):
             resource = resource_of(kind)
             raise already_exists(resource.plural, resource.group, name)
         self.version += 1
@@ -150,7 +156,7 @@ class ObjectStore:
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
         """Whoever ran the object with this UID is through with it: it goes, unless finalizers keep it."""
-        old: Any = self._objects[kind].get((namespace, name))
+        old: Any = self._of(kind).get((namespace, name))
         if old is None or old.metadata.uid != uid:
             return None
         if not old.metadata.finalizers:
@@ -165,7 +171,7 @@ class ObjectStore:
 
     def _keep(self, obj: Any) -> Any:
         metadata = obj.metadata
-        self._objects[type(obj)][metadata.namespace, metadata.name] = obj
+        self._of(type(obj))[metadata.namespace, metadata.name] = obj
         return obj
 
     def _replace(self, old: Any, new: Any) -> Change[Any]:
@@ -181,7 +187,7 @@ class ObjectStore:
 
     def _remove(self, old: Any) -> Change[Any]:
         self.version += 1
-        del self._objects[type(old)][old.metadata.namespace, old.metadata.name]
+        del self._of(type(old))[old.metadata.namespace, old.metadata.name]
         return Change(old, None)
 
     def _bound(self, conditions: tuple[PodCondition, ...], now: float) -> tuple[PodCondition, ...]:
