@@ -15,7 +15,7 @@ from stowplan.api.decode import DecodeError
 from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
-from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Ask, Cancel, RunPlugin, Tell, Wake, Withdraw
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
 from stowplan.framework.status import error as error_status
@@ -48,7 +48,7 @@ class _UnderWay:
 
     __slots__ = ("action", "broken_off_for", "task", "withdrawn")
 
-    def __init__(self, action: Request | RunPlugin, task: asyncio.Task[None]) -> None:
+    def __init__(self, action: Request | RunPlugin | Ask, task: asyncio.Task[None]) -> None:
         self.action = action
         self.task = task
         #: Why the engine broke it off; None while it did not.
@@ -68,8 +68,8 @@ class Effects:
         self._lines: dict[str, list[asyncio.Task[None]]] = {}
         #: Requests that were given up before they were sent: the engine waits for their answers in vain.
         self.given_up = 0
-        #: Only what users are told is still carried out.
-        self.ended = False
+        #: No pod is scheduled any more: only what users are told is still carried out.
+        self.is_over = False
         #: Nothing is sent any more.
         self.halted = False
         self._begin: dict[type[Any], Callable[[int, Any], None]] = {
@@ -78,6 +78,7 @@ class Effects:
             Cancel: self._cancel,
             Withdraw: self._withdraw,
             RunPlugin: self._run_plugin,
+            Ask: self._ask,
             **dict.fromkeys((Bind, Create, Update, Patch, Delete, Read), self._request),
         }
 
@@ -94,7 +95,7 @@ class Effects:
 
     def end(self) -> list[asyncio.Task[None]]:
         """From now on carry out only what users are told; return the tasks of everything else."""
-        self.ended = True
+        self.is_over = True
         return [running.task for running in self._under_way.values() if not _tells_users(running.action)]
 
     def abandon(self, tasks: Container[asyncio.Task[Any]]) -> None:
@@ -127,7 +128,7 @@ class Effects:
     # -- effects with one ---------------------------------------------------------------------------------------------
 
     def _request(self, number: int, request: Request) -> None:
-        if self.ended and not _tells_users(request):
+        if self.is_over and not _tells_users(request):
             return
         subject = request.subject
         line = self._lines.setdefault(subject, [])
@@ -143,12 +144,16 @@ class Effects:
             del self._lines[subject]
 
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
-        if not self.ended:
+        if not self.is_over:
             name = f"{action.point} of {action.pod} by {action.plugin}"
             self._spawn(number, action, self._called(number, action), name=name)
 
+    def _ask(self, number: int, question: Ask) -> None:
+        if not self.is_over:
+            self._spawn(number, question, self._asked_in_vain(number, question), name=f"question to {question.who}")
+
     def _spawn(
-        self, number: int, action: Request | RunPlugin, work: Coroutine[Any, Any, None], *, name: str
+        self, number: int, action: Request | RunPlugin | Ask, work: Coroutine[Any, Any, None], *, name: str
     ) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._under_way[number] = _UnderWay(action, task)
@@ -167,7 +172,7 @@ class Effects:
             failed = task.exception()
             if failed is not None:
                 _log.error(failed, "a background task failed", trace=True)
-        elif running is None or running.withdrawn or self.ended:
+        elif running is None or running.withdrawn or self.is_over:
             pass
         elif running.broken_off_for is not None:
             # Maybe before it began.
@@ -187,6 +192,10 @@ class Effects:
             # The plugin swallowed it.
             raise asyncio.CancelledError
         self._answer(number, Done(answer))
+
+    async def _asked_in_vain(self, number: int, question: Ask) -> None:
+        # Only a plugin in steps asks here: a configuration with extenders is refused.
+        self._answer(number, Refused(LookupError(f"nobody answers {question.who}")))
 
     async def _sent(self, number: int, request: Request, before: Sequence[asyncio.Task[None]]) -> None:
         if before:
@@ -244,7 +253,7 @@ class Effects:
         raise TypeError(f"no such request: {request!r}")
 
 
-def _tells_users(action: Request | RunPlugin) -> bool:
+def _tells_users(action: Request | RunPlugin | Ask) -> bool:
     """Whether it is of use even when no pod is scheduled any more: pods' statuses."""
     return isinstance(action, Patch) and action.lane == "status"
 
