@@ -432,7 +432,7 @@ class Bindings:
         self._steps_ended(binding, call, answer)
 
     @staticmethod
-    def _answer_of_steps(binding: Binding, answer: object) -> Status | None:
+    def _answer_of_steps(binding: Binding, answer: Status | None) -> Status | None:
         if binding.stage is Stage.POST_BIND:
             # Nothing is to be said by it.
             return None
