@@ -22,7 +22,7 @@ from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Coroutine, Sequence
+    from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 
     from stowplan.api.port import Api
     from stowplan.client.events.event_recorder import EventBroadcaster
@@ -43,6 +43,13 @@ class Engine(Protocol):
     def wake_at(self, at: float, /) -> None: ...
 
 
+class Asker(Protocol):
+    """Puts questions to an extender."""
+
+    async def ask(self, verb: str, question: Any, /) -> Any:
+        """The answer, a plain value; raise if there is none."""
+
+
 class _UnderWay:
     """An effect that is to be answered."""
 
@@ -58,11 +65,21 @@ class _UnderWay:
 
 
 class Effects:
-    def __init__(self, api: Api, engine: Engine, *, broadcaster: EventBroadcaster, hostname: str) -> None:
+    def __init__(
+        self,
+        api: Api,
+        engine: Engine,
+        *,
+        broadcaster: EventBroadcaster,
+        hostname: str,
+        askers: Mapping[str, Asker],
+    ) -> None:
+        """`askers`: by the extender's name."""
         self._api = api
         self._engine = engine
         self._broadcaster = broadcaster
         self._hostname = hostname
+        self._askers = askers
         self._under_way: dict[int, _UnderWay] = {}
         #: Object -> the requests about it that are under way, in order.
         self._lines: dict[str, list[asyncio.Task[None]]] = {}
@@ -133,15 +150,38 @@ class Effects:
         subject = request.subject
         line = self._lines.setdefault(subject, [])
         # Not the last alone: that one may be withdrawn while those before it are still under way.
+        # A binding that hangs keeps nobody from evicting the pod: it waits for others, others do not wait for it.
         task = self._spawn(number, request, self._sent(number, request, tuple(line)), name=f"{subject} ({number})")
-        line.append(task)
-        task.add_done_callback(partial(self._leave, subject))
+        if not isinstance(request, Bind):
+            line.append(task)
+            task.add_done_callback(partial(self._leave, subject))
+        elif not line:
+            del self._lines[subject]
 
     def _leave(self, subject: str, task: asyncio.Task[None]) -> None:
         line = self._lines[subject]
         line.remove(task)
         if not line:
             del self._lines[subject]
+
+    def _ask(self, number: int, ask: Ask) -> None:
+        if not self.ended:
+            self._spawn(number, ask, self._put(number, ask), name=f"{ask.verb} of {ask.who} ({number})")
+
+    async def _put(self, number: int, ask: Ask) -> None:
+        self._answer(number, await self._told(ask))
+
+    async def _told(self, ask: Ask) -> Outcome:
+        try:
+            return Done(await self._askers[ask.who].ask(ask.verb, ask.question))
+        except OutcomeUnknown as error:
+            return Unknown(error)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            return Unknown(PluginGaveUpError())
+        except Exception as error:
+            return Refused(error)
 
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
         if not self.is_over:

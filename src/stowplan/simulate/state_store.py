@@ -6,9 +6,8 @@ known already need not be put in, and nothing is kept twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from stowplan.api.meta import ApiStruct
 from stowplan.api.types import Node, Pod
 from stowplan.simulate.object_store import ObjectStore
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.changes import Change
+    from stowplan.api.meta import ApiStruct
     from stowplan.cluster.pod_names import PodNames
     from stowplan.cluster.state import ClusterState
     from stowplan.simulate.object_store import Key
@@ -27,13 +27,18 @@ class StateStore(ObjectStore):
         super().__init__()
         self._state = state
         self._names = names
-        self._views = _Views(self)
-        self._objects = cast("Any", self._views)
+        self._views: dict[type[ApiStruct], _View] = {}
 
     def forget(self) -> None:
         """Everything that was written has been heard of."""
         for view in self._views.values():
             view.written.clear()
+
+    def _of(self, kind: type[ApiStruct]) -> Any:
+        view = self._views.get(kind)
+        if view is None:
+            view = self._views[kind] = _View(self, kind)
+        return view
 
     def _remove(self, old: Any) -> Change[Any]:
         if type(old) is Pod:
@@ -61,18 +66,6 @@ class StateStore(ObjectStore):
             return [("", name) for name in state.table.row_of]
         found: Iterator[Any] = state.objects.all(kind)
         return [(obj.metadata.namespace, obj.metadata.name) for obj in found]
-
-
-class _Views(dict[type[ApiStruct], "_View"]):
-    """Kind -> its objects."""
-
-    def __init__(self, store: StateStore) -> None:
-        super().__init__()
-        self._store = store
-
-    def __missing__(self, kind: type[ApiStruct]) -> _View:
-        view = self[kind] = _View(self._store, kind)
-        return view
 
 
 class _View:
