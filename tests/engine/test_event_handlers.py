@@ -167,6 +167,26 @@ def test_an_object_that_cannot_be_taken_in_keeps_out_no_other(caplog):
     assert "default/bad" in caplog.text
 
 
+@pytest.mark.parametrize("step", ["comes", "changes", "goes"])
+def test_who_waits_for_an_object_is_woken_when_the_state_knows(step):
+    class Sleeper:
+        def woken(self):
+            seen.append(sorted(room.state.table.row_of))
+
+    room, seen = Room(), []
+    before, after = {"comes": (None, at(a_node("n"), 1)), "goes": (at(a_node("n"), 1), None)}.get(
+        step, (at(a_node("n"), 1), at(a_node("n").labels(a="b"), 2))
+    )
+    if before is not None:
+        room.change(None, before)
+    outbox = room.parts.outbox
+    outbox.watch(("Node", "/n"), Sleeper())
+    room.change(None, at(a_node("other"), 1))
+    room.change(before, after)
+    outbox.finish()
+    assert seen == [["other"] if step == "goes" else ["n", "other"]]
+
+
 # -- pods on nodes ----------------------------------------------------------------------------------------------------
 
 

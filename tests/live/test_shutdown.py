@@ -10,7 +10,7 @@ from stowplan.client.http.lanes import Lanes, Turns
 from stowplan.config import load_config
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.live import scheduler as loop
-from stowplan.plugins import BindPlugin, PreBindPlugin
+from stowplan.plugins import BindPlugin, Code, PermitPlugin, PreBindPlugin, Status
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 
@@ -308,7 +308,40 @@ class HardOfHearing(PreBindPlugin):
             await asyncio.Event().wait()
 
 
-async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_after_the_end():
+# -- what might go on after the end -----------------------------------------------------------------------------------
+
+
+class Later(PermitPlugin):
+    """Makes pods wait for a word of the test's."""
+
+    name = "Later"
+
+    def permit(self, state, pod, node_name):
+        return Status(Code.Wait), 600.0
+
+
+async def test_a_pod_that_waits_on_permit_is_not_bound_after_draining_whoever_allows_it():
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"permit": {"enabled": [{"name": "Later"}]}}}],
+    }
+    made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
+    async with live(NODE, config=config, plugins=[Later], wrap=wrap) as cluster:
+        made[0].answering.set()
+        await under_way(cluster, *pods(2))
+        (first, second) = cluster.scheduler.waiting_pods
+        first.allow("Later")
+        await cluster.scheduler.drain()
+        assert made[0].sent == [first.pod.name], "it was on its way"
+        second.allow("Later")
+        await turns()
+        assert made[0].sent == [first.pod.name]
+        assert not cluster.scheduler.busy
+
+
+@pytest.mark.parametrize("end", ["drain", "halt"])
+async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_after_the_end(end):
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -316,9 +349,12 @@ async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_aft
     }
     made, wrap = [], lambda api: made.append(Limited(api, at_once=9)) or made[0]
     async with live(NODE, config=config, plugins=[HardOfHearing], wrap=wrap) as cluster:
-        await under_way(cluster, *pods(2))
         made[0].answering.set()
-        await cluster.scheduler.halt()
+        await under_way(cluster, *pods(2))
+        ending = asyncio.create_task(getattr(cluster.scheduler, end)())
+        await cluster.time.advance(loop.SHUTDOWN_TIMEOUT, settle=turns)
+        await ending
         await turns()
         assert made[0].sent == []
         assert placed(cluster) == set()
+        assert not cluster.scheduler._effects.tasks

@@ -35,7 +35,7 @@ from stowplan.framework.binding import (
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.metrics import ended
-from stowplan.framework.requests import Done, Wait
+from stowplan.framework.requests import Done, OddStepError, Request, Wait
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, well_formed
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
@@ -118,6 +118,7 @@ class Binding:
 
     __slots__ = (
         "attempt",
+        "begins",
         "binders",
         "calls",
         "failed",
@@ -143,6 +144,8 @@ class Binding:
         self.groups: list[tuple[str, ...]] = []
         self.stoppable: PodInPreBind | None = None
         self.calls: list[PluginCall] = []
+        #: Whether a group of PreBind is just being begun.
+        self.begins = False
         #: What ended the present stage before its time.
         self.failed: Status | None = None
         #: Plugins of Bind or PostBind that are still to be asked.
@@ -172,8 +175,8 @@ class Binding:
         self.owner.woken(self)
 
     def stop(self, reason: str) -> None:
-        """Preemption needs the pod's room more."""
-        self.owner.stop(self, reason)
+        """Preemption needs the pod's room more; it is in the middle of something."""
+        self.owner.outbox.soon(self)
 
 
 class Bindings:
@@ -272,8 +275,8 @@ class Bindings:
                 self._set_timer(binding, binding.waiting)
             else:
                 self._decide(binding, binding.waiting.decision)
-        elif binding.stage is Stage.PRE_BIND and not binding.calls:
-            self._prepared(binding)
+        elif binding.stage is Stage.PRE_BIND and binding.stoppable is not None and binding.stoppable.cancelled_for:
+            self._stop(binding, binding.stoppable.cancelled_for)
 
     def _decide(self, binding: Binding, decision: Status) -> None:
         pod = binding.attempt.pod
@@ -303,18 +306,26 @@ class Bindings:
 
     def _next_group(self, binding: Binding) -> None:
         while binding.groups and binding.failed is None and not binding.calls:
-            group = binding.groups.pop(0)
-            binding.calls = [PluginCall(binding, plugin) for plugin in group]
-            for call in tuple(binding.calls):
-                self._call(binding, call)
+            self._begin_group(binding, binding.groups.pop(0))
         if not binding.calls:
             self._prepared(binding)
 
-    def stop(self, binding: Binding, reason: str) -> None:
-        """Break PreBind off; preemption is in the middle of something."""
+    def _begin_group(self, binding: Binding, plugins: tuple[str, ...]) -> None:
+        calls = [PluginCall(binding, plugin) for plugin in plugins]
+        binding.calls, binding.begins = calls, True
+        for call in tuple(calls):
+            if binding.failed is None:
+                self._call(binding, call)
+            else:
+                # Steps may fail at once: then the rest need not begin.
+                calls.remove(call)
+        binding.begins = False
+
+    def _stop(self, binding: Binding, reason: str) -> None:
+        """Break PreBind off."""
         self._break_off(binding, reason)
         if not binding.calls:
-            self.outbox.soon(binding)
+            self._prepared(binding)
 
     def _break_off(self, binding: Binding, why: str) -> None:
         for call in tuple(binding.calls):
@@ -402,21 +413,33 @@ class Bindings:
         try:
             asked = call.steps.send(outcome)  # type: ignore[arg-type]
         except StopIteration as end:
-            try:
-                self._steps_ended(binding, call, well_formed(end.value))
-            except TypeError as e:
-                self._steps_ended(binding, call, error(e))
+            answer = self._answer_of_steps(binding, end.value)
         except PROPAGATED:
             raise
         except BaseException as e:
-            self._steps_ended(binding, call, error(e))
+            answer = error(e)
         else:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
-            else:
+                return
+            if isinstance(asked, Request):
                 call.number = self.outbox.ask(asked, call)
                 call.writes = True
                 self.writes += 1
+                return
+            self._end_steps(binding, call)
+            answer = error(OddStepError(asked))
+        self._steps_ended(binding, call, answer)
+
+    @staticmethod
+    def _answer_of_steps(binding: Binding, answer: Status | None) -> Status | None:
+        if binding.stage is Stage.POST_BIND:
+            # Nothing is to be said by it.
+            return None
+        try:
+            return well_formed(answer)
+        except TypeError as e:
+            return error(e)
 
     def _sleep(self, call: PluginCall, wait: Wait) -> None:
         call.sleep(None if wait.seconds is None else self.outbox.wake(self.outbox.now + wait.seconds, call))
@@ -484,7 +507,7 @@ class Bindings:
         if failed is not None and binding.failed is None:
             binding.failed = failed
             self._break_off(binding, OTHER_PRE_BIND_FAILED)
-        if not binding.calls:
+        if not binding.calls and not binding.begins:
             self._next_group(binding)
 
     # -- the two ends -------------------------------------------------------------------------------------------------

@@ -57,11 +57,13 @@ class Outbox:
         self._alarm_number = 0
         #: The earliest time that the driver knows of.
         self._told = inf
-        #: When alarms last rang, and the number of the last that was set before or meanwhile.
+        #: When alarms last rang, and the number of the last that was set before.
         self._rung = (-inf, 0)
-        self._soon: list[Sleeper] = []
-        #: Object -> who waits for it to change.
-        self._watchers: dict[Key, list[Sleeper]] = {}
+        #: In order, each once.
+        self._soon: dict[Sleeper, None] = {}
+        #: Object -> who waits for it to change; and the other way round.
+        self._watchers: dict[Key, dict[Sleeper, None]] = {}
+        self._watched: dict[Sleeper, dict[Key, None]] = {}
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -107,26 +109,28 @@ class Outbox:
 
     def soon(self, sleeper: Sleeper) -> None:
         """Wake somebody before the step ends: when whatever calls just now, such as a plugin, is through."""
-        self._soon.append(sleeper)
+        self._soon[sleeper] = None
 
     def finish(self) -> None:
         """Wake who is to be woken before the step ends."""
         while self._soon:
-            soon, self._soon = self._soon, []
+            soon, self._soon = self._soon, {}
             for sleeper in soon:
                 sleeper.woken()
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def watch(self, key: Key, sleeper: Sleeper) -> None:
-        """Wake somebody when the object changes, until `unwatch`."""
-        self._watchers.setdefault(key, []).append(sleeper)
+        """Wake somebody once, when this or another object that it waits for changes, unless it is `unwatch` first."""
+        self._watchers.setdefault(key, {})[sleeper] = None
+        self._watched.setdefault(sleeper, {})[key] = None
 
     def unwatch(self, sleeper: Sleeper) -> None:
         """Somebody waits for no object any more."""
-        for key in [key for key, sleepers in self._watchers.items() if sleeper in sleepers]:
-            self._watchers[key].remove(sleeper)
-            if not self._watchers[key]:
+        for key in self._watched.pop(sleeper, ()):
+            watchers = self._watchers[key]
+            del watchers[sleeper]
+            if not watchers:
                 del self._watchers[key]
 
     @property
@@ -141,7 +145,8 @@ class Outbox:
 
     def changed(self, key: Key) -> None:
         """An object has changed."""
-        for sleeper in self._watchers.get(key, ()):
+        for sleeper in tuple(self._watchers.get(key, ())):
+            self.unwatch(sleeper)
             self.soon(sleeper)
 
     # -- alarms -------------------------------------------------------------------------------------------------------
@@ -156,14 +161,20 @@ class Outbox:
         return alarm
 
     def ring(self) -> None:
-        """Wake everybody whose time has come."""
-        self._told = inf
-        while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].sleeper is None):
-            alarm = heapq.heappop(self._alarms)[2]
-            sleeper, alarm.sleeper = alarm.sleeper, None
-            if sleeper is not None:
-                sleeper.woken()
-        self._rung = (self.now, self._alarm_number)
+        """Wake everybody whose time has come; alarms that are set meanwhile ring in a later step."""
+        last, later = self._alarm_number, []
+        self._told, self._rung = inf, (self.now, last)
+        try:
+            while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].sleeper is None):
+                at, number, alarm = heapq.heappop(self._alarms)
+                if number > last:
+                    later.append((at, number, alarm))
+                elif (sleeper := alarm.sleeper) is not None:
+                    alarm.sleeper = None
+                    sleeper.woken()
+        finally:
+            for waiting in later:
+                heapq.heappush(self._alarms, waiting)
         if self._alarms and self._alarms[0][0] < self._told:
             self._tell(self._alarms[0][0])
 

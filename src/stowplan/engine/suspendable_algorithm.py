@@ -29,7 +29,7 @@ from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, OvertakenError, answer_of
 from stowplan.framework.interface import MAX_SCORE
 from stowplan.framework.rejections import from_statuses
-from stowplan.framework.requests import Ask, Done, Outcome, Request, Wait
+from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait
 from stowplan.framework.status import Status, error, unresolvable, unschedulable
 from stowplan.klog import get_logger
 
@@ -322,8 +322,10 @@ def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], A
             if isinstance(needed, Wait):
                 yield needed
                 outcome = Done()
-            else:
+            elif isinstance(needed, Request | Ask):
                 (outcome,) = yield (needed,)
+            else:
+                raise OddStepError(needed)
     except StopIteration as end:
         return end.value
     finally:

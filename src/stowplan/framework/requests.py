@@ -12,6 +12,7 @@ with the outcome. Unlike a coroutine, steps run alike on a real cluster and in s
 from __future__ import annotations
 
 from collections.abc import Generator
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -116,7 +117,7 @@ class Ask(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     question: Any
 
 
-#: A kind, and the `namespace/name` of an object of it.
+#: A kind, and the `namespace/name` of an object of it; `/name` where there are no namespaces.
 Key = tuple[str, str]
 
 
@@ -126,6 +127,12 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     keys: frozenset[Key] = frozenset()
     #: Seconds from now; None: however long it takes.
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and not self.keys:
+            raise ValueError("a Wait needs keys or seconds: this one would never end")
+        if self.seconds is not None and isnan(self.seconds):
+            raise ValueError("a Wait of NaN seconds would never end")
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -151,3 +158,10 @@ Outcome = Done | Refused | Unknown
 
 #: What a plugin waits for step by step, and its answer at the end.
 Steps = Generator["Request | Wait", Outcome, "Status | None"]
+
+
+class OddStepError(TypeError):
+    """A plugin's steps yield what nobody can wait for."""
+
+    def __init__(self, yielded: object) -> None:
+        super().__init__(f"yielded a {type(yielded).__name__}, want a request or a Wait")

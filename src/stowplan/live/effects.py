@@ -85,8 +85,8 @@ class Effects:
         self._lines: dict[str, list[asyncio.Task[None]]] = {}
         #: Requests that were given up before they were sent: the engine waits for their answers in vain.
         self.given_up = 0
-        #: Only what users are told is still carried out.
-        self.ended = False
+        #: No pod is scheduled any more: only what users are told is still carried out.
+        self.is_over = False
         #: Nothing is sent any more.
         self.halted = False
         self._begin: dict[type[Any], Callable[[int, Any], None]] = {
@@ -112,7 +112,7 @@ class Effects:
 
     def end(self) -> list[asyncio.Task[None]]:
         """From now on carry out only what users are told; return the tasks of everything else."""
-        self.ended = True
+        self.is_over = True
         return [running.task for running in self._under_way.values() if not _tells_users(running.action)]
 
     def abandon(self, tasks: Container[asyncio.Task[Any]]) -> None:
@@ -145,7 +145,7 @@ class Effects:
     # -- effects with one ---------------------------------------------------------------------------------------------
 
     def _request(self, number: int, request: Request) -> None:
-        if self.ended and not _tells_users(request):
+        if self.is_over and not _tells_users(request):
             return
         subject = request.subject
         line = self._lines.setdefault(subject, [])
@@ -184,9 +184,13 @@ class Effects:
             return Refused(error)
 
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
-        if not self.ended:
+        if not self.is_over:
             name = f"{action.point} of {action.pod} by {action.plugin}"
             self._spawn(number, action, self._called(number, action), name=name)
+
+    def _ask(self, number: int, question: Ask) -> None:
+        if not self.is_over:
+            self._spawn(number, question, self._asked_in_vain(number, question), name=f"question to {question.who}")
 
     def _spawn(
         self, number: int, action: Request | RunPlugin | Ask, work: Coroutine[Any, Any, None], *, name: str
@@ -208,7 +212,7 @@ class Effects:
             failed = task.exception()
             if failed is not None:
                 _log.error(failed, "a background task failed", trace=True)
-        elif running is None or running.withdrawn or self.ended:
+        elif running is None or running.withdrawn or self.is_over:
             pass
         elif running.broken_off_for is not None:
             # Maybe before it began.
@@ -228,6 +232,10 @@ class Effects:
             # The plugin swallowed it.
             raise asyncio.CancelledError
         self._answer(number, Done(answer))
+
+    async def _asked_in_vain(self, number: int, question: Ask) -> None:
+        # Only a plugin in steps asks here: a configuration with extenders is refused.
+        self._answer(number, Refused(LookupError(f"nobody answers {question.who}")))
 
     async def _sent(self, number: int, request: Request, before: Sequence[asyncio.Task[None]]) -> None:
         if before:

@@ -391,7 +391,7 @@ class Scheduler:
         engine = self.engine
         return bool(
             engine.queue.counts()["active"]
-            or (not self._effects.ended and engine.under_way > engine.resting)
+            or (not self._effects.is_over and engine.under_way > engine.resting)
             or not engine.statuses.idle
             or not self._broadcaster.idle
         )
