@@ -4,15 +4,17 @@ In the end, when all is answered, told and allowed, every pod is where it can be
 that a plain look at the cluster confirms.
 """
 
-from hypothesis import settings
+from random import Random
+
+import pytest
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
-from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError, Conflict, InternalError
 from stowplan.api.port import Unreachable
 from stowplan.api.quantity import milli_value, parse_quantity
 from stowplan.api.types import Node, Pod
+from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.engine.inputs import Closing, Served, Started, Stopped
 from stowplan.framework.requests import Bind, Create, Delete, Patch, Update, Wait
 from stowplan.plugins import (
@@ -36,7 +38,7 @@ from stowplan.plugins import (
 )
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
-from support.examples import examples
+from support.examples import SCALE, examples
 from support.scheduling.engine_by_hand import EngineByHand
 from support.scheduling.worlds import struct
 
@@ -77,7 +79,7 @@ def plugins_of(world):
         name = "Gate"
 
         def pre_enqueue(self, pod):
-            return unresolvable("closed") if pod.labels["gate"] in world.closed else None
+            return unresolvable("closed") if world.closed & pod.labels.keys() else None
 
     class Doorman(Woken, ReservePlugin, PermitPlugin):
         name = "Doorman"
@@ -89,7 +91,7 @@ def plugins_of(world):
             pass
 
         def permit(self, state, pod, node_name):
-            if world.patient and pod.labels["permit"] == "wait":
+            if world.patient and "wait" in pod.labels:
                 return Status(Code.Wait), 5.0
             return ANSWERS[world.permit], 0.0
 
@@ -99,16 +101,15 @@ def plugins_of(world):
         name = "Preparer"
 
         def pre_bind_pre_flight(self, state, pod, node_name):
-            wanted = pod.labels["prepare"] in ("sleep", "patch", "node", "both")
+            wanted = {"sleep", "patch", "node"} & pod.labels.keys()
             return PreBindPreFlightResult(allow_parallel=True) if wanted else SKIP
 
         def pre_bind(self, state, pod, node_name):
-            how = pod.labels["prepare"]
-            if how == "node":
+            if "node" in pod.labels:
                 yield Wait(keys=frozenset({("Node", f"/{node_name}")}), seconds=8.0)
-            if how in ("sleep", "both"):
+            if "sleep" in pod.labels:
                 yield Wait(seconds=2.0)
-            if how in ("patch", "both"):
+            if "patch" in pod.labels:
                 body = {"metadata": {"annotations": {"prepared": node_name}}}
                 yield Patch(kind=Pod, namespace="default", name=pod.pod.metadata.name, body=body, type_="merge")
             return ANSWERS[world.prepare]
@@ -119,8 +120,7 @@ def plugins_of(world):
         name = "Runner"
 
         def pre_bind_pre_flight(self, state, pod, node_name):
-            wanted = pod.labels["prepare"] in ("run", "both")
-            return PreBindPreFlightResult(allow_parallel=True) if wanted else SKIP
+            return PreBindPreFlightResult(allow_parallel=True) if "run" in pod.labels else SKIP
 
         async def pre_bind(self, state, pod, node_name):
             for waiting in self.handle.waiting_pods:
@@ -133,36 +133,47 @@ def plugins_of(world):
     return Gate, Doorman, Preparer, Runner
 
 
-TRAITS = st.fixed_dictionaries(
-    {
-        "cpu": st.sampled_from(("1", "2", "3", "5")),
-        "priority": st.sampled_from((0, 0, 5, 10)),
-        "scheduler": st.sampled_from((DEFAULT, DEFAULT, DEFAULT, OTHER, "stranger")),
-        "gate": st.sampled_from(("x", "y")),
-        "permit": st.sampled_from(("go", "go", "wait")),
-        "prepare": st.sampled_from(("no", "no", "sleep", "patch", "node", "run", "both")),
-        "gated": st.sampled_from((False, False, False, True)),
-        "preempts": st.sampled_from((True, True, True, False)),
-    }
+TRAITS = (
+    *("", "", "", "x", "y", "wait", "wait x", "sleep", "patch", "node", "run", "sleep patch run", "wait node run"),
+    *("gated", "never", "other", "other wait patch", "stranger"),
+)
+CHANGES = ("ungated", "label", "annotation", "nomination", "deleted", "deleted gracefully", "ended", "ended", "bound")
+#: How an effect ends: mostly well.
+ENDS = ("done", "done", "done", "done gracefully", "done gracefully", "refused", "lost", "lost before")
+#: They are switched off and on. Without the last one nodes take more pods than they have room for.
+PLUGINS = ("Gate", "Doorman", "NodeResourcesFit")
+#: What may happen: how often, the method, and what is chosen from for each of its arguments.
+DEEDS = (
+    (4, "pod_comes", PODS, ("1", "2", "3", "5"), (0, 5, 10), TRAITS),
+    (1, "node_changes", NODES, ("4", "4", "2", "6", "cordoned", "gone")),
+    (3, "pod_changes", PODS, CHANGES, NODES),
+    (4, "all_goes_well", (1, 3, 10)),
+    (4, "news_are_told", (Node, Pod, Pod), (1, 2, None, "list")),
+    (4, "pods_are_tried", (1, 2, 10)),
+    (8, "effect_ends", tuple(range(8)), ENDS),
+    (1, "withdrawn_request_gets_there"),
+    (4, "time_passes", (0.0, 0.25, 1.0, 2.0, 5.0, 12.0), ("on time", "on time", "late", "early")),
+    (1, "plugin_is_switched", PLUGINS, (True, True, False)),
+    (1, "gate_moves", ("x", "y"), (True, True, False)),
+    (1, "mood_changes", ("reserve", "permit", "prepare"), ("yes", "yes", *MOODS)),
+    (1, "patience_changes", (True, False)),
+    (2, "waiting_pod_is_decided", tuple(range(4)), (True, True, False)),
+    (1, "pod_in_pre_bind_is_cancelled", tuple(range(4))),
 )
 
 
-class Machine(RuleBasedStateMachine):
+class History:
+    """What happened so far to an engine and its cluster, deed by deed."""
+
     def __init__(self):
-        super().__init__()
         self.world = World()
         self.uids = 0
-        self.stopped = False
-
-    @initialize(node=st.booleans(), late=st.booleans())
-    def begin(self, node, late):
         self.hand = EngineByHand(*plugins_of(self.world), profiles=(DEFAULT, OTHER))
         self.engine, self.store = self.hand.engine, self.hand.store
-        if node:
-            self.node_comes_or_changes("n0", "4", cordoned=False)
-        if not late:
-            self.hand.deliver(Node)
         self.hand.submit(Started())
+
+    def goes_on(self, deed, *arguments):
+        getattr(self, deed)(*arguments)
 
     def write(self, request):
         """Write what may not be possible just now."""
@@ -174,176 +185,154 @@ class Machine(RuleBasedStateMachine):
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
-    @rule(name=st.sampled_from(NODES), cpu=st.sampled_from(("4", "4", "2", "6")), cordoned=st.booleans())
-    def node_comes_or_changes(self, name, cpu, cordoned):
-        node = a_node(name).allocatable(cpu=cpu)
-        if cordoned:
+    def node_changes(self, name, change):
+        if change == "gone":
+            self.write(Delete(kind=Node, namespace="", name=name))
+            return
+        node = a_node(name)
+        if change == "cordoned":
             node.spec(unschedulable=True)
+        else:
+            node.allocatable(cpu=change)
         node = struct(node)
         if not self.write(Create(obj=node)):
             self.write(Update(obj=node))
 
-    @rule(name=st.sampled_from(NODES))
-    def node_goes(self, name):
-        self.write(Delete(kind=Node, namespace="", name=name))
-
-    @rule(name=st.sampled_from(PODS), traits=TRAITS)
-    def pod_comes(self, name, traits):
+    def pod_comes(self, name, cpu, priority, traits):
         self.uids += 1
-        pod = a_pod(name).uid(f"{name}-{self.uids}").requests(cpu=traits["cpu"]).priority(traits["priority"])
-        pod.scheduler(traits["scheduler"])
-        pod.labels(gate=traits["gate"], permit=traits["permit"], prepare=traits["prepare"])
-        if traits["gated"]:
+        pod = a_pod(name).uid(f"{name}-{self.uids}").requests(cpu=cpu).priority(priority)
+        pod.labels({trait: trait for trait in traits.split()})
+        if "other" in traits:
+            pod.scheduler(OTHER)
+        if "stranger" in traits:
+            pod.scheduler("stranger")
+        if "gated" in traits:
             pod.spec(schedulingGates=[{"name": "g"}])
-        if not traits["preempts"]:
+        if "never" in traits:
             pod.spec(preemptionPolicy="Never")
         self.write(Create(obj=struct(pod)))
 
-    @rule(name=st.sampled_from(PODS), change=st.sampled_from(("ungated", "label", "annotation", "nomination")))
-    def pod_changes(self, name, change):
-        body = {
-            "ungated": {"spec": {"schedulingGates": None}},
-            "label": {"metadata": {"labels": {"changed": str(self.store.version)}}},
-            "annotation": {"metadata": {"annotations": {"changed": str(self.store.version)}}},
-            "nomination": {"status": {"nominatedNodeName": None}},
-        }[change]
-        subresource = "status" if change == "nomination" else ""
-        self.write(Patch(kind=Pod, namespace="default", name=name, body=body, type_="merge", subresource=subresource))
-
-    @rule(name=st.sampled_from(PODS), graceful=st.booleans())
-    def pod_is_deleted(self, name, graceful):
-        pod = self._pod(name)
+    def pod_changes(self, name, change, node):
+        pod = next((pod for pod in self.store.list(Pod) if pod.metadata.name == name), None)
         if pod is None:
             return
+        if change == "ungated":
+            self._patch(name, {"spec": {"schedulingGates": None}})
+        elif change in ("label", "annotation"):
+            self._patch(name, {"metadata": {f"{change}s": {"changed": str(self.store.version)}}})
+        elif change == "nomination":
+            self._patch(name, {"status": {"nominatedNodeName": None}}, subresource="status")
+        elif change == "bound":
+            self.write(Bind(namespace="default", name=name, uid="", node=node))
+        elif change == "ended":
+            self._end(pod)
+        else:
+            self._delete(pod, graceful=change == "deleted gracefully")
+
+    def _patch(self, name, body, **options):
+        self.write(Patch(kind=Pod, namespace="default", name=name, body=body, type_="merge", **options))
+
+    def _delete(self, pod, *, graceful):
+        name = pod.metadata.name
         if graceful and not pod.spec.node_name:
             # Somebody's finalizer keeps it for a while.
-            metadata = replace(pod.metadata, finalizers=("f",))
-            self.write(Update(obj=replace(pod, metadata=metadata)))
+            self._patch(name, {"metadata": {"finalizers": ["f"]}})
         request = Delete(kind=Pod, namespace="default", name=name, uid=pod.metadata.uid)
         self.hand.write(request, grace=30.0 if graceful else 0.0)
 
-    @rule(name=st.sampled_from(PODS))
-    def terminating_pod_goes(self, name):
-        pod = self._pod(name)
-        if pod is not None and pod.metadata.deletion_timestamp:
-            self._end(pod)
-
     def _end(self, pod):
-        metadata = pod.metadata
-        if metadata.finalizers:
-            body = {"metadata": {"finalizers": None}}
-            self.write(Patch(kind=Pod, namespace="default", name=metadata.name, body=body, type_="merge"))
-        self.hand.changed(self.store.end(Pod, "default", metadata.name, metadata.uid))
-
-    @rule(name=st.sampled_from(PODS), node=st.sampled_from(NODES))
-    def somebody_else_binds(self, name, node):
-        self.write(Bind(namespace="default", name=name, uid="", node=node))
-
-    def _pod(self, name):
-        return next((pod for pod in self.store.list(Pod) if pod.metadata.name == name), None)
-
-    # -- news ---------------------------------------------------------------------------------------------------------
-
-    @rule(kind=st.sampled_from((Node, Pod, Pod)), number=st.sampled_from((1, 2, None)))
-    def news_are_told(self, kind, number):
-        self.hand.deliver(kind, number)
-
-    @rule(kind=st.sampled_from((Node, Pod)))
-    def everything_is_listed_anew(self, kind):
-        self.hand.deliver_at_once(kind)
+        """Whoever keeps a terminating pod is through with it."""
+        if pod.metadata.deletion_timestamp:
+            if pod.metadata.finalizers:
+                self._patch(pod.metadata.name, {"metadata": {"finalizers": None}})
+            self.hand.changed(self.store.end(Pod, "default", pod.metadata.name, pod.metadata.uid))
 
     # -- the scheduler ------------------------------------------------------------------------------------------------
 
-    @rule(turns=st.sampled_from((1, 2, 10)))
+    def all_goes_well(self, turns):
+        """For a moment."""
+        self.hand.deliver(Node)
+        self.hand.deliver(Pod)
+        self.hand.schedule(turns)
+        for number in self.hand.answerable:
+            if number in self.hand.under_way:
+                self.hand.answer(number)
+
+    def news_are_told(self, kind, number):
+        if number == "list":
+            self.hand.deliver_at_once(kind)
+        else:
+            self.hand.deliver(kind, number)
+
     def pods_are_tried(self, turns):
         self.hand.schedule(turns)
 
-    @precondition(lambda self: self.hand.under_way)
-    @rule(data=st.data(), how=st.sampled_from(("done", "done", "done", "done", "refused", "lost", "lost before")))
-    def effect_ends(self, data, how):
-        number = data.draw(st.sampled_from(self.hand.answerable))
+    def effect_ends(self, which, how):
+        answerable = self.hand.answerable
+        if not answerable:
+            return
         options = {
-            "done": {"grace": data.draw(st.sampled_from((0.0, 30.0)))},
-            "refused": {"refused": data.draw(st.sampled_from(REFUSALS))},
+            "done": {},
+            "done gracefully": {"grace": 30.0},
+            "refused": {"refused": REFUSALS[which % len(REFUSALS)]},
             "lost": {"lost": True},
             "lost before": {"lost": False},
-        }[how]
-        self.hand.answer(number, **options)
+        }
+        self.hand.answer(answerable[which % len(answerable)], **options[how])
 
-    @precondition(lambda self: self.hand.withdrawn)
-    @rule(arrives=st.booleans())
-    def withdrawn_request(self, arrives):
-        if arrives:
+    def withdrawn_request_gets_there(self):
+        if self.hand.withdrawn:
             self.hand.withdrawn_gets_there()
-        else:
-            self.hand.withdrawn.pop(0)
 
-    @rule(seconds=st.sampled_from((0.0, 0.25, 1.0, 2.0, 5.0, 12.0)), punctual=st.booleans())
-    def time_passes(self, seconds, punctual):
-        if punctual:
+    def time_passes(self, seconds, how):
+        if how == "on time":
             self.hand.advance(seconds)
-        else:
+        elif how == "late":
             self.hand.now += seconds
+        else:
+            self.hand.tick()
 
-    @rule()
-    def tick_comes_early(self):
-        self.hand.tick()
-
-    @rule(plugin=st.sampled_from(("Gate", "Doorman", "DefaultPreemption", "NodeResourcesFit")), served=st.booleans())
     def plugin_is_switched(self, plugin, served):
         self.hand.submit(Served(frozenset({plugin}), served=served))
 
-    @rule()
-    def scheduler_stops(self):
-        if self.uids > 3:
-            self.stopped = True
-            self.hand.submit(Stopped())
-
     # -- plugins ------------------------------------------------------------------------------------------------------
 
-    @rule(gate=st.sampled_from(("x", "y")), closed=st.booleans())
-    def gate_moves(self, gate, closed):
-        (self.world.closed.add if closed else self.world.closed.discard)(gate)
-        if not closed:
-            self.engine.activate([info for info in self.engine.state.pending.values() if info.labels["gate"] == gate])
+    def gate_moves(self, gate, is_open):
+        if is_open:
+            self.world.closed.discard(gate)
+            self.engine.activate([info for info in self.engine.state.pending.values() if gate in info.labels])
+        else:
+            self.world.closed.add(gate)
 
-    @rule(point=st.sampled_from(("reserve", "permit", "prepare")), mood=st.sampled_from(MOODS))
     def mood_changes(self, point, mood):
         setattr(self.world, point, mood)
 
-    @rule(patient=st.booleans())
     def patience_changes(self, patient):
         self.world.patient = patient
 
-    @precondition(lambda self: len(self.engine.waiting_pods))
-    @rule(data=st.data(), allowed=st.booleans())
-    def waiting_pod_is_decided(self, data, allowed):
-        waiting = data.draw(st.sampled_from(sorted(self.engine.waiting_pods, key=lambda pod: pod.uid)))
-        if allowed:
-            waiting.allow("Doorman")
-        else:
-            waiting.reject("Doorman", "no")
+    def waiting_pod_is_decided(self, which, allowed):
+        waiting = list(self.engine.waiting_pods)
+        if waiting and allowed:
+            waiting[which % len(waiting)].allow("Doorman")
+        elif waiting:
+            waiting[which % len(waiting)].reject("Doorman", "no")
 
-    @precondition(lambda self: self.engine.parts.pods_in_pre_bind.uids())
-    @rule(data=st.data())
-    def pod_in_pre_bind_is_cancelled(self, data):
+    def pod_in_pre_bind_is_cancelled(self, which):
         pods = self.engine.parts.pods_in_pre_bind
-        pods.get(data.draw(st.sampled_from(pods.uids()))).cancel("somebody needs the room more")
+        uids = pods.uids()
+        if uids:
+            pods.get(uids[which % len(uids)]).cancel("somebody needs the room more")
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def teardown(self):
-        if not hasattr(self, "hand"):
-            return
-        if self.stopped:
-            self._shut_down()
-        else:
-            self._come_to_rest()
-            self._state_is_the_cluster()
-            self._pending_pods_cannot_be_placed()
-        self.hand.close()
+    def ends_well(self):
+        self._come_to_rest()
+        self._state_is_the_cluster()
+        self._pending_pods_cannot_be_placed()
 
-    def _shut_down(self):
+    def shuts_down(self):
+        """In the middle of it all."""
+        self.hand.submit(Stopped())
         self.hand.answer_all()
         self.engine.queue.close()
         self.hand.submit(Closing())
@@ -354,7 +343,7 @@ class Machine(RuleBasedStateMachine):
     def _come_to_rest(self):
         """Answer, tell and allow everything, and let time pass; not so long that pods are tried for no reason."""
         self.world.be_kind()
-        for plugin in ("Gate", "Doorman", "DefaultPreemption", "NodeResourcesFit"):
+        for plugin in PLUGINS:
             self.hand.submit(Served(frozenset({plugin}), served=True))
         for seconds in range(60):
             self._settle()
@@ -387,7 +376,7 @@ class Machine(RuleBasedStateMachine):
             pod.metadata.uid: pod.spec.node_name for pod in pods if pod.spec.node_name
         }
         assert {info.pod.metadata.uid for info in state.pending.values()} == {
-            pod.metadata.uid for pod in pods if not pod.spec.node_name and pod.spec.scheduler_name in (DEFAULT, OTHER)
+            pod.metadata.uid for pod in pods if not pod.spec.node_name and scheduler_name_of(pod) != "stranger"
         }
         assert set(state.table.row_of) == {node.metadata.name for node in self.store.list(Node)}
         assert not self.engine.bindings.under_way
@@ -396,9 +385,9 @@ class Machine(RuleBasedStateMachine):
         for info in self.engine.state.pending.values():
             queued = self.engine.queue.get(info.key)
             assert queued is not None, f"{info.key} is pending, and nowhere"
-            # Parity: that there is no node at all is an error.
-            place = Place.UNSCHEDULABLE if self.store.list(Node) else Place.ERROR_BACKOFF
-            assert queued.place is place or queued.gated, f"{info.key} is {queued.place}"
+            # Parity: it is an error to be tried while there is no node at all.
+            fails = queued.place is Place.ERROR_BACKOFF and not self.store.list(Node)
+            assert fails or queued.place is Place.UNSCHEDULABLE, f"{info.key} is {queued.place}"
             if not info.pod.spec.scheduling_gates:
                 found = [node.metadata.name for node in self.store.list(Node) if self._takes(node, info.pod)]
                 assert not found, f"{info.key} could be on {found}; rejected by {queued.rejectors}"
@@ -422,5 +411,29 @@ def _cpu(amounts):
     return milli_value(parse_quantity(amounts["cpu"]))
 
 
-def test_the_engine_never_contradicts_itself():
-    run_state_machine_as_test(Machine, settings=settings(examples(100), stateful_step_count=60))
+def deeds():
+    """One of all deeds, with its arguments."""
+    return st.sampled_from([what for often, *what in DEEDS for _ in range(often)]).flatmap(
+        lambda what: st.tuples(st.just(what[0]), *map(st.sampled_from, what[1:]))
+    )
+
+
+@examples(100)
+@given(deeds=st.lists(deeds(), min_size=10, max_size=80), well=st.sampled_from((True, True, True, False)))
+def test_whatever_happens(deeds, well):
+    history = History()
+    for deed in deeds:
+        history.goes_on(*deed)
+    if well:
+        history.ends_well()
+    else:
+        history.shuts_down()
+
+
+@pytest.mark.parametrize("seed", range(10 * SCALE))
+def test_long_histories(seed):
+    chance, history = Random(seed), History()
+    known, often = [what for _, *what in DEEDS], [times for times, *_ in DEEDS]
+    for deed, *arguments in chance.choices(known, often, k=300):
+        history.goes_on(deed, *map(chance.choice, arguments))
+    history.ends_well()

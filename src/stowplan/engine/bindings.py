@@ -151,6 +151,13 @@ class Binding:
     def uid(self) -> str:
         return self.attempt.pod.uid
 
+    @property
+    def rests(self) -> bool:
+        """Whether no answer is waited for."""
+        if self.stage is Stage.PERMIT:
+            return True
+        return bool(self.calls) and not any(call.number for call in self.calls)
+
     def status_written(self, failed: Exception | None) -> None:
         """The pod's status says where it goes; or it cannot be told."""
         self.owner.announced(self, failed)
@@ -198,6 +205,11 @@ class Bindings:
         self.under_way: dict[str, Binding] = {}
         #: Writes whose answers have not come.
         self.writes = 0
+
+    @property
+    def resting(self) -> int:
+        """Binding cycles that wait for no answer: only time, or a plugin's word, moves them on."""
+        return sum(binding.rests for binding in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
         self._metrics.binding_began()

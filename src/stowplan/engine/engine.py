@@ -471,7 +471,7 @@ class Engine:
     @property
     def resting(self) -> int:
         """Binding cycles and evictions that only time, or a plugin's word, moves on."""
-        return len(self.waiting_pods) + self.evictions.delayed_retries
+        return self.bindings.resting + self.evictions.delayed_retries
 
     @property
     def under_way(self) -> int:
