@@ -110,16 +110,47 @@ def test_a_bad_configuration_reads_as_the_reference_does():
         stowplan.Cluster([], config=config)
 
 
-def test_preemption_is_decided_and_keeps_the_room():
+def test_victims_leave_and_the_preemptor_follows():
     cluster = stowplan.Cluster(
         [a_node("n").allocatable(cpu="1").obj(), a_pod("low").requests(cpu="1").priority(1).on("n").obj()]
     )
-    (decision,) = cluster.schedule([a_pod("high").requests(cpu="1").priority(9).obj()])
-    assert (decision.node_name, decision.nominated_node_name) == ("", "n")
-    cluster.remove(a_pod("low").obj())
-    middle = cluster.explain(a_pod("middle").requests(cpu="1").priority(5).obj())
-    assert middle.node_name == "", "the room is nominated to a more important pod"
     assert nodes_of(cluster.schedule([a_pod("high").requests(cpu="1").priority(9).obj()])) == ["n"]
+    with pytest.raises(stowplan.ClusterError, match='pod "default/low" not found'):
+        cluster.pod("low")
+    (refused,) = cluster.schedule([a_pod("middle").requests(cpu="1").priority(5).obj()])
+    assert refused.node_name == ""
+    assert "1 Insufficient cpu" in refused.message
+
+
+def test_a_pod_that_waits_on_permit_goes_on_when_another_allows_it():
+    """Both are placed in one call, as nothing but the second one was missing."""
+
+    class Both(PermitPlugin):
+        name = "Both"
+
+        def permit(self, state, pod, node_name):
+            waiting = list(self.handle.waiting_pods)
+            for other in waiting:
+                other.allow(self.name)
+            return (None, 0.0) if waiting else (Status(Code.Wait, ()), 60.0)
+
+    config = {**CONFIG, "profiles": [profile("default-scheduler", "Both")]}
+    cluster = stowplan.Cluster([a_node("n").obj(), a_pod("a").obj(), a_pod("b").obj()], config, plugins=[Both])
+    assert nodes_of(cluster.schedule()) == ["n", "n"]
+
+
+def test_a_plugin_that_changes_its_mind_for_ever_is_not_asked_for_ever():
+    class Moody(PermitPlugin):
+        name = "Moody"
+        asked = 0
+
+        def permit(self, state, pod, node_name):
+            Moody.asked += 1
+            return Status(Code.Unschedulable, (f"no, for the {Moody.asked}. time",)), 0.0
+
+    config = {**CONFIG, "profiles": [profile("default-scheduler", "Moody")]}
+    cluster = stowplan.Cluster([a_node("n").obj(), a_pod("a").obj()], config, plugins=[Moody])
+    assert nodes_of(cluster.schedule()) == [""]
 
 
 def test_a_transaction_restores_everything(cluster):
@@ -415,7 +446,8 @@ def test_what_reserve_or_permit_refuses_is_not_placed(label, reason):
     assert cluster.pod("p").node_name == ""
     assert cluster.state.sizes() == {"nodes": 1, "pods": 0, "assumed_pods": 0}
     assert seats.taken == {"n": 0}
-    assert seats.unreserved == ["p"]
+    # A plugin that names no events is asked again when the pod's own status has changed.
+    assert set(seats.unreserved) == {"p"}
     assert nodes_of(cluster.schedule([a_pod("q").obj()])) == ["n"]
 
 

@@ -20,7 +20,7 @@ from stowplan.cluster.transaction import CopiedAtBeginning
 from stowplan.config import Configuration, load_config
 from stowplan.engine.algorithm import Decision
 from stowplan.engine.engine import Engine, EngineSettings
-from stowplan.engine.inputs import Cancelled, Changes, Rejected
+from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
 from stowplan.framework.binding import run_unreserve
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 _log = get_logger(__name__)
 
+#: How often a pod is tried at most: a plugin that words its refusal anew each time wakes its pod by that.
+MAX_ATTEMPTS = 100
 #: Why a binding that waits for time to pass fails here.
 NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
 
@@ -276,6 +278,7 @@ class _Scheduling:
         self._reservations = reservations
         #: UID -> what was decided last, in the order in which pods were tried first.
         self._decisions: dict[str, Decision] = {}
+        self._attempts: dict[str, int] = {}
 
     def begin(self, engine: Engine) -> None:
         self._engine = engine
@@ -295,8 +298,7 @@ class _Scheduling:
         time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
         try:
             time.run()
-            while self._give_up_waiting():
-                time.run()
+            self._give_up_waiting()
             found = list(decisions.values())
             if len(found) < len(infos):
                 found += [self._gated(info) for info in infos if info.uid not in decisions]
@@ -305,15 +307,20 @@ class _Scheduling:
             self._engine.queue.clear()
             self._store.forget()
             decisions.clear()
+            self._attempts.clear()
 
-    def _give_up_waiting(self) -> bool:
-        """End what only time could end; whether there was anything."""
-        waiting, preparing = list(self._engine.waiting_pods), self._engine.parts.pods_in_pre_bind.uids()
+    def _give_up_waiting(self) -> None:
+        """End what only time could end. Nobody is tried after that: time would have passed."""
+        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.parts.pods_in_pre_bind.uids()
+        if not len(waiting) and not preparing:
+            return
+        time.submit(Stopped())
         for pod in waiting:
-            self._time.submit(Rejected(pod.uid, pod.timeout))
+            time.submit(Rejected(pod.uid, pod.timeout))
         for uid in preparing:
-            self._time.submit(Cancelled(uid, NO_TIME_PASSES))
-        return bool(waiting or preparing)
+            time.submit(Cancelled(uid, NO_TIME_PASSES))
+        time.run()
+        time.submit(Started())
 
     def _gated(self, info: PodInfo) -> Decision:
         return Decision(info, status=self._cluster.framework_of(info).run_pre_enqueue(info))
@@ -321,7 +328,12 @@ class _Scheduling:
     # -- what the engine tells ----------------------------------------------------------------------------------------
 
     def decided(self, decision: Decision) -> None:
-        self._decisions[decision.pod.uid] = decision
+        uid = decision.pod.uid
+        self._decisions[uid] = decision
+        self._attempts[uid] = attempts = self._attempts.get(uid, 0) + 1
+        if attempts == MAX_ATTEMPTS:
+            _log.error(None, "a pod is tried again and again, as if time passed; it is left", pod=decision.pod)
+            self._time.at(self._time.now, Stopped())
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
         known = self._decisions.get(queued.pod.uid)

@@ -32,7 +32,7 @@ from stowplan.cluster import state
 from stowplan.inspection.stories import Stories
 Stories.__init__.__kwdefaults__.update(pods=100, decisions=100)
 state._IDLE_SHAPES = 20
-event_series.MOST_REMEMBERED = 100
+event_series.MAX_REMEMBERED = 100
 {leak}
 from stowplan.cli.kube_scheduler import main
 sys.exit(main())

@@ -356,7 +356,7 @@ def test_forgetting_an_old_event_spares_the_new_one_like_it():
 
 
 async def test_only_so_many_are_remembered(monkeypatch):
-    monkeypatch.setattr(event_series, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(event_series, "MAX_REMEMBERED", 2)
     async with broadcasting() as setup:
         for _ in range(3):
             await setup.fail(a_pod("a"))
@@ -433,7 +433,7 @@ async def test_a_dead_server_does_not_fill_the_log():
 
 
 async def test_what_finds_the_queue_full_is_dropped_and_counted(monkeypatch):
-    monkeypatch.setattr(event_recorder, "MOST_QUEUED", 5)
+    monkeypatch.setattr(event_recorder, "MAX_QUEUED", 5)
     async with broadcasting() as setup:
         for number in range(8):
             setup.fails(a_pod(f"p{number}"))

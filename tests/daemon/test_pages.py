@@ -216,7 +216,7 @@ async def test_what_cannot_be_answered_says_why(path, error, words):
 
 
 async def test_a_large_cluster_is_not_spelled_out(monkeypatch):
-    monkeypatch.setattr(scheduler_pages, "_MOST_WIDE", 1)
+    monkeypatch.setattr(scheduler_pages, "_MAX_WIDE", 1)
     async with live(small("n1"), small("n2")) as cluster:
         await cluster.create(a_pod("big").requests(cpu="64").obj())
         page = text(await told(cluster, "explain/default/big", page="wide"))

@@ -25,7 +25,7 @@ READER = objects(MONITORING / "podmonitor.yaml")
 
 
 @dataclass
-class AtWork:
+class RunningScheduler:
     server: Server
     port: int
     process: subprocess.Popen
@@ -131,7 +131,7 @@ def scheduler(request, prepared, tmp_path_factory):
     command += [f"--{kind}-kubeconfig={kubeconfig}" for kind in ("authentication", "authorization")]
     with running(command, log) as process:
         name, lease = ("stowplan", "stowplan") if own else ("default-scheduler", "kube-scheduler")
-        found = AtWork(prepared, port, process, log, name, lease)
+        found = RunningScheduler(prepared, port, process, log, name, lease)
         until(lambda: found.get("/readyz")[1] == "ok" and found.holder(), process, log)
         yield found
         # Asked last of all: whatever was done, nothing was refused for want of a right.

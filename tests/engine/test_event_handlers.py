@@ -10,12 +10,10 @@ from msgspec.structs import replace
 
 from stowplan.api import types as t
 from stowplan.api.changes import Change
-from stowplan.cluster.state import ClusterState
 from stowplan.engine.event_handlers import EventHandlers
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.inspection.stories import Stories
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import scheduler_metrics
+from support.scheduling.engine_parts import parts
 from support.scheduling.worlds import struct
 
 NOW = "2026-01-01T00:00:00Z"
@@ -26,18 +24,15 @@ class Room:
 
     def __init__(self, *objects):
         self.heard = []
-        self.state = ClusterState()
-        self.waiting = WaitingPods(now=lambda: 0.0)
+        self.parts = parts(queue=self)
+        self.state = self.parts.state
+        self.waiting = self.parts.waiting_pods
         self.checks = []
-        self.stories = Stories(now=lambda: 0.0)
         self.durations = scheduler_metrics().event_handling_duration_seconds
         self.handlers = EventHandlers(
-            state=self.state,
-            queue=self,
+            self.parts,
             algorithm=SimpleNamespace(frameworks={"default-scheduler", "other"}),
-            waiting_pods=self.waiting,
             statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
-            stories=self.stories,
             durations=self.durations,
             now=lambda: 0.0,
         )

@@ -343,6 +343,7 @@ def test_lesser_pods_lose_the_node_before_anybody_is_evicted(world):
     lesser_pod(world)
     boss, (victim,) = world.pending("boss"), world.placed("v")
     world.preempt(boss, victim)
+    assert world.calls.log == [], "nothing is asked within the scheduling cycle"
     world.settle()
     assert world.calls.log == [("patch", "lesser"), ("patch", "v"), ("delete", "v", victim.uid)]
     assert "nominatedNodeName" not in world.cluster.get("pods", "default", "lesser")["status"]
@@ -427,6 +428,18 @@ def test_the_preemptor_is_held_back_until_its_last_victim_is_seen_to_leave(world
     assert not world.evictions.under_way(boss), "somebody else was quicker"
     world.calls.held.clear()
     world.settle()
+    assert not world.evictions.under_way(boss)
+
+
+def test_news_of_the_last_victim_may_come_before_news_of_the_others(world):
+    boss, victims = world.pending("boss"), world.placed("a", "b")
+    world.calls.held.add(("delete", "b"))
+    world.preempt(boss, *victims)
+    world.reach("delete", "b", victims[1].uid)
+    world.delete("b")
+    world.state.remove_pod(victims[1].uid)
+    assert world.evictions.under_way(boss), "the first is not seen to leave"
+    world.hear()
     assert not world.evictions.under_way(boss)
 
 

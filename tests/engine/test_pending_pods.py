@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from stowplan.api.changes import Change
 from stowplan.api.types import Node, Pod
 from stowplan.engine.event_handlers import EventHandlers
-from stowplan.framework.waiting_pods import WaitingPods
-from stowplan.inspection.stories import Stories
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.observing.metrics import scheduler_metrics
+from support.scheduling.engine_parts import parts
 from support.scheduling.queues import Room
 from support.scheduling.worlds import struct
 
@@ -35,14 +34,10 @@ class World:
     def __init__(self):
         self.room = Room()
         self.state, self.queue = self.room.state, self.room.queue
-        waiting_pods = WaitingPods(now=lambda: 0.0)
         self.handlers = EventHandlers(
-            state=self.state,
-            queue=self.queue,
+            parts(state=self.state, queue=self.queue),
             algorithm=SimpleNamespace(frameworks=self.room.frameworks),
-            waiting_pods=waiting_pods,
             statuses=SimpleNamespace(observe=lambda pod: None, forget=lambda uid: None),
-            stories=Stories(now=lambda: 0.0),
             durations=scheduler_metrics().event_handling_duration_seconds,
             now=lambda: 0.0,
         )

@@ -10,17 +10,18 @@ from stowplan.api.decode import DecodeError
 from stowplan.api.port import Unreachable
 from stowplan.api.types import ObjectMeta, Pod, PodCondition
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.engine.statuses import MAX_CONCURRENT_PATCHES, MAX_TRIES, PodStatuses
+from stowplan.engine.statuses import MAX_CONCURRENT_PATCHES, PodStatuses
 from support.examples import SCALE
 from support.scheduling.scripted_effects import ScriptedEffects
 
 #: More than may be under way at a time; single ones are picked among the first few.
 NAMES = [f"p{number}" for number in range(MAX_CONCURRENT_PATCHES + 4)]
+TRIES = 4
 RETRIABLE = (Unreachable("away"), Conflict("newer"))
 FINAL = (Forbidden("no"), NotFound("gone"))
 LOST = (OutcomeUnknown("cut"), DecodeError(field="spec", message="odd"))
 
-pods = st.sampled_from(NAMES[:3])
+pods = st.sampled_from((*NAMES[:1] * 3, *NAMES[:3]))
 #: Of these a lot happens that lets nothing be claimed of them.
 unlucky_pods = st.sampled_from(NAMES[2:4])
 messages = st.sampled_from(("x", "y")).map(lambda message: {"message": message})
@@ -128,11 +129,13 @@ class Machine(RuleBasedStateMachine):
 
     # -- what the scheduler does --------------------------------------------------------------------------------------
 
-    @rule(name=pods, wish=wishes)
-    def write(self, name, wish):
-        with self.effects.step():
-            self._write(name, wish)
-        self._note_sent()
+    @rule(name=pods, wishes=st.lists(wishes, min_size=1, max_size=3))
+    def write(self, name, wishes):
+        """The first is perhaps under way when the others come."""
+        for wish in wishes:
+            with self.effects.step():
+                self._write(name, wish)
+            self._note_sent()
 
     @rule(wish=wishes)
     def write_to_all(self, wish):
@@ -145,8 +148,10 @@ class Machine(RuleBasedStateMachine):
         self.statuses.write(self._informed(name), **_arguments(wish))
         self.claims[name].wish(wish)
 
-    @rule(name=pods, wish=wishes)
-    def patch(self, name, wish):
+    @rule(name=pods, wish=wishes, earlier=st.none() | wishes)
+    def patch(self, name, wish, earlier):
+        if earlier is not None:
+            self.write(name, [earlier])
         self.listeners.append(Listener(self, name))
         with self.effects.step():
             self.claims[name].wish(wish)
@@ -162,6 +167,7 @@ class Machine(RuleBasedStateMachine):
         if under_way:
             self.listeners.append(listener)
         self.claims[name].drop(self.claims[name].wished)
+        self._give_up(name)
 
     @rule(name=unlucky_pods)
     def forget(self, name):
@@ -169,6 +175,7 @@ class Machine(RuleBasedStateMachine):
             self.statuses.forget(name)
         # Its last answers are forgotten, too.
         self.claims[name].lose()
+        self._give_up(name)
 
     @rule()
     @precondition(lambda self: self.effects.now > 10.0)
@@ -208,6 +215,18 @@ class Machine(RuleBasedStateMachine):
         self.effects.advance(seconds)
         self._note_sent()
 
+    @rule()
+    def everything_is_done(self):
+        while self.effects.under_way or self.effects.pauses:
+            while self.effects.under_way:
+                self._done(next(iter(self.effects.under_way)))
+            self.time_passes(2.0)
+        assert self.statuses.idle
+        assert {listener.heard for listener in self.listeners} <= {1}
+        for name, claims in self.claims.items():
+            said = self.server.says(name)
+            assert {field: (said[field], number) for field, (_, number) in claims.fields.items()} == claims.fields
+
     # -- answers ------------------------------------------------------------------------------------------------------
 
     @rule(name=pods)
@@ -221,19 +240,20 @@ class Machine(RuleBasedStateMachine):
         for number in self._numbers(name):
             self._done(number)
 
-    @rule()
-    def all_done(self):
-        while self.effects.under_way:
-            self._done(next(iter(self.effects.under_way)))
-
-    @rule(name=pods, error=st.sampled_from(RETRIABLE + FINAL), times=st.sampled_from((1, 1, 2, 3, 4)))
-    def refused(self, name, error, times):
-        """Again and again, maybe, each time after its rest."""
-        for _ in range(times):
+    @rule(
+        name=pods,
+        error=st.sampled_from(RETRIABLE * 2 + FINAL),
+        # What is written while it rests.
+        between=st.lists(st.none() | wishes, min_size=1, max_size=6),
+    )
+    def refused(self, name, error, between):
+        for wish in between:
             for number in self._numbers(name):
                 if number not in self.delivered:
                     self._refuse(number, error)
-            if times > 1:
+            if wish is not None:
+                self.write(name, [wish])
+            if len(between) > 1:
                 self.time_passes(2.0)
 
     @rule(name=pods, error=st.sampled_from(LOST), seen=st.booleans())
@@ -256,16 +276,7 @@ class Machine(RuleBasedStateMachine):
         assert lanes.count("status") <= MAX_CONCURRENT_PATCHES
 
     def teardown(self):
-        while self.effects.under_way or self.effects.pauses:
-            self.all_done()
-            self.time_passes(2.0)
-        assert self.statuses.idle
-        assert {listener.heard for listener in self.listeners} <= {1}
-        for name, claims in self.claims.items():
-            said = self.server.says(name)
-            assert {field: said[field] for field in claims.fields} == {
-                field: value for field, (value, _) in claims.fields.items()
-            }
+        self.everything_is_done()
         for name in NAMES:
             self.observe(name, newest=True)
         assert not self.statuses._known
@@ -300,10 +311,19 @@ class Machine(RuleBasedStateMachine):
         self._answer(number, self._deliver(number))
 
     def _refuse(self, number, error):
+        name = self.effects.under_way[number].name
         wished, tries = self.sent[number]
-        if error in FINAL or tries == MAX_TRIES or self.closing:
-            self._claims_of(number).drop(wished)
+        ends = error in FINAL or tries == TRIES or self.closing
+        if ends:
+            self.claims[name].drop(wished)
         self._answer(number, error)
+        if not self._informed(name).spec.node_name:
+            assert (name in [alarm.sleeper.name for alarm in self.effects.outbox.alarms]) == (not ends)
+
+    def _give_up(self, name):
+        """What is under way is not tried again."""
+        for number in self._numbers(name):
+            self.sent[number] = self.claims[name].wished, TRIES
 
     def _answer(self, number, answer):
         self.effects.answer(answer, number=number)

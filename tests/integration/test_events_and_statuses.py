@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from stowplan.live.status_writer import PodStatusWriter
 
 from stowplan.api.types import Container, CoreEvent, ObjectMeta, Pod, PodCondition, PodSpec
 from stowplan.client.connection import connect_from_flags
@@ -12,6 +11,7 @@ from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
 from stowplan.config import ClientConnection
 from stowplan.timing.times import REAL_TIMES
+from support.live.driven_statuses import DrivenStatuses
 
 SECONDS = 20
 
@@ -99,7 +99,7 @@ async def test_events_are_accepted_and_become_series(api_server, namespace, made
 async def test_statuses_are_what_was_written(api_server, namespace):
     said = []
     async with await open_api(api_server, HttpApi) as api:
-        writer = PodStatusWriter(api, times=REAL_TIMES, report=said.append)
+        writer = DrivenStatuses(api, times=REAL_TIMES, report=said.append)
         pod = await pod_in(api, namespace)
         for message in ("first", "second", "third"):
             condition = PodCondition(

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stowplan.live.status_writer import PodStatusWriter
 
 from stowplan.api.types import Pod, PodCondition
 from stowplan.client.events.event_recorder import EventBroadcaster
@@ -14,6 +13,7 @@ from stowplan_cluster.apiserver.conversion import core_event
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from support.api.embedded import START, Api
 from support.api.embedded import pod as pod_dict
+from support.live.driven_statuses import DrivenStatuses
 
 EVENTS = "events"
 NAME = f"p.{int(START * 1e9):x}"
@@ -36,7 +36,7 @@ class Setup:
         times = self.time
         self.broadcaster = EventBroadcaster(self.api, hostname="host-1", times=times, report=self.said.append)
         self.recorder = self.broadcaster.recorder("default-scheduler")
-        self.writer = PodStatusWriter(self.api, times=times, report=self.said.append)
+        self.writer = DrivenStatuses(self.api, times=times, report=self.said.append)
 
     async def pod(self):
         return await self.api.get(Pod, "p", namespace="default")
@@ -196,7 +196,7 @@ class SlowApi(EmbeddedApi):
 
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(("write", "patch", "cancelled patch")), st.sampled_from("ab")),
+        st.tuples(st.sampled_from(("write", "patch")), st.sampled_from("ab")),
         st.tuples(st.just("observe"), st.sampled_from("ab")),
         st.tuples(st.just("let"), st.integers(1, 3)),
         st.tuples(st.just("pause"), st.integers(1, 3)),
@@ -215,9 +215,9 @@ async def _write_at_random(steps):
     for name in "ab":
         cluster.create("pods", pod_dict(name))
     api = SlowApi(cluster.server)
-    writer = PodStatusWriter(api, times=time, report=said.append)
+    writer = DrivenStatuses(api, times=time, report=said.append)
     informed = {name: await api.get(Pod, name, namespace="default") for name in "ab"}
-    wanted, seen, tasks = dict.fromkeys("ab", ""), {name: [""] for name in "ab"}, []
+    wanted, seen, patches = dict.fromkeys("ab", ""), {name: [""] for name in "ab"}, []
 
     def look():
         for name in "ab":
@@ -227,16 +227,13 @@ async def _write_at_random(steps):
                 seen[name].append(message)
 
     for number, (step, what) in enumerate(steps):
-        if step in ("write", "patch", "cancelled patch"):
+        if step in ("write", "patch"):
             wanted[what] = f"{number:03}"
             condition = PodCondition(type="PodScheduled", status="False", message=wanted[what])
             if step == "write":
                 writer.write(informed[what], condition=condition)
             else:
-                tasks.append(asyncio.create_task(writer.patch(informed[what], condition=condition)))
-                await asyncio.sleep(0)
-                if step == "cancelled patch":
-                    tasks[-1].cancel()
+                patches.append(writer.patching(informed[what], condition=condition))
         elif step == "observe":
             informed[what] = await api.get(Pod, what, namespace="default")
             writer.observe(informed[what])
@@ -250,13 +247,13 @@ async def _write_at_random(steps):
         api.turns.release()
         await asyncio.sleep(0)
         look()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.gather(*patches)
     assert writer.idle
     assert {name: messages[-1] for name, messages in seen.items()} == wanted
     assert seen == {name: sorted(messages) for name, messages in seen.items()}
     for name in "ab":
         writer.observe(await api.get(Pod, name, namespace="default"))
-    assert not writer._known
+    assert not writer.statuses._known
     assert said == []
     await writer.close(0.0)
 

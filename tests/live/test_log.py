@@ -13,7 +13,7 @@ from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live
 
 #: Of these modules, as others are nobody's business here.
-MODULES = ("event_handlers", "scheduler", "failure_handler", "scheduling_cycle", "binding_cycle", "default_binder")
+MODULES = ("event_handlers", "engine", "scheduler", "failure_handler", "scheduling_cycle", "bindings", "default_binder")
 MODULES += ("scheduling_queue", "default_preemption")
 
 
@@ -23,8 +23,9 @@ class Lines:
         self.modules = MODULES
 
     def write(self, entry):
+        *_, folder, module = entry.module.split(".")
         # A plugin is known by its folder.
-        if not set(self.modules).isdisjoint(entry.module.split(".")[-2:]):
+        if (folder if module == "plugin" else module) in self.modules:
             keys = {key: getattr(value, "key", None) or named(value) for key, value in entry.keys.items()}
             self.lines.append((entry.level, entry.message, keys))
 
@@ -115,7 +116,7 @@ async def test_a_pod_that_fits_nowhere(log):
 
 
 async def test_a_pod_that_makes_room_for_itself(log):
-    log.modules = ("evictor", "default_preemption")
+    log.modules = ("evictions", "default_preemption")
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
     async with live(a_node("n").allocatable(cpu=1, pods=10).obj(), important) as cluster:
         await cluster.create(a_pod("low").requests(cpu=1).obj())
@@ -166,7 +167,7 @@ async def test_a_node_that_changes_its_zone(log):
 
 
 async def test_a_pod_that_is_gated(log):
-    log.modules = ("scheduler", "gating", "scheduling_queue")
+    log.modules = ("engine", "gating", "scheduling_queue")
     async with live(a_node("n").obj()) as cluster:
         await cluster.create(a_pod("p").spec(schedulingGates=[{"name": "g"}]).obj())
         status = "waiting for scheduling gates: [g]"

@@ -124,7 +124,7 @@ async def test_the_newest_object_of_a_pod():
 
 
 async def test_a_pod_of_a_profile_that_is_not_there(caplog):
-    async with live(NODE) as cluster:
+    async with live(NODE, validate=False) as cluster:
         scheduler = cluster.scheduler
         scheduler.queue.add(scheduler.state.pod_info(stranger()))
         await cluster.settle()
@@ -154,7 +154,7 @@ async def test_a_pod_that_is_being_deleted():
 
 async def test_a_pod_that_is_assumed_already():
     gated = answering("A", permit=(Status(Code.Wait, ()), 10.0))
-    async with answers(gated, "permit") as cluster:
+    async with answers(gated, "permit", validate=False) as cluster:
         await cluster.create(a_pod("p").obj())
         scheduler = cluster.scheduler
         scheduler.queue.done(cluster.pod("p")["metadata"]["uid"])

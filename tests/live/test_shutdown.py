@@ -137,22 +137,35 @@ async def test_whoever_is_replaced_sends_nothing_more(halfway):
     assert len(api.sent) == 2
 
 
+class Silent:
+    """An API that does not answer patches."""
+
+    def __init__(self, api):
+        self._api = api
+        self.patched = []
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def patch(self, kind, name, body, **options):
+        self.patched.append(name)
+        await asyncio.Event().wait()
+
+
 async def test_whoever_is_replaced_writes_no_status():
-    async with live() as cluster:
-        writer = cluster.scheduler.engine.statuses
-        held = []
-        writer._api = type("Held", (), {"patch": lambda self, *args, **options: _held(held)})()
+    made = []
+
+    def wrap(api):
+        made.append(Silent(api))
+        return made[0]
+
+    async with live(wrap=wrap) as cluster:
         await under_way(cluster, *pods(40))
         await cluster.scheduler.halt()
-        begun = len(held)
+        begun = len(made[0].patched)
         await turns()
         assert 0 < begun < 40
-        assert len(held) == begun
-
-
-async def _held(held):
-    held.append(1)
-    await asyncio.Event().wait()
+        assert len(made[0].patched) == begun
 
 
 # -- when it begins ---------------------------------------------------------------------------------------------------
@@ -255,7 +268,7 @@ async def deaf(monkeypatch):
     async with live(NODE, config=config, plugins=[Deaf]) as cluster:
         await under_way(cluster, *pods(2))
         tasks = set(cluster.scheduler._effects.tasks)
-        assert {task.get_name() for task in tasks} == {"binding default/p0", "binding default/p1"}
+        assert {task.get_name() for task in tasks} == {"Bind of default/p0 by Deaf", "Bind of default/p1 by Deaf"}
         yield cluster
         Deaf.may_end.set()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -271,15 +284,15 @@ async def test_whoever_is_replaced_leaves_behind_what_does_not_end(deaf, caplog)
     deaf.time.next_alarm(deaf.time.now + loop.CANCELLATION_TIMEOUT)
     await halting
     (said,) = (record.message for record in caplog.records if "abandoned" in record.message)
-    assert 'tasks=["binding default/p0","binding default/p1"]' in said
+    assert 'tasks=["Bind of default/p0 by Deaf","Bind of default/p1 by Deaf"]' in said
 
 
 async def test_an_orderly_end_waits_only_once_for_what_does_not_end(deaf):
     draining = asyncio.create_task(deaf.scheduler.drain())
-    for _ in range(2):
-        await turns()
+    for seconds in (loop.SHUTDOWN_TIMEOUT, loop.CANCELLATION_TIMEOUT):
+        await deaf.time.advance(seconds - 0.1, settle=turns)
         assert not draining.done()
-        deaf.time.next_alarm(deaf.time.now + loop.SHUTDOWN_TIMEOUT)
+        await deaf.time.advance(0.1, settle=turns)
     await draining
     await deaf.scheduler.drain()
     assert not deaf.scheduler.busy

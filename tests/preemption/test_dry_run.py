@@ -300,7 +300,12 @@ def assert_equals_the_rule(profile, state, pod):
         best = plain_best(candidates, state)
         assert set(run.best) == best
         assert decision.nominated_node_name in best
-        assert outcome.selected == run.candidates[decision.nominated_node_name]
+        chosen, plan = run.candidates[decision.nominated_node_name], decision.plan
+        assert (plan.node_name, plan.victims, plan.pdb_violations) == (
+            chosen.node_name,
+            chosen.victims,
+            chosen.pdb_violations,
+        )
     else:
         listed = ", ".join(sorted(f"{count} {reason}" for reason, count in failures.items()))
         assert decision.message.endswith(f"preemption: 0/{state.table.count} nodes are available: {listed}.")

@@ -164,9 +164,7 @@ ASLEEP = [
         "pod default/gated: rejected by A, P, gated by A, in the group A, gated by A",
         id="another group's",
     ),
-    pytest.param(
-        lambda room, asleep: setattr(asleep, "gated", 2), "2 pods are counted as gated, 1 are", id="gated"
-    ),
+    pytest.param(lambda room, asleep: setattr(asleep, "gated", 2), "2 pods are counted as gated, 1 are", id="gated"),
     pytest.param(
         lambda room, asleep: group_of(asleep, "sleeping").by_shape.update({None: {"default/a": None}}),
         "3 pods are in groups, 2 have one",

@@ -14,8 +14,16 @@ from stowplan.simulate.agenda import Agenda
 def drained(agenda):
     taken = []
     while agenda.line:
-        taken.append(agenda.take())
+        taken.append(take(agenda))
     return taken
+
+
+def take(agenda):
+    """What is due next, as the driver takes it."""
+    item = agenda.line.popleft()
+    if isinstance(item, Changes):
+        agenda.close(item)
+    return item
 
 
 def test_now_goes_to_the_end_of_the_line_and_later_waits():
@@ -54,7 +62,7 @@ def test_a_batch_that_was_taken_is_closed():
     agenda = Agenda(0.0)
     first, second = Change(None, Pod()), Change(Pod(), None)
     agenda.put(0.0, first)
-    taken = agenda.take()
+    taken = take(agenda)
     agenda.put(0.0, second)
     assert taken == Changes(Pod, [first])
     assert drained(agenda) == [Changes(Pod, [second])]
@@ -65,7 +73,7 @@ def test_changes_of_a_caller_stay_its_own():
     mine = Changes(Pod, [Change(None, Pod())])
     agenda.put(0.0, mine)
     agenda.put(0.0, Change(Pod(), None))
-    assert agenda.take() is mine
+    assert take(agenda) is mine
     agenda.put(0.0, Change(None, Pod()))
     assert [len(item.changes) for item in drained(agenda)] == [2]
 
@@ -120,7 +128,7 @@ def test_a_sorted_list_says_the_same(script):
         elif step == "take":
             due = sorted(plain, key=lambda one: one[:2])
             if agenda.line:
-                assert agenda.take() == due[0][2]
+                assert take(agenda) == due[0][2]
                 plain.remove(due[0])
             else:
                 assert not due or due[0][0] > agenda.now

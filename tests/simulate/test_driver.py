@@ -8,9 +8,9 @@ from stowplan.api.api_errors import AlreadyExists, Conflict, NotFound
 from stowplan.api.decode import convert
 from stowplan.api.meta import ObjectReference
 from stowplan.api.types import Namespace, Node, Pod
-from stowplan.engine.effects import Ask, Cancel, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
 from stowplan.engine.inputs import Activated, Answer, Changes, Schedule, Started, Tick
-from stowplan.framework.requests import Bind, Create, Delete, Done, Patch, Read, Refused
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import Latency, Uniform
 from stowplan.simulate.object_store import ObjectStore

@@ -18,7 +18,7 @@ from stowplan.simulate.virtual_api import VirtualApi
 from stowplan.testing import a_node, a_pod
 from support.simulate.scripted_engine import ScriptedEngine
 
-CALL = RunPlugin(profile="p", point="PreBind", plugin="Mine", uid="u", node="n1")
+CALL = RunPlugin(profile="p", point="PreBind", plugin="Mine", pod="default/p", uid="u", node="n1")
 API = VirtualApi()
 
 
@@ -367,7 +367,10 @@ def test_calls_of_one_step_run_in_their_order(engine):
 
     time = simulated(engine)
     engine.coroutines = {name: named(name) for name in ("a", "b")}
-    engine.on(Started, *(RunPlugin(profile="p", point="PreBind", plugin=name, uid="u", node="n") for name in "ab"))
+    engine.on(
+        Started,
+        *(RunPlugin(profile="p", point="PreBind", plugin=name, pod="default/p", uid="u", node="n") for name in "ab"),
+    )
     time.run()
     assert order == ["a", "b", "a", "b"]
     assert [outcome for _, _, outcome in engine.answers] == [Done(None), Done(None)]

@@ -4,70 +4,13 @@ from random import Random
 
 import pytest
 
-from stowplan.api.decode import convert
 from stowplan.api.types import Node, Pod
-from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.engine import Engine
 from stowplan.framework.interface import PreBindPlugin
-from stowplan.framework.requests import Bind, Create, Delete, Patch
+from stowplan.framework.requests import Bind, Delete, Patch
 from stowplan.framework.status import Code, Status
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.metrics.registry import MetricsRegistry
-from stowplan.metrics.scheduler import SchedulerMetrics
-from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import Latency, Uniform
-from stowplan.simulate.object_store import ObjectStore
-from stowplan.simulate.virtual_api import VirtualApi
-from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import answering, configuration, profile
-
-
-class StoppedWatch:
-    """A meter for metrics that nobody reads."""
-
-    def clock(self):
-        return 0.0
-
-    def random(self):
-        return 0.5
-
-
-class WritingDown(Engine):
-    """An engine that keeps the bytes of its effects."""
-
-    written = b""
-
-    def step(self, input_, now):
-        effects = super().step(input_, now)
-        for effect in effects:
-            self.written += b"%r %s\n" % (now, effect.encoded())
-        return effects
-
-
-def simulation(*plugins, config=None, seed=1, **options):
-    registry = in_tree_registry()
-    for plugin in plugins:
-        registry.register(plugin)
-    engine = WritingDown(
-        load_config(config, plugins=registry.declarations),
-        registry=registry,
-        now=0.0,
-        meter=StoppedWatch(),
-        metrics=SchedulerMetrics(MetricsRegistry(), gates=DEFAULT_FEATURES),
-        random=Random(seed),
-        api=VirtualApi(),
-    )
-    return engine, VirtualTime(engine, ObjectStore(), **options)
-
-
-def node(name, **sizes):
-    return Create(
-        obj=convert(a_node(name).allocatable(**{"cpu": "4", "memory": "16Gi", "pods": "110", **sizes}).obj(), Node)
-    )
-
-
-def pod(name, cpu="1", **spec):
-    return Create(obj=convert(a_pod(name).requests(cpu=cpu).spec(**spec).obj(), Pod))
+from support.simulate.simulations import node, pod, simulation
 
 
 def placements(time):
@@ -191,7 +134,7 @@ def a_day(seed, latency_seed=7):
     world, chance = Random(seed), Random(latency_seed)
     seconds = Uniform(0.0, 0.3, random=chance.random)
     latency = Latency(requests=seconds, answers=seconds, watches=seconds, deletions=5.0)
-    engine, time = simulation(latency=latency, runs_for=lambda pod: 40.0)
+    engine, time = simulation(latency=latency, runs_for=lambda pod: 40.0, checked=False)
     for i in range(4):
         time.write(node(f"n{i}"))
     for i in range(80):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
-    from stowplan.daemon.life_cycle import AtWork
+    from stowplan.daemon.life_cycle import ManagedScheduler
     from stowplan.daemon.process import Opener
 
 _NO_LIMIT = -1.0
@@ -214,12 +214,12 @@ def is_held(lease: Lease, now: float) -> bool:
 # --- words
 
 
-def _ready(scheduler: AtWork, connection: Connection) -> str:
+def _ready(scheduler: ManagedScheduler, connection: Connection) -> str:
     nodes, pending = count(scheduler.state.table.count, "node"), count(len(scheduler.state.pending), "pod")
     return f"scheduling for {joined(sorted(scheduler.frameworks))} on {connection.server} : {nodes}, {pending} pending"
 
 
-def _summary(scheduler: AtWork, seconds: float) -> str:
+def _summary(scheduler: ManagedScheduler, seconds: float) -> str:
     places = [f"{number} {place}" for place, number in scheduler.queue.counts().items() if number]
     details = f" ({', '.join(places)})" if places else ""
     took = duration_text(timedelta(seconds=round(seconds)))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 #: Values kept for one state of the nodes.
-_MOST_MEMOS = 1024
+_MAX_MEMOS = 1024
 
 
 class Interner:
@@ -301,11 +301,11 @@ class NodeTable:
         found = self._memos.get(key)
         if found is not None and found[0] == self.generation:
             return found[1]
-        if self._memos_of != self.generation or len(self._memos) >= _MOST_MEMOS:
+        if self._memos_of != self.generation or len(self._memos) >= _MAX_MEMOS:
             # They are arrays of the table's size: what is out of date must not wait for the rest to pile up.
             self._memos_of = self.generation
             self._memos = {k: v for k, v in self._memos.items() if v[0] == self.generation}
-            if len(self._memos) >= _MOST_MEMOS:
+            if len(self._memos) >= _MAX_MEMOS:
                 self._memos.clear()
         result = compute()
         self._memos[key] = (self.generation, result)

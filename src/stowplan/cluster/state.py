@@ -180,6 +180,17 @@ class ClusterState:
             "assumed_pods": len(self._assumed),
         }
 
+    @property
+    def stand(self) -> tuple[int, ...]:
+        """Moves with every change of nodes, of pods on them, of nominations and of lookup objects."""
+        return (
+            self.table.generation,
+            self.objects.total_version,
+            self.changes.position,
+            self.pods.version,
+            self.nominator.version,
+        )
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 

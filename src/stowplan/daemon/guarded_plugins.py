@@ -82,13 +82,18 @@ def guarded_plugin(plugin: type[Plugin], guard: HangGuard) -> type[Plugin]:
     members: dict[str, Any] = {name: getattr(plugin, name) for name in ("__module__", "__qualname__", "__doc__")}
     for name, point in _POINTS.items():
         if _is_own(plugin, name):
-            members[name] = _guarded(guard, plugin.name, point, getattr(plugin, name))
+            method = getattr(plugin, name)
+            # Steps take their time between them, not in them.
+            guarding = _stepwise if isgeneratorfunction(method) else _guarded
+            members[name] = guarding(guard, plugin.name, point, method)
     if issubclass(plugin, interface.QueueSortPlugin):
         # Not inherited beside the new `less`.
         members["by_priority_and_time"] = plugin.by_priority_and_time
     for name, point in _ASYNCHRONOUS.items():
         if _is_own(plugin, name):
-            members[name] = _waited_for(guard, plugin.name, point, getattr(plugin, name))
+            method = getattr(plugin, name)
+            guarding = _stepwise if isgeneratorfunction(method) else _waited_for
+            members[name] = guarding(guard, plugin.name, point, method)
     if _is_own(plugin, _REGISTERING):
         members[_REGISTERING] = _registering(guard, plugin.name, getattr(plugin, _REGISTERING))
     if _is_own(plugin, _EXPLAINING):
@@ -119,12 +124,17 @@ def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[...,
     async def waiting(*args: Any, **keys: Any) -> Any:
         return await guard.wait(plugin, point, method, args, keys)
 
+    return waiting
+
+
+def _stepwise(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    guard.guarded.add((plugin, point))
+
     @wraps(method)
     def stepping(*args: Any, **keys: Any) -> Any:
         return (yield from guard.stepwise(plugin, point, method(*args, **keys)))
 
-    # Steps take their time between them, not in them.
-    return stepping if isgeneratorfunction(method) else waiting
+    return stepping
 
 
 def _explaining(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -33,8 +33,8 @@ class Queue(Protocol):
     def counts(self) -> Mapping[str, int]: ...
 
 
-class AtWork(Protocol):
-    """What a command needs of a scheduler: `live.scheduler.Scheduler`."""
+class ManagedScheduler(Protocol):
+    """What the life cycle of a process needs of a scheduler: `live.scheduler.Scheduler`."""
 
     ready: asyncio.Event
 
@@ -76,7 +76,11 @@ class Elector(Protocol):
 
 
 async def until_stopped(
-    scheduler: AtWork, stopped: asyncio.Event, *, on_ready: Callable[[], None], lead: asyncio.Event | None = None
+    scheduler: ManagedScheduler,
+    stopped: asyncio.Event,
+    *,
+    on_ready: Callable[[], None],
+    lead: asyncio.Event | None = None,
 ) -> None:
     """Let it schedule until a signal comes; what makes it end by itself is raised."""
     if lead is not None:
@@ -89,7 +93,7 @@ async def until_stopped(
 
 
 async def while_leading(
-    scheduler: AtWork,
+    scheduler: ManagedScheduler,
     elector: Elector,
     stopped: asyncio.Event,
     *,
@@ -128,7 +132,7 @@ async def _elected(elector: Elector, stopped: asyncio.Event, scheduling: asyncio
 
 
 async def _lead(
-    scheduler: AtWork,
+    scheduler: ManagedScheduler,
     scheduling: asyncio.Task[None],
     renewing: asyncio.Task[None],
     stopped: asyncio.Event,

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 PREFIX = "/stowplan/"
 _FEW, _MOST = 100, 1000
 #: Nodes that a wide page spells out: it takes 60 µs for each, in which nothing is scheduled.
-_MOST_WIDE = 2000
-_TOO_WIDE = f"more than {_MOST_WIDE:,} nodes are too many for a running scheduler to spell out: -o json has them all"
+_MAX_WIDE = 2000
+_TOO_WIDE = f"more than {_MAX_WIDE:,} nodes are too many for a running scheduler to spell out: -o json has them all"
 #: How much longer than an explanation took the next one waits, and how many may wait.
 _PAUSE = 9.0
 _WAITING = 8
@@ -202,7 +202,7 @@ class SchedulerPages:
         self, framework: Framework, info: PodInfo, known: SchedulerRecord, request: Request
     ) -> VerdictRecord:
         wide = _is_wide(request)
-        too_wide = wide and self._scheduler.state.table.count > _MOST_WIDE
+        too_wide = wide and self._scheduler.state.table.count > _MAX_WIDE
         note = [Line(((_TOO_WIDE, "dim"),))] if too_wide else []
         verdict = judged(framework, info)
         # Whoever wants a page has no use for a megabyte of scores.

@@ -132,23 +132,26 @@ class SchedulingAlgorithm:
     def schedule(self, framework: Framework, pod: PodInfo) -> Decision:
         """Find the best node for a pod."""
         if not self.cluster.table.count:
-            return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
-        evaluation, outcome, found = self._searched(framework, pod)
+            return without_nodes(pod)
+        evaluation, outcome, found = self.searched(framework, pod, row_tried_first(self.cluster, pod))
         if isinstance(found, Status):
             return Decision(pod, status=found, state=outcome.state)
         if outcome.diagnosis is not None:
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
         return self._chosen(framework, evaluation, outcome.state, pod, found)
 
-    def _searched(self, framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome, Found | Status]:
+    def searched(
+        self, framework: Framework, pod: PodInfo, tried: int | None
+    ) -> tuple[Evaluation, Outcome, Found | Status]:
+        """The verdict on the nodes, and those that the choice is made from; `tried`: a row that wins if it fits."""
         metrics = framework.metrics
         if metrics is None:
-            evaluation = self._evaluation(framework, pod)
-            return evaluation, *self._search(framework, evaluation, pod)
+            evaluation = self.evaluation(framework, pod)
+            return evaluation, *self._search(framework, evaluation, pod, tried)
         asked = metrics.now()
-        evaluation = self._evaluation(framework, pod)
+        evaluation = self.evaluation(framework, pod)
         started = metrics.now()
-        outcome, found = self._search(framework, evaluation, pod)
+        outcome, found = self._search(framework, evaluation, pod, tried)
         early, failed = outcome.ended_early, isinstance(found, Status)
         metrics.points["PreFilter"].took(outcome.preparing, ended(early))
         if early is None:
@@ -158,25 +161,27 @@ class SchedulingAlgorithm:
             metrics.hinted(outcome.reused, seconds=started - asked, used=placed)
         return evaluation, outcome, found
 
-    def _search(self, framework: Framework, evaluation: Evaluation, pod: PodInfo) -> tuple[Outcome, Found | Status]:
-        """The verdict on the nodes, and those that the choice is made from."""
+    def _search(
+        self, framework: Framework, evaluation: Evaluation, pod: PodInfo, tried: int | None
+    ) -> tuple[Outcome, Found | Status]:
         outcome = evaluation.filter(pod, one_by_one=not self.sampling.stops_early(framework))
-        found = self._found(framework, evaluation, outcome, pod)
+        found = self._found(framework, evaluation, outcome, pod, tried)
         if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
             # Plugins that look at nodes one by one left none: now the reasons count.
             preparing = outcome.preparing
             outcome = evaluation.filter(pod)
             outcome.preparing += preparing
-            found = self._found(framework, evaluation, outcome, pod)
+            found = self._found(framework, evaluation, outcome, pod, tried)
         return outcome, found
 
-    def _found(self, framework: Framework, evaluation: Evaluation, outcome: Outcome, pod: PodInfo) -> Found | Status:
+    def _found(
+        self, framework: Framework, evaluation: Evaluation, outcome: Outcome, pod: PodInfo, tried: int | None
+    ) -> Found | Status:
         """The nodes that the choice is made from; none when nothing fits."""
         if outcome.error is not None:
             return outcome.error
         feasible, seen = outcome.feasible, outcome.seen
         if outcome.diagnosis is None:
-            tried = _row_tried_first(self.cluster, pod)
             if tried is not None and feasible[tried] and evaluation.passes(pod, tried):
                 # It wins without scoring, and the search has not begun.
                 only = np.zeros(len(feasible), np.bool_)
@@ -197,14 +202,15 @@ class SchedulingAlgorithm:
             # A single feasible node is taken without scoring.
             row = int(found.feasible.argmax())
         else:
-            totals = _scored(framework, evaluation, pod, found.feasible)
+            totals = scored_totals(framework, evaluation, pod, found.feasible)
             if isinstance(totals, Status):
                 return Decision(pod, status=totals, state=state)
-            row = self._best(totals)
+            row = self.best(totals)
         name = self.cluster.table.names[row]
         return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
 
-    def _evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
+    def evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
+        """The nodes as the pod's equals see them."""
         signature = framework.signature(pod) if self._reuse else None
         if signature is None:
             return Evaluation(framework, reusable=False)
@@ -218,7 +224,7 @@ class SchedulingAlgorithm:
             self._evaluations.move_to_end(key)
         return found
 
-    def _best(self, totals: npt.NDArray[np.int64]) -> int:
+    def best(self, totals: npt.NDArray[np.int64]) -> int:
         """The row with the highest total; among equals the first, or any when there is chance."""
         best = int(totals.argmax())
         if self._random is None:
@@ -227,9 +233,10 @@ class SchedulingAlgorithm:
         return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
 
 
-def _scored(
+def scored_totals(
     framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64] | Status:
+    """What the feasible nodes are worth, `INFEASIBLE` elsewhere; good until the evaluation is used again."""
     metrics = framework.metrics
     if metrics is None or not framework.score:
         scored = evaluation.score(pod, feasible)
@@ -243,13 +250,19 @@ def _scored(
     return scored.ranked if scored.error is None else scored.error
 
 
+def without_nodes(pod: PodInfo) -> Decision:
+    """The decision where there is no node at all."""
+    return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
+
+
 def nominated_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
     """The node that the pod is nominated to, if it takes the pod now: it wins without scoring."""
-    row = _row_tried_first(cluster, pod)
+    row = row_tried_first(cluster, pod)
     return row if row is not None and feasible[row] else None
 
 
-def _row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
+def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
+    """The node that the pod is nominated to."""
     return cluster.table.row_of.get(cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name)
 
 
@@ -257,38 +270,54 @@ def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnos
     """Let PostFilter plugins try to help a pod that fits nowhere; a question is not put to those with effects."""
     plugins, run = framework.post_filter, _timed_post_filter
     if state.asking:
-        plugins, run = tuple(plugin for plugin in plugins if plugin.effect_free), _run_post_filter
-    results, messages = run(framework, plugins, state, pod, diagnosis) if plugins else ([], [])
-    succeeded = bool(results) and results[-1][1].status.code == Code.Success
-    text = diagnosis.message("" if succeeded else ", ".join(messages))
-    status = Status(Code.Unschedulable, (text,))
-    return Decision(pod, "", status, diagnosis, tuple(results), state, diagnosis.evaluated)
+        plugins, run = framework.effect_free_post_filter, _run_post_filter
+    answers = run(framework, plugins, state, pod, diagnosis) if plugins else PostFilterAnswers()
+    return answers.decision(state, pod, diagnosis)
 
 
-def _end_of_post_filter(answer: tuple[list[tuple[str, PostFilterResult]], list[str]]) -> Code:
-    last = answer[0][-1][1].status.code
-    if last == Code.Pending:
-        return Code.Unschedulable
-    return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
+class PostFilterAnswers:
+    """What PostFilter plugins said, up to the one that had the last word, and their messages."""
+
+    def __init__(self) -> None:
+        self._results: list[tuple[str, PostFilterResult]] = []
+        self._messages: list[str] = []
+
+    def add(self, plugin: PostFilterPlugin, result: PostFilterResult) -> bool:
+        """Whether that was the last word."""
+        self._results.append((plugin.name, result))
+        if result.status.code == Code.Success:
+            return True
+        if result.status.code not in (Code.Unschedulable, Code.Pending):
+            final = result.status.code == Code.UnschedulableAndUnresolvable
+            self._messages = [result.status.message if final else str(result.status.cause)]
+            return True
+        self._messages += result.status.shown_reasons
+        return False
+
+    @property
+    def code(self) -> Code:
+        """How the point ended; some plugin has answered."""
+        last = self._results[-1][1].status.code
+        if last == Code.Pending:
+            return Code.Unschedulable
+        return last if last in (Code.Success, Code.Unschedulable, Code.UnschedulableAndUnresolvable) else Code.Error
+
+    def decision(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+        results = tuple(self._results)
+        succeeded = bool(results) and results[-1][1].status.code == Code.Success
+        text = diagnosis.message("" if succeeded else ", ".join(self._messages))
+        status = Status(Code.Unschedulable, (text,))
+        return Decision(pod, "", status, diagnosis, results, state, diagnosis.evaluated)
 
 
 def _run_post_filter(
     framework: Framework, plugins: Sequence[PostFilterPlugin], state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-) -> tuple[list[tuple[str, PostFilterResult]], list[str]]:
-    """What each plugin said, up to the one that had the last word, and their messages."""
-    results: list[tuple[str, PostFilterResult]] = []
-    messages: list[str] = []
+) -> PostFilterAnswers:
+    answers = PostFilterAnswers()
     for plugin in plugins:
-        result = framework.run_post_filter(plugin, state, pod, diagnosis)
-        results.append((plugin.name, result))
-        if result.status.code == Code.Success:
+        if answers.add(plugin, framework.run_post_filter(plugin, state, pod, diagnosis)):
             break
-        if result.status.code not in (Code.Unschedulable, Code.Pending):
-            final = result.status.code == Code.UnschedulableAndUnresolvable
-            messages = [result.status.message if final else str(result.status.cause)]
-            break
-        messages += result.status.shown_reasons
-    return results, messages
+    return answers
 
 
-_timed_post_filter = timed("PostFilter", _end_of_post_filter)(_run_post_filter)
+_timed_post_filter = timed("PostFilter", lambda answers: answers.code)(_run_post_filter)

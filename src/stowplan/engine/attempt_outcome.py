@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stowplan.engine.algorithm import Decision
     from stowplan.framework.diagnosis import Diagnosis
 
-_MOST_VICTIMS = 10
+_MAX_VICTIMS = 10
 
 #: Memo key of a diagnosis for what its stories say of it.
 _SUMMARY = "story"
@@ -73,7 +73,7 @@ def _nomination(decision: Decision) -> dict[str, Any]:
     found: dict[str, Any] = {"nominated_node_name": decision.nominated_node_name}
     plan = decision.plan
     if plan is not None:
-        found["victims"] = tuple(victim.key for victim in plan.victims[:_MOST_VICTIMS])
+        found["victims"] = tuple(victim.key for victim in plan.victims[:_MAX_VICTIMS])
         found["victims_total"] = len(plan.victims)
         found["pdb_violations"] = plan.pdb_violations
     return found

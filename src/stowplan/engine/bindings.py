@@ -92,6 +92,11 @@ class PluginCall:
     def __str__(self) -> str:
         return f"call of {self.plugin} in the {self.binding}"
 
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it waits for nothing that the driver does."""
+        return self.steps is not None and not self.number
+
     def answered(self, number: int, outcome: Outcome) -> None:
         self.binding.owner.call_answered(self.binding, self, outcome)
 
@@ -151,13 +156,6 @@ class Binding:
     def uid(self) -> str:
         return self.attempt.pod.uid
 
-    @property
-    def rests(self) -> bool:
-        """Whether no answer is waited for."""
-        if self.stage is Stage.PERMIT:
-            return True
-        return bool(self.calls) and not any(call.number for call in self.calls)
-
     def status_written(self, failed: Exception | None) -> None:
         """The pod's status says where it goes; or it cannot be told."""
         self.owner.announced(self, failed)
@@ -207,9 +205,9 @@ class Bindings:
         self.writes = 0
 
     @property
-    def resting(self) -> int:
-        """Binding cycles that wait for no answer: only time, or a plugin's word, moves them on."""
-        return sum(binding.rests for binding in self.under_way.values())
+    def asleep(self) -> int:
+        """Those that wait for a time, or for objects to change."""
+        return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
         self._metrics.binding_began()
@@ -390,6 +388,7 @@ class Bindings:
             profile=attempt.framework.profile_name,
             point=point,
             plugin=call.plugin,
+            pod=attempt.pod.key,
             uid=binding.uid,
             node=attempt.node_name,
         )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stowplan.api.meta import ApiStruct, ObjectReference
-from stowplan.framework.requests import Request
+from stowplan.framework.requests import Ask, Request
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -34,16 +34,10 @@ class RunPlugin(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     #: PreBind, Bind or PostBind.
     point: str
     plugin: str
+    #: The pod's namespace/name, for people.
+    pod: str
     uid: str
     node: str
-
-
-class Ask(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Put a question to somebody outside, such as an extender; `Done` has what it answers."""
-
-    who: str
-    verb: str
-    question: Any
 
 
 class Wake(msgspec.Struct, frozen=True, tag=True):

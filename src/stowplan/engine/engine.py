@@ -25,6 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.api.types import Pod
 from stowplan.cluster.state import ClusterState
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.algorithm import SchedulingAlgorithm
@@ -58,6 +59,8 @@ from stowplan.engine.recorder import EffectRecorder
 from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.size_metrics import SizeMetrics
 from stowplan.engine.statuses import PodStatuses
+from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
+from stowplan.engine.suspended_cycles import SuspendedCycles
 from stowplan.engine.validation import InvalidStateError, Validation
 from stowplan.framework.binding import call_plugin
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
@@ -79,9 +82,11 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.attempt import Attempt
     from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.effects import Effect, RunPlugin
     from stowplan.engine.outbox import Alarm
+    from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
@@ -142,11 +147,13 @@ class Engine:
         features: FeatureGates = DEFAULT_FEATURES,
         settings: EngineSettings | None = None,
         api: Api | None = None,
+        extenders: Sequence[Extender] = (),
         listener: DecisionListener | None = None,
     ) -> None:
         """`now`: seconds since the epoch, like all times; `random` of None: ties go to the first.
 
-        `metrics` of None: nothing is counted. `api` is what plugins' coroutines are handed.
+        `metrics` of None: nothing is counted. `api` is what plugins' coroutines are handed;
+        `extenders` are in call order.
         """
         settings = settings or EngineSettings()
         self._outbox = outbox = Outbox()
@@ -175,7 +182,7 @@ class Engine:
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
         self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
         self.frameworks = {
-            name: Framework(profile, registry, self._handle(name, features, random, api, meter, settings))
+            name: Framework(profile, registry, self._handle(name, features, random, api, meter, settings, extenders))
             for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
         }
         observer = _Observer(self.stories)
@@ -225,6 +232,9 @@ class Engine:
         self.bindings = Bindings(
             self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
         )
+        self.suspended = SuspendedCycles(
+            self.parts, algorithm=SuspendableAlgorithm(self.algorithm), cycle=self._cycle, settler=self
+        )
         self.handlers = EventHandlers(
             self.parts,
             algorithm=self.algorithm,
@@ -258,6 +268,7 @@ class Engine:
         api: Api | None,
         meter: Meter,
         settings: EngineSettings,
+        extenders: Sequence[Extender],
     ) -> Handle:
         return Handle(
             cluster=self.state,
@@ -268,6 +279,7 @@ class Engine:
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.parts.pods_in_pre_bind,
             api=api,
+            extenders=extenders,
             event_recorder=EffectRecorder(self, profile) if settings.events else None,
             preemptions=self.evictions,
             metrics=None
@@ -300,6 +312,8 @@ class Engine:
 
     def _changes(self, input_: Changes) -> None:
         self.handlers.handle(input_.kind, input_.changes)
+        if input_.kind is Pod and self.suspended.under_way:
+            self.suspended.pods_changed(input_.changes)
 
     def _answer(self, input_: Answer) -> None:
         self._outbox.answered(input_.number, input_.outcome)
@@ -312,13 +326,16 @@ class Engine:
             self.handlers.switch_on(input_.plugins)
         else:
             self.handlers.switch_off(input_.plugins)
+        self.suspended.plugins_switched()
 
     def _started(self, input_: Started) -> None:
-        self._queue_timer.woken()
+        self._observer.is_stopped = False
+        self._queue_timer.start()
 
     def _stopped(self, input_: Stopped) -> None:
         self._queue_timer.stop()
         self._observer.is_stopped = True
+        self.suspended.stop()
 
     def _closing(self, input_: Closing) -> None:
         self.statuses.last_try()
@@ -351,14 +368,20 @@ class Engine:
             _log.error(f'profile not found for scheduler name "{name}"', "Error occurred", pod=pod)
             self.queue.done(pod.uid)
             return
-        if self._skipped(framework, pod):
+        if self.skips(framework, pod):
             self.queue.done(pod.uid)
             return
         verbose = _log.v(3)
         if verbose.enabled:
             verbose.info("Attempting to schedule pod", pod=pod)
         started = self._stopwatch.now()
-        outcome = self._cycle.run(framework, queued, started=started)
+        if framework.suspends:
+            self.suspended.begin(framework, queued, started=started)
+        else:
+            self.settle(framework, queued, self._cycle.run(framework, queued, started=started), started=started)
+
+    def settle(self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float) -> None:
+        """What follows from a scheduling cycle that is through."""
         if isinstance(outcome, Failure):
             if outcome.plan is not None:
                 # First: PreEnqueue holds the pod back from when it returns to the queue.
@@ -367,7 +390,8 @@ class Engine:
         else:
             self.bindings.begin(outcome)
 
-    def _skipped(self, framework: Framework, pod: PodInfo) -> bool:
+    def skips(self, framework: Framework, pod: PodInfo) -> bool:
+        """Whether a pod is not to be tried."""
         if pod.terminating:
             recorder = framework.handle.event_recorder
             if recorder is not None:
@@ -446,6 +470,7 @@ class Engine:
         validation = Validation(
             self.parts,
             statuses=self.statuses,
+            suspended=self.suspended,
             bindings=self.bindings,
             evictions=self.evictions,
             profiles=self.frameworks,
@@ -470,13 +495,13 @@ class Engine:
 
     @property
     def resting(self) -> int:
-        """Binding cycles and evictions that only time, or a plugin's word, moves on."""
-        return self.bindings.resting + self.evictions.delayed_retries
+        """Cycles and evictions that only time, a plugin's word, or a change of some object moves on."""
+        return len(self.waiting_pods) + self.evictions.delayed_retries + self.bindings.asleep + self.suspended.asleep
 
     @property
     def under_way(self) -> int:
-        """Binding cycles and evictions that are not over."""
-        return len(self.bindings.under_way) + self.evictions.plans_under_way
+        """Suspended and binding cycles, and evictions that are not over."""
+        return len(self.suspended.under_way) + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
 class _QueueTimer:
@@ -504,9 +529,14 @@ class _QueueTimer:
         due = engine.queue.next_flush()
         self._alarm = engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
 
+    def start(self) -> None:
+        if self._alarm is None:
+            self.woken()
+
     def stop(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+            self._alarm = None
 
 
 class _Stopwatch:

@@ -1,7 +1,5 @@
 """From a chosen node to a pod that may be bound: assume, Reserve, Permit; or everything given back.
 
-The live scheduler's cycle and the offline `Cluster` both take a node for a pod in this way.
-
 Upstream: the second half of schedulingCycle in pkg/scheduler/schedule_one.go.
 """
 
@@ -50,10 +48,3 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
     if result.failed is not None:
         cluster.forget(pod)
     return result
-
-
-def give_back(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> list[str]:
-    """Take a pod that was reserved a node off it again; what went wrong."""
-    problems = run_unreserve(framework, state, pod, node_name)
-    framework.handle.cluster.forget(pod)
-    return problems

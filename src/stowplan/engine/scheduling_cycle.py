@@ -1,7 +1,8 @@
 """The scheduling cycle of one pod: decide, assume, reserve, permit.
 
 Everything here is synchronous: between the pod's pop and the end of its cycle nothing else happens to the cluster as
-the scheduler sees it. What comes out is an `Attempt` on its way to the binding cycle, or a `Failure`.
+the scheduler sees it. What comes out is an `Attempt` on its way to the binding cycle, or a `Failure`. Deciding may take
+longer where somebody outside is asked (`suspended_cycles`); what comes after that is the same.
 
 Upstream: schedulingCycle in pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle.
 """
@@ -59,16 +60,24 @@ class SchedulingCycle:
 
     def run(self, framework: Framework, queued: QueuedPod, *, started: float) -> Attempt | Failure:
         """`started`: now."""
-        metrics = framework.metrics or NO_FRAMEWORK_METRICS
-        metrics.begin_cycle()
+        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
             decision = self._algorithm.schedule(framework, queued.pod)
         except Exception as e:
-            # Such as a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler.
-            _log.error(e, "the scheduling cycle failed", trace=True, pod=queued.pod)
-            return Failure(status=error(e))
-        finally:
-            self._metrics.decided(started)
+            return self.broken(queued, e, started=started)
+        return self.conclude(framework, queued, decision, started=started)
+
+    def broken(self, queued: QueuedPod, raised: Exception, *, started: float) -> Failure:
+        """Such as by a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler."""
+        self._metrics.decided(started)
+        _log.error(raised, "the scheduling cycle failed", trace=True, pod=queued.pod)
+        return Failure(status=error(raised))
+
+    def conclude(
+        self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
+    ) -> Attempt | Failure:
+        """What comes after the decision, in the same breath."""
+        self._metrics.decided(started)
         if self._stories.kept:
             seconds = self._metrics.now() - started
             self._stories.decided(
@@ -83,7 +92,7 @@ class SchedulingCycle:
         attempt = Attempt(
             queued=queued,
             framework=framework,
-            metrics=metrics,
+            metrics=framework.metrics or NO_FRAMEWORK_METRICS,
             # The cluster keeps this one up to date; the queue's stays as it was tried.
             pod=PodInfo(queued.pod.pod, queued.pod.shape),
             node_name=decision.node_name,

@@ -110,6 +110,10 @@ class Note:
             listener.status_written(failed)
         return bool(self.listeners)
 
+    def woken(self) -> None:
+        """It was dropped."""
+        self.end()
+
 
 class PodWrites:
     """A pod of which something is to be written, or was written and did not come back from the informer yet."""
@@ -318,12 +322,12 @@ class PodStatuses:
         return writes, note
 
     def _drop(self, writes: PodWrites) -> None:
-        """Give up what waits; who listens is let go."""
+        """Give up what waits; who listens hears it at the end of the step, as others are in the middle of something."""
         note, writes.note = writes.note, None
         if writes.stage is not Stage.UNDER_WAY:
             self._leave(writes)
-        if note is not None:
-            note.end()
+        if note is not None and note.listeners:
+            self._outbox.soon(note)
 
     @staticmethod
     def _give_up(writes: PodWrites) -> None:

@@ -6,7 +6,7 @@ add up to, who waits for an answer. Each part has `problems()` for what it keeps
 * A pending pod of ours is exactly one of these: waiting in the queue; in flight; on its way, when its binding does
   not need the queue any more; on a node, when its binding is over and has not been seen yet. A pod that is
   terminating may be nowhere, as it is not tried, or wait while its last binding ends.
-* A pod is in flight as long as its binding is announced, or waits on Permit.
+* A pod is in flight as long as its scheduling cycle is suspended, and its binding is announced or waits on Permit.
 * Who waits until a status is written is known to the statuses, and the other way round.
 * Every answer and every alarm goes to one of the parts' own records.
 
@@ -23,6 +23,7 @@ from stowplan.cluster.recount import problems_of as problems_of_state
 from stowplan.engine.bindings import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.evictions import Eviction, Preemption
 from stowplan.engine.statuses import PodWrites
+from stowplan.engine.suspended_cycles import Need, SuspendedCycle
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from stowplan.engine.outbox import Sleeper
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
+    from stowplan.engine.suspended_cycles import SuspendedCycles
 
 
 class InvalidStateError(RuntimeError):
@@ -51,6 +53,7 @@ class Validation:
         parts: Parts,
         *,
         statuses: PodStatuses,
+        suspended: SuspendedCycles,
         bindings: Bindings,
         evictions: Evictions,
         profiles: Container[str],
@@ -58,6 +61,7 @@ class Validation:
     ) -> None:
         self._parts = parts
         self._statuses = statuses
+        self._suspended = suspended
         self._bindings = bindings
         self._evictions = evictions
         self._profiles = profiles
@@ -71,6 +75,7 @@ class Validation:
             *self._parts.outbox.problems(),
             *self._statuses.problems(),
             *self._evictions.problems(),
+            *self._suspended.problems(),
             *self._bindings.problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
@@ -118,6 +123,8 @@ class Validation:
             return
         for queued in queue.in_flight():
             binding = under_way.get(queued.pod.uid)
+            if binding is None and queued.pod.uid in self._suspended.under_way:
+                continue
             if binding is None or binding.stage not in IN_FLIGHT:
                 found = "is not under way" if binding is None else f"is in the stage {binding.stage.value}"
                 yield f"pod {queued.key} ({queued.pod.uid}): in flight, but its binding {found}"
@@ -145,11 +152,12 @@ class Validation:
         """Whether each of its records is known, every part says itself."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | Eviction | PluginCall):
+            if not isinstance(waiter, PodWrites | Eviction | PluginCall | Need):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
-            if not isinstance(sleeper, PodWrites | Preemption | Binding | PluginCall | type(self._queue_timer)):
+            known = PodWrites | Preemption | Binding | PluginCall | SuspendedCycle | type(self._queue_timer)
+            if not isinstance(sleeper, known):
                 yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"
 
 

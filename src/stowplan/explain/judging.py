@@ -93,5 +93,7 @@ def _fail(verdict: Verdict, framework: Framework, diagnosis: Diagnosis, state: A
     verdict.message = diagnosis.message()
     decision = post_filtered(framework, state, verdict.pod, diagnosis)
     verdict.full_message = decision.message
-    verdict.not_asked = tuple(plugin.name for plugin in framework.post_filter if not plugin.effect_free)
+    verdict.not_asked = tuple(
+        plugin.name for plugin in framework.post_filter if plugin not in framework.effect_free_post_filter
+    )
     verdict.preemption = preemption_of(framework, decision.post_filter)

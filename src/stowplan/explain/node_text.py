@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.explain.node_view import MOST_HELPED
+from stowplan.explain.node_view import MAX_HELPED
 from stowplan.explain.tables import Grid, Line
 from stowplan.framework.explanations.formatting import amount, count, sentence, taint_text
 
@@ -99,7 +99,7 @@ class _Page:
 
     def _help(self) -> list[Block]:
         lines: list[Block] = []
-        for answer in self._view.refused[: MOST_HELPED if self._wide else _HELPED]:
+        for answer in self._view.refused[: MAX_HELPED if self._wide else _HELPED]:
             found = answer.help(self._view.row)
             who = ((f"{answer.keys[0]}: ", "name"),)
             shown = found if self._wide else found[:1]

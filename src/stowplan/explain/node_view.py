@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 PODS = "pods"
 #: Kinds of refused pods that changes are tried for; each takes many evaluations.
-MOST_HELPED = 50
+MAX_HELPED = 50
 #: Condition -> the status that is trouble, and the taints by which the scheduler hears of it.
 _TROUBLES = {
     "Ready": (("False", "Unknown"), ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")),
@@ -151,7 +151,7 @@ class NodeView:
                 TakesRecord(pods=answer.keys, goes_to=answer.verdict.node_name, points_behind=answer.behind)
                 for answer in self.taken
             ),
-            refuses=tuple(self._refused(answer, i < MOST_HELPED) for i, answer in enumerate(self.refused)),
+            refuses=tuple(self._refused(answer, i < MAX_HELPED) for i, answer in enumerate(self.refused)),
             untried=tuple(UntriedRecord(pods=keys, reason=reason) for keys, reason in self.untried),
         )
 

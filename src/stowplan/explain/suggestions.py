@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 #: Kinds of nodes looked at for each number of plugins, and ways tried for each kind.
-_MOST_KINDS, _MOST_WAYS = 40, 12
+_MAX_KINDS, _MAX_WAYS = 40, 12
 #: How often a change's own consequences are looked into, and for how many kinds of nodes.
-_DEPTH, _MOST_DEEPENED = 2, 3
+_DEPTH, _MAX_DEEPENED = 2, 3
 #: Nodes named in data.
 _NAMED = 20
 
@@ -140,7 +140,7 @@ def _ungated(at: VerdictInspection) -> Advice:
     """PreEnqueue refused the pod: what lifts that, and which nodes would take the pod then."""
     assert at.verdict.gated is not None
     plugin, trials = at.verdict.gated.plugin, Trials(at)
-    ways = Explanations(at).ways_for_pod(plugin)[:_MOST_WAYS]
+    ways = Explanations(at).ways_for_pod(plugin)[:_MAX_WAYS]
     found = [guarded(plugin, partial(_lifted, at, trials, way), None) for way in ways]
     return Advice(tuple(suggestion for suggestion in found if suggestion is not None))
 
@@ -198,12 +198,12 @@ class _Search:
         needs = self._needs()
         for size in sorted({len(need.kinds) for need in needs}):
             of_size = [need for need in needs if len(need.kinds) == size]
-            for need in of_size[:_MOST_KINDS]:
+            for need in of_size[:_MAX_KINDS]:
                 for suggestion in self._guarded(self._tried, need):
                     found.setdefault(_key(suggestion.changes), suggestion)
             if found or self.trials.exhausted:
                 break
-        for need in needs[:_MOST_DEEPENED] if not found and self.depth < _DEPTH else ():
+        for need in needs[:_MAX_DEEPENED] if not found and self.depth < _DEPTH else ():
             found |= {_key(suggestion.changes): suggestion for suggestion in self._guarded(self._deepened, need)}
         return sorted(found.values(), key=lambda s: (len(s.changes), s.cost, -s.gain, s.text))
 
@@ -212,7 +212,7 @@ class _Search:
         diagnosis = self.at.diagnosis
         assert diagnosis is not None
         plugin = diagnosis.absent.plugin
-        ways = self.explanations.ways_for_pod(plugin)[:_MOST_WAYS]
+        ways = self.explanations.ways_for_pod(plugin)[:_MAX_WAYS]
         found = [guarded(plugin, partial(self._try, way), None) for way in ways]
         return [suggestion for suggestion in found if suggestion is not None]
 
@@ -247,7 +247,7 @@ class _Search:
     def _tried(self, need: _Need) -> list[Suggestion]:
         ways = [self._ways(name, kind, need) for name, kind in need.kinds]
         found = []
-        for combined in islice(product(*ways), _MOST_WAYS):
+        for combined in islice(product(*ways), _MAX_WAYS):
             if self.trials.exhausted:
                 break
             suggestion = self._try([step for way in combined for step in way])
@@ -263,7 +263,7 @@ class _Search:
             return []
         changed = self.at.of(self.at.cluster.pod_info(self.trials.changed(tried)))
         further = _Search(changed, Explanations(changed), self.depth + 1, self.only).run()
-        found = (self._try([*steps, *suggestion.changes]) for suggestion in further[:_MOST_DEEPENED])
+        found = (self._try([*steps, *suggestion.changes]) for suggestion in further[:_MAX_DEEPENED])
         return [suggestion for suggestion in found if suggestion is not None]
 
     def _try(self, steps: Sequence[Step]) -> Suggestion | None:

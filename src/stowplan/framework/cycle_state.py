@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from stowplan.cluster.memos import Memos
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.metrics import PluginTimes
 
@@ -54,6 +56,10 @@ class CycleState(Memos):
         #: metric moves, no chance is drawn on (ties go to the first), no decision is logged, nothing is begun.
         self.asking = asking
         self._data: dict[str, Any] = {}
+        #: The plugin whose PreFilter or PreScore runs; "" otherwise.
+        self.writer = ""
+        #: Key -> the plugin whose PreFilter or PreScore wrote it.
+        self._writers: dict[str, str] = {}
         #: Plugins whose PreFilter said Skip: their Filter and pod extensions are not called.
         self.skip_filter: set[str] = set()
         #: Plugins whose PreScore said Skip.
@@ -73,6 +79,15 @@ class CycleState(Memos):
 
     def write(self, key: str, value: Any) -> None:
         self._data[key] = value
+        if self.writer:
+            self._writers[key] = self.writer
+
+    def forget(self, plugins: Collection[str]) -> None:
+        """Drop what these plugins wrote in PreFilter and PreScore, which are to run again; and all memos."""
+        for key in [key for key, writer in self._writers.items() if writer in plugins]:
+            self._data.pop(key, None)
+            del self._writers[key]
+        self._memos.clear()
 
     def delete(self, key: str) -> None:
         self._data.pop(key, None)

@@ -13,6 +13,16 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that would take the pod once its victims have left."""
+
+    node_name: str
+    #: Most important first.
+    victims: tuple[PodInfo, ...]
+    pdb_violations: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionPlan:
     """A decision to evict pods from a node for the sake of another."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.transaction import Participant
     from stowplan.config import FeatureGates
     from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.extender import Extender
     from stowplan.framework.metrics import FrameworkMetrics
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
@@ -66,7 +67,7 @@ class Handle:
         activate: Callable[[Sequence[PodInfo]], None] | None = None,
         waiting_pods: WaitingPods | None = None,
         pods_in_pre_bind: PodsInPreBind | None = None,
-        extenders: Sequence[object] = (),
+        extenders: Sequence[Extender] = (),
         api: Api | None = None,
         event_recorder: EventRecorder | None = None,
         preemptions: Preemptions | None = None,
@@ -132,7 +133,7 @@ class Handle:
         if self._activate is not None and wanted:
             self._activate(wanted)
 
-    def extenders(self) -> tuple[object, ...]:
+    def extenders(self) -> tuple[Extender, ...]:
         """The configured extenders, in call order; offline there are none."""
         return self._extenders
 

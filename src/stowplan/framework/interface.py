@@ -16,6 +16,7 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from stowplan.framework.handle import Handle
     from stowplan.framework.placements import Placement, PodGroupAssignments, PodGroupInfo
     from stowplan.framework.pod_shift import PodShift
-    from stowplan.framework.requests import Steps
+    from stowplan.framework.requests import Ask, Outcome, Request, Steps, Wait
 
 MIN_SCORE, MAX_SCORE = 0, 100
 
@@ -231,13 +232,22 @@ class PostFilterResult:
     plan: EvictionPlan | None = None
 
 
+#: What a PostFilter plugin waits for step by step, and its answer at the end.
+PostFilterSteps = Generator["Request | Wait | Ask", "Outcome", PostFilterResult]
+
+
 class PostFilterPlugin(Plugin):
     #: Whether `post_filter` only computes its answer. Plugins with effects are not called for questions such as
     #: `stowplan explain`, whose answer then names them.
     effect_free = False
 
     @abstractmethod
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult: ...
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
+        """Try to help a pod that fits nowhere; or a generator of steps (`framework.requests`).
+
+        With steps, state and diagnosis are the attempt's own, and the diagnosis is of when the steps began; questions
+        are not put to such a plugin.
+        """
 
     def preemption(self, result: PostFilterResult) -> Preemption | None:
         """How the plugin came to its answer: the candidates, or why evicting pods would not help; None: no more to say.

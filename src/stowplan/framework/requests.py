@@ -107,6 +107,15 @@ def _subject(kind: type[ApiStruct], namespace: str, name: str) -> str:
     return f"{kind.__name__}/{namespace}/{name}"
 
 
+class Ask(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Put a question to somebody outside, such as an extender; `Done` has what it answers. Both are plain values."""
+
+    who: str
+    #: filter, prioritize, preempt; or what else there is to ask.
+    verb: str
+    question: Any
+
+
 #: A kind, and the `namespace/name` of an object of it.
 Key = tuple[str, str]
 

@@ -11,7 +11,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from inspect import isgeneratorfunction
+from inspect import isgenerator, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from stowplan.cluster.objects import ObjectWatch
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.framework.eviction_plan import EvictionPlan
+from stowplan.framework.extender import OvertakenError
 from stowplan.framework.interface import (
     EXTENSION_POINTS,
     MAX_SCORE,
@@ -57,7 +58,7 @@ from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, unexpected, well_formed, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import numpy.typing as npt
 
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.handle import Handle
+    from stowplan.framework.interface import PostFilterSteps
     from stowplan.framework.pod_shift import PodShift
     from stowplan.framework.registry import Registry
 
@@ -141,13 +143,23 @@ class Framework:
             "PreBind": frozenset(p.name for p in self.pre_bind if isgeneratorfunction(p.pre_bind)),
             "Bind": frozenset(p.name for p in self.bind if isgeneratorfunction(p.bind)),
             "PostBind": frozenset(p.name for p in self.post_bind if isgeneratorfunction(p.post_bind)),
+            "PostFilter": frozenset(p.name for p in self.post_filter if isgeneratorfunction(p.post_filter)),
         }
+        #: Those that may be asked by who only wants to know.
+        self.effect_free_post_filter = tuple(
+            p for p in self.post_filter if p.effect_free and p.name not in self.stepping["PostFilter"]
+        )
+        extenders = self.handle.extenders()
+        #: Whether scheduling cycles may have to wait for somebody.
+        self.suspends = bool(extenders or self.stepping["PostFilter"])
+        #: Whether nobody could tell feasible nodes apart.
+        self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
         self.weights = {ref.name: ref.weight or 1 for ref in refs["score"]}
         self.placement_weights = {ref.name: ref.weight or 1 for ref in refs["placementScore"]}
         deciding = {p.name: p for p in (*self.pre_filter, *self.filter, *self.pre_score, *self.score)}.values()
         self._signers = self._find_signers(deciding)
         #: Plugins whose answers are kept, and may depend on lookup objects.
-        self._object_readers = tuple(
+        self.object_readers = tuple(
             p for p in deciding if p.reads is not Reads.ANYTHING and not isinstance(p, ReadsNoObjects)
         )
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
@@ -238,10 +250,9 @@ class Framework:
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 
-    def watch_objects(self, pod: PodInfo, plugins: Iterable[Plugin] | None = None) -> ObjectWatch:
-        """The lookup objects that plugins' answers for a pod depend on; None: of all whose answers are kept."""
-        readers = self._object_readers if plugins is None else plugins
-        return ObjectWatch(self.handle.cluster.objects, [d for p in readers for d in _objects_read(p, pod)])
+    def watch_objects(self, pod: PodInfo, plugin: Plugin) -> ObjectWatch:
+        """The lookup objects that a plugin's answers for a pod depend on."""
+        return ObjectWatch(self.handle.cluster.objects, _objects_read(plugin, pod))
 
     # -- before and during filtering ----------------------------------------------------------------------------------
 
@@ -288,10 +299,12 @@ class Framework:
     def ask_pre_filter(self, plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Any:
         """One plugin's answer, whatever it is; what it raises goes through."""
         call, times = plugin.pre_filter, state.plugin_times
+        state.writer = plugin.name
         # As `watched` does; here and below without the price of it, as these are called for every plugin of a cycle.
         answer = (
             call(state, pod, nodes) if times is None else times.time("PreFilter", plugin.name, call, state, pod, nodes)
         )
+        state.writer = ""
         # Nearly all that skip say so with the same object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_filter[plugin.name].value += 1
@@ -378,14 +391,33 @@ class Framework:
     ) -> PostFilterResult:
         try:
             answer = watched(state, "PostFilter", plugin.name, plugin.post_filter, state, pod, diagnosis)
-            if not isinstance(answer, PostFilterResult):
-                raise unexpected("a PostFilterResult", answer)
-            _check_plan(answer, pod)
-            return answer
+            return _post_filter_result(answer, pod)
         except PROPAGATED:
             raise
         except BaseException as e:
-            return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(e)))
+            return _failed_post_filter(plugin, e)
+
+    def run_post_filter_in_steps(
+        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+    ) -> PostFilterSteps:
+        """The same where there is time to wait: what the plugin asks for on its way is handed on."""
+        started = self.now()
+        try:
+            answer: Any = plugin.post_filter(state, pod, diagnosis)
+            if isgenerator(answer):
+                answer = yield from answer
+            result = _post_filter_result(answer, pod)
+        except (*PROPAGATED, OvertakenError):
+            raise
+        except BaseException as e:
+            result = _failed_post_filter(plugin, e)
+        if state.plugin_times is not None:
+            state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
+        return result
+
+    def now(self) -> float:
+        """By the stopwatch of the metrics; 0.0 where nobody measures."""
+        return 0.0 if self.metrics is None else self.metrics.now()
 
     # -- scoring ------------------------------------------------------------------------------------------------------
 
@@ -408,9 +440,11 @@ class Framework:
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """One plugin's answer; what it raises goes through."""
         call, times = plugin.pre_score, state.plugin_times
+        state.writer = plugin.name
         answer = well_formed(
             call(state, pod, nodes) if times is None else times.time("PreScore", plugin.name, call, state, pod, nodes)
         )
+        state.writer = ""
         # Nearly all that skip say so with the same object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
             self.metrics.pre_score[plugin.name].value += 1
@@ -543,6 +577,18 @@ def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[n
     if not isinstance(answer, Status) and (not isinstance(answer, np.ndarray) or answer.shape != (count,)):
         raise unexpected(f"an array of {count} scores or a Status", answer)
     return answer
+
+
+def _post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
+    """Raise for what no PostFilter plugin may answer."""
+    if not isinstance(answer, PostFilterResult):
+        raise unexpected("a PostFilterResult", answer)
+    _check_plan(answer, pod)
+    return answer
+
+
+def _failed_post_filter(plugin: PostFilterPlugin, raised: BaseException) -> PostFilterResult:
+    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(raised)))
 
 
 def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:

@@ -1,4 +1,4 @@
-"""One thing that was logged, before it is text."""
+"""A log entry, before it is formatted."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Upstream's letters, which begin the lines.
+#: Upstream's letters at the start of a line.
 Severity = Literal["I", "W", "E"]
 
 
 class Entry(NamedTuple):
     severity: Severity
-    #: Of `v(level)`; 0 for warnings and errors.
+    #: The level of `v(level)`; 0 for warnings and errors.
     level: int
-    #: The source file, as the interpreter names it, and the line.
+    #: Path of the source file as in `co_filename`, and the line.
     file: str
     line: int
     module: str
     message: str
-    #: False for upstream's old way: the message as it is, no keys.
+    #: False for klog's unstructured lines: the message without quotes, no keys.
     structured: bool
     error: BaseException | str | None
     keys: Mapping[str, Any]
@@ -28,4 +28,4 @@ class Entry(NamedTuple):
 
 class Sink(Protocol):
     def write(self, entry: Entry) -> None:
-        """Put the entry where it belongs; never fails, as nobody can be told."""
+        """Write the entry; must not raise, as errors of logging cannot be reported."""

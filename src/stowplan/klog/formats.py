@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class Format(Protocol):
     def line(self, entry: Entry) -> str:
-        """Render with the line's end."""
+        """Render the entry, newline included."""
 
 
 class TextFormat:
@@ -36,7 +36,7 @@ class TextFormat:
 
     def line(self, entry: Entry) -> str:
         message = go_quote(entry.message) if entry.structured else entry.message
-        # Parity: where upstream has the thread's id, it says the process's.
+        # Parity: klog writes the process's id in the field for the thread's.
         header = f"{entry.severity}{self._now()} {self._pid} {_name_of(entry.file)}:{entry.line}] "
         return f"{header}{message}{text_of_keys(entry.error, entry.keys)}\n"
 
@@ -66,7 +66,7 @@ class JsonFormat:
         return "".join(parts) + "}\n"
 
     def _now(self) -> str:
-        # To the microsecond: the clock's float holds no more.
+        # In microseconds: the float of the clock has no finer precision.
         return f"{self._wall_clock() * 1000:.3f}".rstrip("0").rstrip(".")
 
 
@@ -77,5 +77,5 @@ def _name_of(file: str) -> str:
 
 @cache
 def _short_path(file: str) -> str:
-    """The file and its folder."""
+    """The file and its parent directory."""
     return "/".join(file.replace("\\", "/").split("/")[-2:])

@@ -1,10 +1,9 @@
-"""Loggers: one a module, made when the module is imported, told later what is wanted of them.
+"""Loggers: one per module, made when the module is imported, configured later.
 
-A line that is not wanted must cost next to nothing, as hot paths are full of them. So each logger holds the highest
-level that is wanted of it, worked out when verbosity or the module patterns change, and `v` compares two integers.
+A disabled line must cost next to nothing, as hot paths are full of them. So each logger holds its highest enabled
+level, computed when the verbosity or the module patterns change, and `v` compares two integers.
 
-Before `configure` lines go to the standard library's logger of the module: in somebody else's program that is where
-they are looked for.
+Until `configure` is called, lines go to the standard library's logger of the module, as a library's lines should.
 
 Upstream: k8s.io/klog/v2, klog.go (V, vmodule).
 """
@@ -29,7 +28,7 @@ _STANDARD_LEVELS: dict[Severity, int] = {"I": logging.INFO, "W": logging.WARNING
 
 
 class StandardLibrary:
-    """Hands lines to the standard library's loggers, keys and all as text."""
+    """Passes lines to the standard library's loggers, with the keys as text."""
 
     def write(self, entry: Entry) -> None:
         level = logging.DEBUG if entry.level else _STANDARD_LEVELS[entry.severity]
@@ -41,12 +40,12 @@ class StandardLibrary:
 
 
 class _State:
-    """What `configure` sets, for all loggers of the process."""
+    """The configuration of all loggers of the process."""
 
     def __init__(self) -> None:
         self.sink: Sink = StandardLibrary()
         self.verbosity = 0
-        #: Pattern of module names, and the level wanted of these; the first that fits counts.
+        #: Pattern of module names, and the verbosity of these; the first match counts (--vmodule).
         self.modules: Sequence[tuple[str, int]] = ()
         self.loggers: dict[str, Logger] = {}
 
@@ -60,19 +59,19 @@ _STATE = _State()
 
 
 class Verbose(Protocol):
-    """The lines of one level."""
+    """Writes the lines of one level, or drops them."""
 
     @property
     def enabled(self) -> bool:
-        """Whether they are wanted: to be asked before something is worked out for them alone."""
+        """Whether lines are written: to be checked before computing something only for them."""
 
     def info(self, message: str, /, **keys: Any) -> None: ...
 
     def plain(self, message: str, /) -> None:
-        """Write upstream's old-style lines, which tools look for: the text as it is, without quotes."""
+        """Write an unstructured line, as klog's Infof does: the text without quotes."""
 
 
-class _Unwanted:
+class _Disabled:
     enabled = False
 
     def info(self, message: str, /, **keys: Any) -> None:
@@ -82,7 +81,7 @@ class _Unwanted:
         pass
 
 
-class _Wanted:
+class _Enabled:
     enabled = True
 
     def __init__(self, level: int) -> None:
@@ -95,8 +94,8 @@ class _Wanted:
         _write("I", self._level, message, False, None, {})
 
 
-_UNWANTED = _Unwanted()
-_wanted = cache(_Wanted)
+_DISABLED = _Disabled()
+_enabled = cache(_Enabled)
 
 
 class Logger:
@@ -105,17 +104,17 @@ class Logger:
         self._threshold = _STATE.threshold_of(name)
 
     def v(self, level: int) -> Verbose:
-        return _wanted(level) if level <= self._threshold else _UNWANTED
+        return _enabled(level) if level <= self._threshold else _DISABLED
 
     def info(self, message: str, /, **keys: Any) -> None:
         _write("I", 0, message, True, None, keys)
 
     def warning(self, message: str, /, **keys: Any) -> None:
-        # Parity: upstream's warnings are plain text; with keys they could not be read without quotes.
+        # Parity: klog's warnings are unstructured; those with keys need the quotes to be readable.
         _write("W", 0, message, bool(keys), None, keys)
 
     def error(self, err: BaseException | str | None, message: str, /, *, trace: bool = False, **keys: Any) -> None:
-        """`trace` adds where an exception came from: for those that are bugs."""
+        """`trace` adds the stack trace of an exception: for bugs."""
         if trace and isinstance(err, BaseException):
             keys["stacktrace"] = stack_trace(err)
         _write("E", 0, message, True, err, keys)
@@ -144,9 +143,9 @@ def get_logger(name: str) -> Logger:
 
 
 def configure(*, sink: Sink | None = None, verbosity: int = 0, modules: Sequence[tuple[str, int]] = ()) -> None:
-    """Say where lines go, None being the standard library, and which are wanted."""
+    """Set the sink (None: the standard library's loggers), the verbosity and --vmodule's patterns."""
     _STATE.sink = StandardLibrary() if sink is None else sink
-    # Go's patterns negate a set with ^.
+    # Go's patterns negate a character class with ^.
     _STATE.modules = [(pattern.replace("[^", "[!"), level) for pattern, level in modules]
     set_verbosity(verbosity)
 

@@ -1,4 +1,4 @@
-"""Text in quotes as Go's `%q` and strconv.Quote write it."""
+"""Quote text as Go's `%q` and strconv.Quote do."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ class ObjectRef:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def to_dict(self) -> dict[str, str]:
-        """As JSON lines have it."""
+        """The form of JSON lines."""
         return {"name": self.name, "namespace": self.namespace} if self.namespace else {"name": self.name}
 
 
 def reference_to(value: Any) -> ObjectRef | None:
-    """Refer to an API object, or to the pod that a PodInfo is about; None for everything else.
+    """Refer to an API object, or to the pod of a PodInfo; None for everything else.
 
-    Known by their shape: what logs is below what knows of objects.
+    Recognised by their attributes, as this layer must not import their types.
     """
     metadata = getattr(value, "metadata", None) or getattr(getattr(value, "pod", None), "metadata", None)
     name = getattr(metadata, "name", None)

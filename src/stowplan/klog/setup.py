@@ -1,4 +1,4 @@
-"""Make the process log: what is wanted, in which format, to which streams, the standard library's records with it.
+"""Set up the log of a process: verbosity, format and streams, for the records of `logging`, too.
 
 Upstream: k8s.io/component-base/logs/api/v1.
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from stowplan.klog.entry import Severity
 
-#: From here on libraries' own information, and then their debugging, is wanted too.
+#: The verbosities from which on libraries' INFO and DEBUG records are written.
 _LIBRARIES_INFO = 4
 _LIBRARIES_DEBUG = 8
-#: The level at which our own records of `logging.debug` are.
+#: The verbosity from which on our own DEBUG records are written.
 _OWN_DEBUG = 5
 
 _LARGEST_BUFFER = 2 * 1024**3
@@ -36,11 +36,11 @@ _LARGEST_BUFFER = 2 * 1024**3
 class LogSettings:
     format: Literal["text", "json"] = "text"
     verbosity: int = 0
-    #: File pattern and level; text format only.
+    #: File pattern and verbosity; text format only.
     vmodule: tuple[tuple[str, int], ...] = ()
-    #: Information to stdout, the rest to stderr.
+    #: Information to stdout, warnings and errors to stderr.
     split_stream: bool = False
-    #: Bytes of information that may wait; counts only with split_stream.
+    #: Size of the buffer for information, in bytes; used with split_stream only.
     info_buffer_size: int = 0
     #: Seconds.
     flush_frequency: float = 5.0
@@ -52,7 +52,7 @@ class Logs:
     def __init__(self, format_: Format, streams: Streams, *, buffered: bool) -> None:
         self._format = format_
         self._streams = streams
-        #: Whether lines may wait for `flush`.
+        #: Whether lines may be buffered until `flush`.
         self.buffered = buffered
         self._handler = _FromStandardLibrary(self)
         self._levels_before = {name: logging.getLogger(name).level for name in _LEVELS_OF}
@@ -72,7 +72,7 @@ class Logs:
         logging.getLogger().addHandler(self._handler)
 
     def close(self) -> None:
-        """Flush, and leave logging as it was found."""
+        """Flush, and restore the configuration of `logging`."""
         self.flush()
         logging.getLogger().removeHandler(self._handler)
         for name, level in self._levels_before.items():
@@ -88,7 +88,7 @@ def set_up(
     wall_clock: Callable[[], float] = time.time,
     pid: int | None = None,
 ) -> Logs:
-    """Begin to log, by default to this process's stdout and stderr."""
+    """Configure logging, by default to this process's stdout and stderr."""
     logs = Logs(
         _format_of(settings, wall_clock, os.getpid() if pid is None else pid),
         _streams_of(settings, information or sys.stdout, trouble or sys.stderr),
@@ -113,7 +113,7 @@ def _streams_of(settings: LogSettings, information: TextIO, trouble: TextIO) -> 
     infos: Unbuffered | Buffered = Unbuffered(information)
     if settings.info_buffer_size > 0:
         infos = Buffered(infos, min(settings.info_buffer_size, _LARGEST_BUFFER))
-    # Parity: JSON lines know no warnings, they are information.
+    # Parity: JSON lines have no severity of warnings: these are information.
     return Streams(information=infos, trouble=errors, warnings=infos if settings.format == "json" else errors)
 
 
@@ -134,7 +134,7 @@ _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 
 
 class _FromStandardLibrary(logging.Handler):
-    """Records of `logging` as entries; what they carry as `extra` are the keys."""
+    """Makes entries of the records of `logging`; their `extra` are the keys."""
 
     def __init__(self, logs: Logs) -> None:
         super().__init__()
@@ -171,6 +171,6 @@ def _message_of(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except (TypeError, ValueError):
-        # Whoever logged it gave other arguments than its text has places for.
+        # The record's arguments do not match the placeholders of its text.
         arguments: Any = record.args
         return f"{record.msg} {arguments!r}"

@@ -1,6 +1,6 @@
-"""Where lines go: one stream for all of them, or one for what informs and one for what is wrong.
+"""The output streams: one for all lines, or one for information and one for warnings and errors.
 
-Written at once, except that information may wait in a buffer for the next `flush` if it has a stream of its own.
+Lines are written at once, except that information with a stream of its own may be buffered until the next `flush`.
 
 Upstream: k8s.io/component-base/logs/api/v1/text.go, logs/json/json.go.
 """
@@ -29,19 +29,19 @@ class Unbuffered:
             try:
                 self._stream.write(line)
             except UnicodeEncodeError:
-                # The stream's encoding has no such characters, or they are halves of one.
+                # Characters that the stream's encoding lacks, or lone surrogates.
                 self._stream.write(line.encode("ascii", "backslashreplace").decode())
             self._stream.flush()
         except (OSError, ValueError):
-            # Parity: who closed our stderr does not want to hear it, and the scheduler has other work to do.
+            # Parity: if stderr is closed, lines are dropped and the scheduler goes on.
             return
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Nothing is buffered."""
 
 
 class Buffered:
-    """Lines wait until there are `size` bytes of them, or until they are flushed."""
+    """Buffers lines up to `size` bytes, or until `flush`."""
 
     def __init__(self, out: Writer, size: int) -> None:
         self._out = out

@@ -1,7 +1,7 @@
-"""Values of log lines, as text and as what JSON takes.
+"""Values of log lines, as text and as JSON.
 
-Text has the rules of klog's serializer: strings in Go's quotes, or as an indented block if they have several lines;
-numbers bare; whatever has a text of its own by that; everything else as JSON. JSON lines have the same values unquoted.
+Text follows klog's serializer: strings are quoted as in Go, or an indented block if they have several lines; numbers
+are bare; values with a `__str__` of their own use it; all others are JSON. JSON lines have the same values unquoted.
 
 Upstream: k8s.io/klog/v2/internal/serialize; github.com/go-logr/zapr.
 """
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def text_of_keys(error: BaseException | str | None, keys: Mapping[str, Any]) -> str:
-    """Render what follows the message: ` err="..." key=value ...`."""
+    """Render error and keys: ` err="..." key=value ...`."""
     parts = [] if error is None else [" err" + _after_key(error_text(error))]
     parts += [f" {key}{_after_key(value)}" for key, value in keys.items()]
     return "".join(parts)
@@ -68,7 +68,7 @@ def json_text(text: str) -> str:
 
 
 def go_json(value: Any, *, reference: Callable[[ObjectRef], Any]) -> str:
-    """Encode a value, references to objects as `reference` says."""
+    """Encode a value; `reference` encodes references to objects."""
     if type(value) is str:
         return json_text(value)
     if type(value) is int:
@@ -91,7 +91,7 @@ def _encodable(value: Any, reference: Callable[[ObjectRef], Any]) -> Any:
 
 
 def _float(value: float) -> float | int | str:
-    """Go writes whole numbers without a fraction; what is no number is text."""
+    """Write whole numbers without a fraction, as Go does, and infinities and NaN as text."""
     if not math.isfinite(value):
         return str(value)
     return int(value) if value.is_integer() and abs(value) < 1e21 else value
@@ -104,7 +104,7 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, bool | float):
         return value
     if isinstance(value, int):
-        # An int with a text of its own is a duration, or something else that has a unit.
+        # An int with its own `__str__` is a duration or another quantity with a unit.
         return int(value) if _speaks_like(value, int) else str(value)
     if isinstance(value, timedelta):
         return duration_text(value)

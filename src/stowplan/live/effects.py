@@ -7,6 +7,7 @@ engine's business: here it only becomes a value, `Done`, `Refused` or `Unknown`.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.api.api_errors import ApiError
@@ -21,7 +22,7 @@ from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Container, Coroutine, Sequence
 
     from stowplan.api.port import Api
     from stowplan.client.events.event_recorder import EventBroadcaster
@@ -42,18 +43,33 @@ class Engine(Protocol):
     def wake_at(self, at: float, /) -> None: ...
 
 
+class _UnderWay:
+    """An effect that is to be answered."""
+
+    __slots__ = ("action", "broken_off_for", "task", "withdrawn")
+
+    def __init__(self, action: Request | RunPlugin, task: asyncio.Task[None]) -> None:
+        self.action = action
+        self.task = task
+        #: Why the engine broke it off; None while it did not.
+        self.broken_off_for: str | None = None
+        #: Nobody waits for its answer any more.
+        self.withdrawn = False
+
+
 class Effects:
     def __init__(self, api: Api, engine: Engine, *, broadcaster: EventBroadcaster, hostname: str) -> None:
         self._api = api
         self._engine = engine
         self._broadcaster = broadcaster
         self._hostname = hostname
-        #: Number -> its task, while it is under way.
-        self.tasks: dict[int, asyncio.Task[None]] = {}
-        #: Object -> the last request about it that is under way.
-        self._last: dict[str, asyncio.Task[None]] = {}
-        #: Those that the engine has broken off.
-        self._cancelled: set[int] = set()
+        self._under_way: dict[int, _UnderWay] = {}
+        #: Object -> the requests about it that are under way, in order.
+        self._lines: dict[str, list[asyncio.Task[None]]] = {}
+        #: Requests that were given up before they were sent: the engine waits for their answers in vain.
+        self.given_up = 0
+        #: Only what users are told is still carried out.
+        self.ended = False
         #: Nothing is sent any more.
         self.halted = False
         self._begin: dict[type[Any], Callable[[int, Any], None]] = {
@@ -71,9 +87,19 @@ class Effects:
         for effect in effects:
             self._begin[type(effect.action)](effect.number, effect.action)
 
-    def abandon(self, tasks: set[asyncio.Task[Any]]) -> None:
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Of the effects that are under way."""
+        return [running.task for running in self._under_way.values()]
+
+    def end(self) -> list[asyncio.Task[None]]:
+        """From now on carry out only what users are told; return the tasks of everything else."""
+        self.ended = True
+        return [running.task for running in self._under_way.values() if not _tells_users(running.action)]
+
+    def abandon(self, tasks: Container[asyncio.Task[Any]]) -> None:
         """Wait no longer for tasks that do not end."""
-        self.tasks = {number: task for number, task in self.tasks.items() if task not in tasks}
+        self._under_way = {number: running for number, running in self._under_way.items() if running.task not in tasks}
 
     # -- effects without an answer ------------------------------------------------------------------------------------
 
@@ -86,68 +112,88 @@ class Effects:
         self._engine.wake_at(wake.at)
 
     def _cancel(self, number: int, cancel: Cancel) -> None:
-        task = self.tasks.get(cancel.number)
-        if task is not None:
-            self._cancelled.add(cancel.number)
-            task.cancel(cancel.why)
+        """Break off a plugin's call. A request cannot be called back: it goes on."""
+        running = self._under_way.get(cancel.number)
+        if running is not None and isinstance(running.action, RunPlugin) and running.broken_off_for is None:
+            running.broken_off_for = cancel.why
+            running.task.cancel(cancel.why)
 
     def _withdraw(self, number: int, withdraw: Withdraw) -> None:
-        task = self.tasks.get(withdraw.number)
-        if task is not None:
-            task.cancel()
+        running = self._under_way.get(withdraw.number)
+        if running is not None:
+            running.withdrawn = True
+            running.task.cancel()
 
     # -- effects with one ---------------------------------------------------------------------------------------------
 
     def _request(self, number: int, request: Request) -> None:
+        if self.ended and not _tells_users(request):
+            return
         subject = request.subject
-        before = self._last.get(subject)
-        work = self._send(request)
-        task = self._spawn(number, work if before is None else _after(before, work), name=f"{subject} ({number})")
-        self._last[subject] = task
-        task.add_done_callback(lambda ended: self._forget(subject, ended))
+        line = self._lines.setdefault(subject, [])
+        # Not the last alone: that one may be withdrawn while those before it are still under way.
+        task = self._spawn(number, request, self._sent(number, request, tuple(line)), name=f"{subject} ({number})")
+        line.append(task)
+        task.add_done_callback(partial(self._leave, subject))
 
-    def _forget(self, subject: str, task: asyncio.Task[None]) -> None:
-        if self._last.get(subject) is task:
-            del self._last[subject]
+    def _leave(self, subject: str, task: asyncio.Task[None]) -> None:
+        line = self._lines[subject]
+        line.remove(task)
+        if not line:
+            del self._lines[subject]
 
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
-        name = f"{action.point} of {action.plugin} ({number})"
-        self._spawn(number, self._called(number, self._engine.run_plugin(action)), name=name)
+        if not self.ended:
+            name = f"{action.point} of {action.pod} by {action.plugin}"
+            self._spawn(number, action, self._called(number, action), name=name)
 
-    def _spawn(self, number: int, work: Coroutine[Any, Any, Outcome], *, name: str) -> asyncio.Task[None]:
-        task = self.tasks[number] = asyncio.create_task(self._answered(number, work), name=name)
-        task.add_done_callback(self._ended)
+    def _spawn(
+        self, number: int, action: Request | RunPlugin, work: Coroutine[Any, Any, None], *, name: str
+    ) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._under_way[number] = _UnderWay(action, task)
+        task.add_done_callback(partial(self._ended, number))
         return task
 
-    async def _answered(self, number: int, work: Coroutine[Any, Any, Outcome]) -> None:
-        try:
-            outcome = await work
-        finally:
-            self.tasks.pop(number, None)
-            self._cancelled.discard(number)
+    def _answer(self, number: int, outcome: Outcome) -> None:
+        # First, as what follows may look at what is under way.
+        self._under_way.pop(number, None)
         if not self.halted:
             self._engine.answer(number, outcome)
 
-    @staticmethod
-    def _ended(task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (failed := task.exception()) is not None:
-            _log.error(failed, "a background task failed", trace=True)
+    def _ended(self, number: int, task: asyncio.Task[None]) -> None:
+        running = self._under_way.pop(number, None)
+        if not task.cancelled():
+            failed = task.exception()
+            if failed is not None:
+                _log.error(failed, "a background task failed", trace=True)
+        elif running is None or running.withdrawn or self.ended:
+            pass
+        elif running.broken_off_for is not None:
+            # Maybe before it began.
+            self._answer(number, Done(error_status(running.broken_off_for)))
+        else:
+            self.given_up += 1
 
-    async def _called(self, number: int, call: Coroutine[Any, Any, Status | None]) -> Outcome:
+    async def _called(self, number: int, action: RunPlugin) -> None:
         try:
-            answer = await call
-        except asyncio.CancelledError as cancelled:
-            if number in self._cancelled:
-                return Done(error_status(str(cancelled)))
+            answer = await self._engine.run_plugin(action)
+        except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            return Done(error_status(PluginGaveUpError()))
-        if _is_cancelled() and number not in self._cancelled:
+            answer = error_status(PluginGaveUpError())
+        running = self._under_way.get(number)
+        if _is_cancelled() and (running is None or running.broken_off_for is None):
             # The plugin swallowed it.
             raise asyncio.CancelledError
-        return Done(answer)
+        self._answer(number, Done(answer))
 
-    async def _send(self, request: Request) -> Outcome:
+    async def _sent(self, number: int, request: Request, before: Sequence[asyncio.Task[None]]) -> None:
+        if before:
+            await asyncio.wait(before)
+        self._answer(number, await self._outcome(request))
+
+    async def _outcome(self, request: Request) -> Outcome:
         try:
             return Done(await self._asked(request))
         except OutcomeUnknown as error:
@@ -159,8 +205,8 @@ class Effects:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            # Binds that wait for their turn are given up at the end.
-            return Refused(PluginGaveUpError())
+            # Something in it was cancelled: nobody knows how far it got.
+            return Unknown(PluginGaveUpError())
         except Exception as error:
             return Refused(error)
 
@@ -198,13 +244,9 @@ class Effects:
         raise TypeError(f"no such request: {request!r}")
 
 
-async def _after(before: asyncio.Task[None], work: Coroutine[Any, Any, Outcome]) -> Outcome:
-    try:
-        await asyncio.wait([before])
-    except asyncio.CancelledError:
-        work.close()
-        raise
-    return await work
+def _tells_users(action: Request | RunPlugin) -> bool:
+    """Whether it is of use even when no pod is scheduled any more: pods' statuses."""
+    return isinstance(action, Patch) and action.lane == "status"
 
 
 def _is_cancelled() -> bool:

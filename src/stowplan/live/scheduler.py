@@ -280,12 +280,14 @@ class Scheduler:
         await self._cancelled(self._loops)
         if self._give_up_waiting is not None:
             self._give_up_waiting()
-        await self._until(lambda: self.engine.under_way <= self.engine.resting)
+        await self._until(lambda: self.engine.under_way <= self.engine.resting + self._effects.given_up)
+        # Those that wait on Permit, or take too long. A plugin's word must not bind them now.
+        await self._cancelled(self._effects.end())
 
     async def halt(self) -> None:
         """Write nothing more to the cluster: another replica schedules it."""
         self._halted = self._draining = self._effects.halted = True
-        await self._cancelled((*self._loops, *self._effects.tasks.values()))
+        await self._cancelled((*self._loops, *self._effects.tasks))
         if self._give_up_waiting is not None:
             self._give_up_waiting()
 
@@ -301,7 +303,7 @@ class Scheduler:
             await self._until(lambda: self.engine.statuses.idle)
             self._effects.halted = True
         self._alarm.stop()
-        await self._cancelled(self._effects.tasks.values())
+        await self._cancelled(self._effects.tasks)
         await self._broadcaster.flush(FLUSH_TIMEOUT_AFTER_LOST_LEASE if self._halted else SHUTDOWN_TIMEOUT)
         broadcasting.cancel()
         await asyncio.gather(broadcasting, return_exceptions=True)
@@ -322,8 +324,7 @@ class Scheduler:
         timer = asyncio.ensure_future(self._times.sleep(SHUTDOWN_TIMEOUT))
         try:
             while not reached() and self._effects.tasks and not timer.done():
-                tasks = (*self._effects.tasks.values(), timer)
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((*self._effects.tasks, timer), return_when=asyncio.FIRST_COMPLETED)
         finally:
             timer.cancel()
             await asyncio.gather(timer, return_exceptions=True)
@@ -379,7 +380,7 @@ class Scheduler:
         engine = self.engine
         return bool(
             engine.queue.counts()["active"]
-            or engine.under_way > engine.resting
+            or (not self._effects.ended and engine.under_way > engine.resting)
             or not engine.statuses.idle
             or not self._broadcaster.idle
         )

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.framework.diagnosis import histogram_text
+from stowplan.framework.eviction_plan import Candidate
 from stowplan.preemption.choice import best_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
-    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.status import Status
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that would take the pod once its victims have left."""
-
-    node_name: str
-    #: Most important first.
-    victims: tuple[PodInfo, ...]
-    pdb_violations: int
 
 
 class Candidates:
@@ -49,6 +40,18 @@ class Candidates:
         self._starts: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
         self._violations: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    @classmethod
+    def of(cls, cluster: ClusterState, candidates: Sequence[Candidate], nodes_total: int) -> Candidates:
+        """Candidates that are known already; their victims are on their nodes."""
+        made = cls(cluster, nodes_total)
+        made.tried = len(candidates)
+        slots = [victim.slot for candidate in candidates for victim in candidate.victims]
+        counts = np.array([len(candidate.victims) for candidate in candidates], np.intp)
+        rows = [cluster.table.row_of[candidate.node_name] for candidate in candidates]
+        violations = np.array([candidate.pdb_violations for candidate in candidates], np.int64)
+        made.found(np.array(rows, np.intp), np.cumsum(counts) - counts, np.array(slots, np.int64), violations)
+        return made
 
     def found(
         self,

@@ -19,7 +19,7 @@ INSERTION_LIMIT = 12
 _NINTHER_FROM = 50
 _SHIFT_FROM = 50
 _PARTIAL_STEPS = 5
-_MOST_SWAPS = 12
+_MAX_SWAPS = 12
 _WORD = (1 << 64) - 1
 
 
@@ -193,7 +193,7 @@ class _Sorter:
         swaps += more
         if swaps == 0:
             return j, _Hint.INCREASING
-        return j, _Hint.DECREASING if swaps == _MOST_SWAPS else _Hint.UNKNOWN
+        return j, _Hint.DECREASING if swaps == _MAX_SWAPS else _Hint.UNKNOWN
 
     def _median(self, a: int, b: int, c: int) -> tuple[int, int]:
         """Index of the median of three, and how many times they had to be exchanged."""

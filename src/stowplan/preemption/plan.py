@@ -8,7 +8,7 @@ from stowplan.framework.eviction_plan import EvictionPlan
 
 if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.preemption.candidates import Candidate
+    from stowplan.framework.eviction_plan import Candidate
 
 
 def eviction_plan(pod: PodInfo, selected: Candidate, *, plugin: str) -> EvictionPlan:

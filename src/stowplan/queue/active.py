@@ -1,8 +1,8 @@
 """Pods that are ready to be tried, in the order of the profile's QueueSort.
 
-One event can wake thousands of rejected pods at once. They were queued before the pods that are just being created, so
-by the order alone every new pod would wait until all of them have failed again. Of equal priority, therefore, new pods
-get a turn after so many rejected ones. Neither waits for ever, and among themselves all keep their order.
+One event can requeue thousands of rejected pods at once. They were queued before the pods that are just being created,
+so by the order alone every new pod would wait until all of them have failed again. So a new pod of the same priority is
+popped after `rejected_in_a_row` rejected pods. Neither kind starves, and each keeps its order.
 
 Only where the QueueSort plugin declares `by_priority_and_time`: of another order it is unknown which pods are equals.
 The reference has no such turns.
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 class ActiveQueue:
     def __init__(self, key: Callable[[QueuedPod], Any], *, rejected_in_a_row: int) -> None:
-        #: How many rejected pods go before a new one of their priority; 0: as many as the order says.
-        self._most = rejected_in_a_row
+        #: How many rejected pods are popped before a new one of their priority; 0: no limit.
+        self._limit = rejected_in_a_row
         self._pods = PodHeap(key)
-        #: Those of them that no plugin has rejected so far.
+        #: Those of them that were never rejected.
         self._new = PodHeap(key)
         #: Rejected pods that were popped since the last new one.
         self._in_a_row = 0
@@ -38,7 +38,7 @@ class ActiveQueue:
 
     def put(self, queued: QueuedPod) -> None:
         self._pods.put(queued)
-        if self._most and not queued.unschedulable_count:
+        if self._limit and not queued.unschedulable_count:
             self._new.put(queued)
 
     def discard(self, name: str) -> None:
@@ -49,7 +49,7 @@ class ActiveQueue:
         queued = self._pods.peek()
         if queued is None:
             return None
-        if self._in_a_row >= self._most > 0:
+        if self._in_a_row >= self._limit > 0:
             new = self._new.peek()
             if new is not None and new.pod.priority == queued.pod.priority:
                 queued = new
@@ -63,7 +63,7 @@ class ActiveQueue:
         """Invariants that do not hold."""
         yield from self._pods.problems()
         yield from self._new.problems()
-        new = {queued.key for queued in self._pods if self._most and not queued.unschedulable_count}
+        new = {queued.key for queued in self._pods if self._limit and not queued.unschedulable_count}
         found = {queued.key for queued in self._new}
         for key in sorted(new - found):
             yield f"pod {key}: nobody has rejected it so far, but it is not among the new ones"

@@ -1,7 +1,7 @@
-"""How long a pod that failed is left alone, and the two heaps in which it waits for that.
+"""Backoff: how long a pod whose attempt failed waits before the next one, and the two heaps in which it waits.
 
-Rejected pods and pods that met an error wait apart: the former may be tried early when nothing else is to be done.
-Expiries are whole seconds then, so that all pods that become free in one second do so in the order of the active queue.
+Rejected pods and pods with an error wait apart, as the former may be popped early if no pod is active. Expiries are
+whole seconds then, so that all pods whose backoff ends in the same second come in the order of the active queue.
 
 Upstream: pkg/scheduler/backend/queue/backoff_queue.go.
 """
@@ -18,7 +18,7 @@ from stowplan.queue.queued_pod import Place, QueuedPod
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: Seconds between two looks at who has waited long enough.
+#: Seconds between two checks for completed backoffs.
 _INTERVAL = 1.0
 
 
@@ -27,11 +27,11 @@ class QueueSettings:
     """Times in seconds."""
 
     initial_backoff: float = 1.0
-    #: 0 means that nobody backs off.
+    #: 0 turns backoff off.
     max_backoff: float = 10.0
-    #: How long a rejected pod sleeps at most.
+    #: A pod that was unschedulable for so long is requeued without an event.
     max_in_unschedulable: float = 300.0
-    #: Of equal priority, new pods get a turn after so many rejected ones; 0: never out of their order.
+    #: After so many rejected pods a new one of the same priority is popped; 0: strictly in order.
     rejected_in_a_row: int = 8
     #: Whether rejected pods are tried before their backoff is over when no other pod is ready.
     pop_from_backoff: bool = True
@@ -41,7 +41,7 @@ DEFAULT_SETTINGS = QueueSettings()
 
 
 class BackoffQueue:
-    """Pods that wait for their backoff to be over."""
+    """Pods in backoff."""
 
     def __init__(
         self, settings: QueueSettings, *, sort_key: Callable[[QueuedPod], Any], now: Callable[[], float]
@@ -68,7 +68,7 @@ class BackoffQueue:
     # -- times --------------------------------------------------------------------------------------------------------
 
     def expiry(self, queued: QueuedPod) -> float:
-        """When the pod's backoff is over; -inf for a pod that has none."""
+        """When the pod's backoff ends; -inf if it has none."""
         if queued.backoff_expiration is None:
             count = queued.consecutive_errors_count or queued.unschedulable_count
             if not count or not self._settings.max_backoff:
@@ -91,13 +91,13 @@ class BackoffQueue:
 
     def _backs_off(self, queued: QueuedPod, moment: float) -> bool:
         expiry = self.expiry(queued)
-        # Parity: in the very second (or moment) of its expiry a pod still backs off.
+        # Parity: at its expiry (the whole second, or the exact time) a pod still backs off.
         return expiry > -inf and expiry >= self._aligned(moment)
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def put(self, queued: QueuedPod) -> Place:
-        """Take the pod in; which of the two heaps it went to."""
+        """Add the pod; the heap that it was added to."""
         if queued.failed_with_error:
             self.errors.put(queued)
             return Place.ERROR_BACKOFF
@@ -108,7 +108,7 @@ class BackoffQueue:
         return self.errors if queued.place is Place.ERROR_BACKOFF else self.rejected
 
     def next_look(self) -> float | None:
-        """The next moment at which `completed` finds somebody; None while nobody waits."""
+        """When `completed` next returns a pod; None if no pod is in backoff."""
         heads = [head for head in (self.rejected.peek(), self.errors.peek()) if head is not None]
         if not heads:
             return None
@@ -116,7 +116,7 @@ class BackoffQueue:
         return self._next_look if expiry < self._next_look else ticks_around(expiry, self._next_look, _INTERVAL)[1]
 
     def completed(self) -> list[QueuedPod]:
-        """Take out who was free when it last was time to look; rejected pods first."""
+        """Remove and return the pods whose backoff was over at the last due check; rejected pods first."""
         now = self._now()
         if now < self._next_look:
             return []

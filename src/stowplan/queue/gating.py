@@ -1,6 +1,6 @@
 """PreEnqueue: whether a pod may be tried at all.
 
-The plugin that gated a pod last is asked first, so a pod that stays gated costs one question.
+The plugin that gated a pod last is called first, so a pod that stays gated costs one call.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (runPreEnqueuePlugins), docs/behaviour.md, Gating.
 """
@@ -30,24 +30,24 @@ class Gate:
     def __init__(self, frameworks: Mapping[str, Framework], observer: QueueObserver) -> None:
         self._frameworks = frameworks
         self._observer = observer
-        #: (plugins, who is asked first) -> the order in which they are asked.
+        #: (plugins, name of the first one to call) -> the order of calls.
         self._orders: dict[tuple[tuple[PreEnqueuePlugin, ...], str], list[PreEnqueuePlugin]] = {}
 
-    def keeper(self, queued: QueuedPod) -> str:
-        """The plugin that keeps the pod out; "" when all let it pass."""
+    def gating_plugin(self, queued: QueuedPod) -> str:
+        """Run PreEnqueue: name of the plugin that gates the pod; "" if none does."""
         framework = self._frameworks.get(queued.profile)
         if framework is None:
             return ""
         metrics = framework.metrics
         if metrics is None:
-            return self._keeper(framework, queued, None)
+            return self._first_refusing(framework, queued, None)
         started = metrics.now()
-        keeper = self._keeper(framework, queued, metrics.draw())
-        # Parity: a success, whoever keeps the pod out.
+        plugin = self._first_refusing(framework, queued, metrics.draw())
+        # Parity: recorded as a success even if the pod is gated.
         metrics.points["PreEnqueue"].ran(started)
-        return keeper
+        return plugin
 
-    def _keeper(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
+    def _first_refusing(self, framework: Framework, queued: QueuedPod, times: PluginTimes | None) -> str:
         for plugin in self._plugins(framework, queued):
             ask = plugin.pre_enqueue
             try:
@@ -61,7 +61,7 @@ class Gate:
                 if status.code == Code.Error:
                     self._report(plugin, queued, status)
                 else:
-                    _log_kept_out(plugin, queued, status)
+                    _log_gated(plugin, queued, status)
                 return plugin.name
         return ""
 
@@ -80,7 +80,7 @@ class Gate:
         )
 
 
-def _log_kept_out(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
+def _log_gated(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> None:
     verbose = _log.v(4)
     if verbose.enabled:
         text = "Status after running PreEnqueue plugin"

@@ -1,7 +1,7 @@
-"""A priority queue of pods that are also known by their keys.
+"""A priority queue of pods with access by key.
 
-A binary heap whose removed entries stay until they reach the top or outnumber the others. An entry keeps the sort key
-that the pod had when it was put in, so nothing that happens to the pod can disturb the heap.
+A binary heap with lazy deletion: removed entries stay until they reach the top or outnumber the others. An entry keeps
+the sort key that the pod had when it was added, so later changes of the pod cannot break the heap order.
 
 Upstream: pkg/scheduler/backend/heap.
 """
@@ -39,7 +39,7 @@ class PodHeap:
         return (entry[3] for entry in self._entries.values())
 
     def put(self, queued: QueuedPod) -> None:
-        """Take the pod in, or find its place again after a change."""
+        """Add the pod, or sort it in again after a change."""
         key = self._key(queued)
         name = queued.pod.key
         known = self._entries.get(name)

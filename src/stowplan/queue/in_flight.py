@@ -1,8 +1,8 @@
-"""Pods that are being tried, and what happened since they were taken out of the queue.
+"""Pods that are being tried, and the events since they were popped.
 
-Whatever may help a pod must not be missed while the pod is in flight: events are listed in order, and each pod in
-flight remembers where in the list its attempt began. When it comes back it is judged by all that came after. Events
-before the oldest pod in flight are dropped.
+An event that may help a pod must not be missed while the pod is in flight. Events are kept in order, with the position
+in that list at which each pod in flight was popped. When a pod returns, the hints are asked about all later events.
+Events before the oldest pod in flight are dropped.
 
 Upstream: pkg/scheduler/backend/queue/active_queue.go (inFlightPods, inFlightEvents).
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from stowplan.framework.events import ClusterEvent
     from stowplan.queue.queued_pod import QueuedPod
 
-#: Dropped events that may stay in the list, so that it is not moved each time.
+#: Events that may stay in the list though no longer needed, so that it is not shifted each time.
 _SLACK = 256
 
-#: Under which name pods count among the events.
+#: Label under which pods are counted among the events.
 POD_POPPED = "PodPopped"
 
 
@@ -65,12 +65,12 @@ class InFlight:
         self._events.append(happened)
 
     def since(self, uid: str) -> Sequence[Happened] | None:
-        """What happened since the pod was popped; None if it is not in flight."""
+        """Events since the pod was popped; None if it is not in flight."""
         known = self._pods.get(uid)
         return None if known is None else self._events[known[0] - self._first :]
 
     def end(self, uid: str) -> QueuedPod | None:
-        """The pod is done; None if it was already."""
+        """Remove the pod; None if it is not in flight."""
         known = self._pods.pop(uid, None)
         if known is None:
             return None

@@ -1,7 +1,6 @@
-"""What the queue counts: pods that enter it, by what brought them, and how long hints take.
+"""What the queue counts: pods that enter it, by cause, and how long hints take.
 
-What can be read at any time (who waits where, whom a plugin rejected, which events are kept) is kept by the queue
-itself and read when somebody looks at the metrics.
+Gauges (waiting pods by queue, pods rejected by a plugin, events in flight) are read from the queue itself at a scrape.
 
 Upstream: pkg/scheduler/metrics/metric_recorder.go; docs/behaviour.md, The queue's metrics.
 """
@@ -17,12 +16,12 @@ if TYPE_CHECKING:
     from stowplan.metrics.families import Counter, Histogram
     from stowplan.metrics.scheduler import SchedulerMetrics
 
-#: How a hint can end: an error counts apart, though it wakes the pod as Queue does.
+#: Results of a hint: an error is counted apart, though it requeues the pod like Queue.
 QUEUE, QUEUE_SKIP, ERROR = "Queue", "QueueSkip", "Error"
 
 
 class QueueMetrics:
-    """`now` only grows, and is for durations alone."""
+    """`now` is monotonic, and used for durations only."""
 
     def __init__(self, metrics: SchedulerMetrics, *, now: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -31,7 +30,7 @@ class QueueMetrics:
         self._hints: dict[tuple[str, str, str], Histogram] = {}
 
     def came(self, queue: str, cause: str) -> None:
-        """A pod entered a queue."""
+        """Count a pod that entered a queue."""
         counter = self._incoming.get((queue, cause))
         if counter is None:
             counter = self._metrics.queue_incoming_pods_total.with_label_values(queue, cause)
@@ -40,11 +39,11 @@ class QueueMetrics:
 
     @property
     def incoming(self) -> collections.Counter[tuple[str, str]]:
-        """(queue, cause) -> pods that came there."""
+        """(queue, cause) -> pods that entered it."""
         return collections.Counter({key: int(counter.value) for key, counter in self._incoming.items()})
 
     def hinted(self, plugin: str, event: str, hint: str, started: float) -> None:
-        """A hint that was asked then has answered now."""
+        """Record a hint that was called at `started` and has returned now."""
         seconds = self.now() - started
         histogram = self._hints.get((plugin, event, hint))
         if histogram is None:

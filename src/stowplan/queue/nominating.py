@@ -1,6 +1,6 @@
-"""Which nodes pods are nominated to, as far as their way through the queue decides it.
+"""The queue's changes of nominations.
 
-The nominations themselves are the cluster state's, as filters leave room for nominated pods.
+The nominations themselves belong to the cluster state, as Filter takes nominated pods into account.
 
 Upstream: pkg/scheduler/backend/queue/nominator.go, docs/behaviour.md, Nominations.
 """
@@ -24,15 +24,15 @@ class Nominations:
         self._pending = pending
 
     def add(self, info: PodInfo, node_name: str | None = None) -> None:
-        """Nominate the pod to a node; "" takes its nomination away, None stands for the node that its status names."""
+        """Nominate the pod to a node; "" removes its nomination, None means the node that its status names."""
         wanted = info.pod.status.nominated_node_name if node_name is None else node_name
         if wanted and self._pending.by_uid(info.uid) is None:
-            # The nomination of a pod that is gone, or has its node, would never be taken back.
+            # The nomination of a pod that is deleted or bound would never be removed.
             wanted = ""
         self._nominator.add(info, wanted)
 
     def update(self, old: Pod, info: PodInfo) -> None:
-        """The pod has changed: a nomination in memory stays, unless the old or the new status has one."""
+        """Take over a changed pod; a nomination in memory stays unless the old or the new status has one."""
         node_name = self._nominator.node_of(info.uid)
         old_uid = old.metadata.uid or info.key
         if old_uid != info.uid:

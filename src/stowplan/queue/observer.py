@@ -1,6 +1,6 @@
-"""Who is told what happens in the queue.
+"""The observer of the queue's moves and problems.
 
-A move is told when it is complete; an observer must not change the queue from within a call.
+It is called when a move is complete, and must not change the queue from within a call.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class QueueObserver:
-    """Ignores everything; override what is of interest."""
+    """Does nothing; override what is needed."""
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
-        """A pod has come to a place."""
+        """A pod moved to a place."""
 
     def problem(self, text: str) -> None:
-        """A plugin failed, or a pod is in two places: the queue goes on, somebody should know."""
+        """A plugin failed, or a pod is in two places; the queue goes on."""
 
     def ready(self) -> None:
         """A pod can be popped that could not before."""

@@ -1,7 +1,8 @@
-"""Where waiting pods are, and the moves between the places.
+"""The places of waiting pods, and the moves between them.
 
-A pod is in one place at a time, and a `namespace/name` is that of one waiting pod. Every way into the active queue, and
-into backoff where pods are popped from there, leads past the PreEnqueue plugins; who does not pass sleeps.
+A pod is in one place at a time, and at most one waiting pod has a given `namespace/name`. PreEnqueue runs before a pod
+enters the active queue, and before it enters backoff if pods are popped from there; a pod that it rejects is gated and
+stays unschedulable.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (moveToActiveQ, moveToBackoffQ,
 requeuePodWithQueueingStrategy), docs/behaviour.md, The queue.
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
     from stowplan.queue.observer import QueueObserver
     from stowplan.queue.requeueing import Requeueing
 
-#: Pods that come with these causes bring the nomination that their status names.
+#: Causes with which the nomination in the pod's status is taken over.
 _NEW = (UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label)
 
 
 class Places:
-    """The active queue, the backoff queue and the sleeping pods."""
+    """The active queue, the backoff queue and the unschedulable pods."""
 
     def __init__(
         self,
@@ -64,9 +65,9 @@ class Places:
         #: Waiting pods by `namespace/name`.
         self._queued: dict[str, QueuedPod] = {}
         self._arrivals = 0
-        #: Whether something became poppable since somebody last looked.
-        self.woke = False
-        #: No ungated pod among the sleeping ones is older than this.
+        #: Whether a pod became poppable since this was last reset.
+        self.poppable = False
+        #: No ungated unschedulable pod has an earlier timestamp.
         self.oldest = inf
         #: (plugin, profile) -> waiting pods that it rejected.
         self.rejected_by: Counter[tuple[str, str]] = Counter()
@@ -74,30 +75,34 @@ class Places:
     def get(self, key: str) -> QueuedPod | None:
         return self._queued.get(key)
 
+    @property
+    def waiting(self) -> int:
+        return len(self._queued)
+
     # -- moves --------------------------------------------------------------------------------------------------------
 
     def requeue(self, queued: QueuedPod, strategy: Strategy, cause: str) -> bool:
-        """Do what the strategy says; False if the pod sleeps."""
+        """Move the pod as the strategy says; False if it is unschedulable or gated then."""
         if strategy is Strategy.SKIP:
-            self._put_to_sleep(queued, cause)
+            self._move_to_unschedulable(queued, cause)
             return False
         if strategy is Strategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
             return self._move_to_backoff(queued, cause)
         return self.move_to_active(queued, cause)
 
-    def wake(self, queued: QueuedPod, strategy: Strategy, cause: str) -> None:
-        """The same for a sleeping pod that something happened to."""
+    def requeue_unschedulable(self, queued: QueuedPod, strategy: Strategy, cause: str) -> None:
+        """Requeue a pod that is unschedulable; no-op if it no longer is."""
         if queued.place is not Place.UNSCHEDULABLE:
-            # A plugin that was asked about another pod had this one activated.
+            # A plugin activated it while it was asked about another pod.
             return
         if not self.requeue(queued, strategy, cause):
-            # Parity: a pod that is gated again counts as one that left and came.
+            # Parity: a pod that is gated again is counted as entering once more.
             self._metrics.came("unschedulable", cause)
 
     def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
-        """Make the pod ready; False if it is gated."""
+        """Move the pod to the active queue; False if it is gated."""
         if not (from_backoff and self._pop_from_backoff) and self._is_gated(queued):
-            self._put_to_sleep(queued, cause)
+            self._move_to_unschedulable(queued, cause)
             return False
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = self._now()
@@ -105,31 +110,31 @@ class Places:
         self._arrive(queued)
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
-        self.woke = True
+        self.poppable = True
         self._metrics.came("active", cause)
         if cause in _NEW:
             self._nominations.add(queued.pod)
         return True
 
     def _move_to_backoff(self, queued: QueuedPod, cause: str) -> bool:
-        """Have the pod wait for its backoff to be over; False if it is gated."""
+        """Move the pod to the backoff queue; False if it is gated."""
         if self._pop_from_backoff and self._is_gated(queued):
-            self._put_to_sleep(queued, cause)
+            self._move_to_unschedulable(queued, cause)
             return False
         self._make_way(queued, cause)
         self._arrive(queued)
         place = self.backoff.put(queued)
         self.settle(queued, place, cause)
-        self.woke = self.woke or (place is Place.BACKOFF and self._pop_from_backoff)
+        self.poppable = self.poppable or (place is Place.BACKOFF and self._pop_from_backoff)
         self._metrics.came("backoff", cause)
         return True
 
-    def _put_to_sleep(self, queued: QueuedPod, cause: str) -> None:
+    def _move_to_unschedulable(self, queued: QueuedPod, cause: str) -> None:
         present = self._queued.get(queued.pod.key)
         if present is queued:
             self.unschedulable.put(queued)
         elif present is not None and present.place is not Place.UNSCHEDULABLE:
-            # A second, gated pod of that name: the first one stays.
+            # A second pod of that name is gated: the first one stays where it is.
             return
         else:
             self._make_way(queued, cause)
@@ -141,21 +146,21 @@ class Places:
             self.oldest = min(self.oldest, queued.timestamp)
 
     def _is_gated(self, queued: QueuedPod) -> bool:
-        """Ask the PreEnqueue plugins, and note what they say."""
-        keeper = self._gate.keeper(queued)
-        if keeper:
-            if keeper not in queued.unschedulable_plugins:
-                if keeper not in queued.pending_plugins:
-                    self.rejected_by[keeper, queued.profile] += 1
-                queued.unschedulable_plugins.add(keeper)
-            queued.gating_plugin_events = self._requeueing.events_of(keeper)
-        queued.gating_plugin = keeper
-        return bool(keeper)
+        """Run PreEnqueue, and record on the pod which plugin gates it."""
+        plugin = self._gate.gating_plugin(queued)
+        if plugin:
+            if plugin not in queued.unschedulable_plugins:
+                if plugin not in queued.pending_plugins:
+                    self.rejected_by[plugin, queued.profile] += 1
+                queued.unschedulable_plugins.add(plugin)
+            queued.gating_plugin_events = self._requeueing.events_of(plugin)
+        queued.gating_plugin = plugin
+        return bool(plugin)
 
     # -- in and out ---------------------------------------------------------------------------------------------------
 
     def take_out(self, queued: QueuedPod) -> None:
-        """Take a waiting pod from where it is."""
+        """Remove a waiting pod from its place."""
         key = queued.pod.key
         del self._queued[key]
         if queued.place is Place.UNSCHEDULABLE:
@@ -164,11 +169,11 @@ class Places:
             self._heap_of(queued).discard(key)
 
     def pop_active(self) -> QueuedPod | None:
-        """Take out the first of the active pods."""
+        """Remove and return the first active pod."""
         return self._popped(self.active.pop())
 
     def pop_rejected(self) -> QueuedPod | None:
-        """Take out the first of the rejected pods that back off."""
+        """Remove and return the first of the rejected pods in backoff."""
         return self._popped(self.backoff.rejected.pop())
 
     def _popped(self, queued: QueuedPod | None) -> QueuedPod | None:
@@ -177,7 +182,7 @@ class Places:
         return queued
 
     def end_backoffs(self, cause: str) -> None:
-        """Make those ready whose backoff is over, if it is time to look."""
+        """Move pods whose backoff is over to the active queue, if a check is due."""
         completed = self.backoff.completed()
         for queued in completed:
             del self._queued[queued.pod.key]
@@ -185,14 +190,14 @@ class Places:
             self.move_to_active(queued, cause, from_backoff=True)
 
     def refresh(self, queued: QueuedPod) -> None:
-        """The pod has changed: it stays, at the turn that is now its."""
+        """Sort the pod in again where it is, after it changed."""
         if queued.place is Place.UNSCHEDULABLE:
             self.unschedulable.put(queued)
         else:
             self._heap_of(queued).put(queued)
 
     def settle(self, queued: QueuedPod, place: Place, cause: str) -> None:
-        """Note where the pod is now, and tell."""
+        """Record the pod's place, and tell the observer."""
         queued.place = place
         self._observer.moved(queued, place, cause)
 
@@ -205,7 +210,7 @@ class Places:
         return self.active if queued.place is Place.ACTIVE else self.backoff.heap_of(queued)
 
     def _make_way(self, queued: QueuedPod, cause: str) -> None:
-        """Take the pod from where it is, and any other of its name."""
+        """Remove the pod, or another one of its name, from its place."""
         present = self._queued.get(queued.pod.key)
         if present is not None:
             self.take_out(present)
@@ -226,7 +231,7 @@ class Places:
         yield from self.unschedulable.problems()
         yield from self._problems_of_places()
         yield from self._problems_of_rejectors()
-        if self.woke:
+        if self.poppable:
             yield "a pod became poppable, and nobody was told"
 
     def _held(self) -> Iterator[tuple[Place, QueuedPod]]:

@@ -1,4 +1,4 @@
-"""A pod in the scheduling queue, with what its attempts so far have left behind.
+"""A pod in the scheduling queue, with the results of its attempts so far.
 
 Upstream: pkg/scheduler/framework/types.go (QueuedPodInfo).
 """
@@ -27,38 +27,38 @@ class Place(Enum):
     GONE = "gone"
 
 
-#: Causes of moves that the queue itself gives.
+#: Causes of moves that are no events.
 POPPED, DONE, REMOVED = "Popped", "Done", "Removed"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class QueuedPod:
-    """Owned by the queue, except while in flight: then whoever popped it fills in who rejected it."""
+    """Owned by the queue, except while in flight: then the caller of `pop` fills in which plugins rejected it."""
 
     pod: PodInfo
-    #: When it was added, or came back from its last attempt.
+    #: When it was added, or returned from its last attempt.
     timestamp: float
     attempts: int = 0
-    #: None while it is not worked out.
+    #: None until it is computed.
     backoff_expiration: float | None = None
     #: Attempts that ended in a rejection.
     unschedulable_count: int = 0
     #: Attempts since the last rejection that ended in an error.
     consecutive_errors_count: int = 0
-    #: Whether it was woken for no other reason than that it had slept for so long.
+    #: Whether it was requeued only because it was unschedulable for too long.
     was_flushed: bool = False
-    #: When it first became ready to be tried.
+    #: When it first became active.
     initial_attempt_timestamp: float | None = None
     #: Plugins that rejected it in the last attempt, and those that gated it since.
     unschedulable_plugins: set[str] = field(default_factory=set)
     #: Plugins that wait for something of their own before the pod can go on.
     pending_plugins: set[str] = field(default_factory=set)
-    #: The PreEnqueue plugin that keeps it out; "" when none does.
+    #: The PreEnqueue plugin that gates it; "" if none does.
     gating_plugin: str = ""
     #: What that plugin registered for, in any profile.
     gating_plugin_events: tuple[ClusterEvent, ...] = ()
     place: Place = Place.GONE
-    #: Grows with each move to a place; decides where the order has nothing to say.
+    #: Grows with each move to a place; breaks ties of the order.
     arrival: int = 0
 
     @property
@@ -75,7 +75,7 @@ class QueuedPod:
 
     @property
     def failed_with_error(self) -> bool:
-        """Whether nobody rejected it, so that its last attempt (if there was one) ended in an error."""
+        """Whether no plugin rejected it, so that its last attempt (if there was one) ended in an error."""
         return not self.unschedulable_plugins and not self.pending_plugins
 
     @property

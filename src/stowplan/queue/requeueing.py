@@ -1,8 +1,8 @@
-"""Whether an event makes a pod worth another try, and how soon.
+"""Whether an event makes a pod worth requeueing, and whether after its backoff.
 
-Plugins register the events that may help pods that they rejected, mostly with a hint that judges pod by pod. What an
-event means to a profile is worked out when it first happens. Hints that read no more of a pod than its shape are asked
-once for all sleeping pods of one shape.
+Plugins register the events that may help pods that they rejected, mostly with a queueing hint for each. Which
+registrations an event matches is looked up when it first occurs. Hints that read no more of a pod than its shape are
+asked once for all unschedulable pods of one shape.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (isPodWorthRequeuing),
 docs/behaviour.md, Return after an attempt.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.api.types import Pod
 from stowplan.framework.events import EVERYTHING, ClusterEvent, ClusterEventWithHint, Hint, with_implied
+from stowplan.framework.extender import EXTENDER
 from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 from stowplan.queue.metrics import ERROR, QUEUE, QUEUE_SKIP
@@ -30,14 +31,11 @@ if TYPE_CHECKING:
     from stowplan.queue.queued_pod import QueuedPod
     from stowplan.queue.unschedulable import Group
 
-#: Under this name pods are rejected by extenders.
-EXTENDER = "Extender"
-
 _log = get_logger(__name__)
 
 
 class Strategy(Enum):
-    """What becomes of a pod that an event is about."""
+    """How a pod is requeued after an event."""
 
     SKIP = "Skip"
     AFTER_BACKOFF = "AfterBackoff"
@@ -45,14 +43,14 @@ class Strategy(Enum):
 
 
 class Listener(NamedTuple):
-    """One registration of a plugin that hears an event."""
+    """A plugin's registration that covers an event."""
 
     plugin: str
     registered: ClusterEventWithHint
 
 
 class Question(NamedTuple):
-    """Whom to ask about pods of one rejection."""
+    """The registrations to check for pods of one rejection."""
 
     listeners: tuple[Listener, ...]
     #: Plugins whose Queue means "immediately".
@@ -62,7 +60,7 @@ class Question(NamedTuple):
 
 
 class Interest:
-    """Who hears an event: per profile its listeners; over all profiles the plugins that may open their gate."""
+    """The registrations that cover an event, per profile; and their plugins, over all profiles."""
 
     def __init__(
         self, event: ClusterEvent, registrations: Mapping[str, Mapping[str, Sequence[ClusterEventWithHint]]]
@@ -71,13 +69,13 @@ class Interest:
         self.listeners: dict[tuple[str, str], tuple[Listener, ...]] = {}
         for profile, plugins in registrations.items():
             for plugin, registered in plugins.items():
-                if heard := tuple(Listener(plugin, r) for r in registered if r.event.covers(event)):
-                    self.listeners[profile, plugin] = heard
+                if covering := tuple(Listener(plugin, r) for r in registered if r.event.covers(event)):
+                    self.listeners[profile, plugin] = covering
         self.plugins = frozenset(plugin for _, plugin in self.listeners)
         self.label = event.label
 
     def question(self, profile: str, plugins: Iterable[str], pending: frozenset[str] | set[str]) -> Question:
-        """Whom to ask about pods that these plugins rejected."""
+        """The registrations to check for pods that these plugins rejected."""
         listeners: list[Listener] = []
         for plugin in plugins:
             listeners += self.listeners.get((profile, plugin), ())
@@ -86,7 +84,7 @@ class Interest:
 
 
 class Requeueing:
-    """The registrations of all profiles, and the judgement of pods by them."""
+    """The registrations of all profiles, and what they say of pods and events."""
 
     def __init__(self, frameworks: Mapping[str, Framework], metrics: QueueMetrics, observer: QueueObserver) -> None:
         self._frameworks = frameworks
@@ -95,7 +93,7 @@ class Requeueing:
         self.read_registrations()
 
     def read_registrations(self) -> None:
-        """Ask all plugins what they wait for; forget what was worked out from their last answers."""
+        """Read the events that all plugins register; drop what was derived from earlier ones."""
         self._registered = {name: _registered(framework) for name, framework in self._frameworks.items()}
         self._interests: dict[ClusterEvent, Interest] = {}
         #: (plugin, event) of hints that raised; one report each, or one broken hint would flood the log.
@@ -110,7 +108,7 @@ class Requeueing:
         return {(profile, plugin) for profile, plugins in self._registered.items() for plugin in plugins}
 
     def events_of(self, plugin: str) -> tuple[ClusterEvent, ...]:
-        """What the plugin registered for, over all profiles."""
+        """The events that the plugin registered, over all profiles."""
         return self._events_of.get(plugin, ())
 
     def interest(self, event: ClusterEvent) -> Interest:
@@ -122,7 +120,7 @@ class Requeueing:
     # -- one pod ------------------------------------------------------------------------------------------------------
 
     def strategy(self, queued: QueuedPod, happened: Happened) -> Strategy:
-        """What an event means to one pod that somebody rejected."""
+        """How an event requeues a pod that plugins rejected."""
         event = happened.event
         if event.is_wildcard:
             another = happened.new is not None and not _is(happened.new, queued.pod)
@@ -132,7 +130,7 @@ class Requeueing:
         return self._ask(question, queued.pod, happened, interest.label)
 
     def strategy_after(self, queued: QueuedPod, events: Iterable[Happened]) -> Strategy:
-        """What all that happened during the pod's attempt means to it."""
+        """How the events during its attempt requeue a pod."""
         found = Strategy.SKIP
         verbose = _log.v(5)
         for happened in events:
@@ -170,7 +168,7 @@ class Requeueing:
             raise
         except BaseException as e:
             self._metrics.hinted(listener.plugin, label, ERROR, started)
-            # What cannot be judged is worth a try.
+            # Parity: a hint that fails counts as Queue.
             if (listener.plugin, label) not in self._reported:
                 self._reported.add((listener.plugin, label))
                 self._observer.problem(
@@ -181,10 +179,10 @@ class Requeueing:
 
     # -- many pods ----------------------------------------------------------------------------------------------------
 
-    def woken(
+    def helped(
         self, groups: Iterable[Group], happened: Happened, pre_check: Callable[[PodInfo], bool] | None
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
-        """The pods of some groups that an event (no wildcard) makes worth another try."""
+        """The pods of some groups that an event (no wildcard) may help."""
         interest = self.interest(happened.event)
         own_key = _key_of(happened)
         for group in groups:
@@ -193,11 +191,11 @@ class Requeueing:
                 continue
             rejectors = sorted(rejection.unschedulable_plugins | rejection.pending_plugins)
             question = interest.question(rejection.profile, rejectors, rejection.pending_plugins)
-            # A copy: a plugin that is asked may have pods activated.
+            # A copy, as hints may activate pods.
             for pods in list(group.by_shape.values()):
-                yield from self._woken_of_shape(question, pods, own_key, happened, pre_check)
+                yield from self._helped_of_shape(question, pods, own_key, happened, pre_check)
 
-    def _woken_of_shape(
+    def _helped_of_shape(
         self,
         question: Question,
         pods: Mapping[str, QueuedPod],
@@ -209,7 +207,7 @@ class Requeueing:
         verbose = _log.v(5)
         others: Strategy | None = None
         if question.by_shape:
-            # The changed object itself is asked about apart.
+            # If the changed object is one of the pods, its hint is asked separately.
             asked = next((queued for key, queued in pods.items() if key != own_key), None)
             others = Strategy.SKIP if asked is None else self._ask(question, asked.pod, happened, label)
             if others is Strategy.SKIP:
@@ -243,7 +241,7 @@ def _registered(framework: Framework) -> dict[str, list[ClusterEventWithHint]]:
 
 
 def _is(obj: Any, pod: PodInfo) -> bool:
-    """Whether a changed object is a version of the pod: by UID, by name where files leave UIDs out."""
+    """Whether a changed object is a version of the pod: by UID, or by name if the object has none."""
     return isinstance(obj, Pod) and (obj.metadata.uid or _name_of(obj)) == pod.uid
 
 
@@ -252,6 +250,6 @@ def _name_of(pod: Pod) -> str:
 
 
 def _key_of(happened: Happened) -> str | None:
-    """`namespace/name` of the changed pod; None when it is something else that changed."""
+    """`namespace/name` of the changed pod; None if the changed object is no pod."""
     changed = happened.old if happened.new is None else happened.new
     return _name_of(changed) if isinstance(changed, Pod) else None

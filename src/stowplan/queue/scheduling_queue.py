@@ -1,12 +1,12 @@
 """Which pending pod is tried next, and when the others are.
 
-A pod is in one place at a time. It is *active* when it is ready to be tried; *in flight* while it is tried; after a
-failure it sleeps among the *unschedulable* until an event comes that, by the hints of the plugins that rejected it, may
-help; and between waking and being active it *backs off*, if its last failure is too recent. Pods that a PreEnqueue
-plugin gates sleep until that plugin hears something of interest.
+A pod is in one place at a time. It is *active* when it is ready to be tried, and *in flight* while it is tried. After a
+rejection it is *unschedulable* until an event occurs that may help, according to the queueing hints of the plugins that
+rejected it. A pod that is requeued *backs off* before it is active again if its last attempt is too recent. Pods that a
+PreEnqueue plugin gates are unschedulable until an event that this plugin registered for.
 
-The queue owns no clock and no loop: time is what `now` says, and `flush` does what has become due. Every move is told
-with its cause, and the same calls at the same times give the same moves.
+The queue owns no clock and no loop: `now` is the time, and `flush` does what is due. The observer is told of every move
+and its cause; the same calls at the same times give the same moves.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go, docs/behaviour.md, The queue.
 """
@@ -52,20 +52,20 @@ if TYPE_CHECKING:
 
 __all__ = ["QUEUE_NAMES", "QueueSettings", "SchedulingQueue"]
 
-#: How queues are called in the log.
+#: Names of the queues in the log.
 QUEUE_NAMES = {
     Place.ACTIVE: "Active",
     Place.BACKOFF: "Backoff",
     Place.ERROR_BACKOFF: "Backoff",
     Place.UNSCHEDULABLE: "Unschedulable",
 }
-#: What the log has for strategies.
+#: Strategies as the log writes them.
 _HINT_NUMBERS = {Strategy.SKIP: 0, Strategy.AFTER_BACKOFF: 1, Strategy.IMMEDIATELY: 2}
 
-#: Seconds between two looks for pods that have slept too long.
+#: Seconds between two checks for pods that were unschedulable for too long.
 _LEFTOVERS_INTERVAL = 30.0
 
-#: Plugins were switched off that had rejected pods: nobody is left to wake those.
+#: Cause: a plugin that had rejected the pod was switched off, so no event of it can requeue the pod.
 PLUGINS_CHANGED = "PluginsChanged"
 
 _POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
@@ -110,9 +110,9 @@ class SchedulingQueue:
             metrics=metrics,
             observer=observer,
         )
-        #: When to look next for pods that have slept too long.
+        #: When to check next for pods that were unschedulable for too long.
         self._next_leftovers = now()
-        #: Pods taken out to be tried so far.
+        #: Pods popped so far.
         self.scheduling_cycle = 0
         #: Whether the pods in flight were given up: who comes back is taken in all the same.
         self.closed = False
@@ -122,14 +122,14 @@ class SchedulingQueue:
     # -- pods come, change and go -------------------------------------------------------------------------------------
 
     def add(self, info: PodInfo) -> None:
-        """A new pending pod."""
+        """Add a new pending pod."""
         self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_ADD)
         self._tell_if_ready()
 
     def update(self, old: Pod, info: PodInfo) -> None:
-        """The new version of a pending pod."""
+        """Take over the new version of a pending pod."""
         if info.uid in self._in_flight:
-            # It comes back with its newest version; what changed is judged then.
+            # It returns with its newest version; the hints for the change are asked then.
             for event in events_of_change(old, info.pod):
                 self._in_flight.record(Happened(event, old, info.pod))
             return
@@ -141,10 +141,10 @@ class SchedulingQueue:
             self._nominations.update(old, info)
             self._places.refresh(queued)
             if queued.place is Place.UNSCHEDULABLE:
-                self._update_sleeping(queued, old)
+                self._update_unschedulable(queued, old)
         self._tell_if_ready()
 
-    def _update_sleeping(self, queued: QueuedPod, old: Pod) -> None:
+    def _update_unschedulable(self, queued: QueuedPod, old: Pod) -> None:
         for event in events_of_change(old, queued.pod.pod):
             strategy = self._requeueing.strategy(queued, Happened(event, old, queued.pod.pod))
             if self._places.requeue(queued, strategy, event.label):
@@ -155,7 +155,7 @@ class SchedulingQueue:
                 return
 
     def delete(self, info: PodInfo) -> None:
-        """The pod is gone, or is no longer ours to place; if it is in flight, its attempt goes on."""
+        """Remove a pod that is deleted or no longer to be scheduled here; an attempt that is in flight goes on."""
         self._nominations.delete(info)
         queued = self._places.get(info.key)
         if queued is None:
@@ -166,7 +166,7 @@ class SchedulingQueue:
         self._places.settle(queued, Place.GONE, REMOVED)
 
     def nominate(self, info: PodInfo, node_name: str | None) -> None:
-        """Nominate a pending pod to a node; "" takes its nomination away, None stands for its status's."""
+        """Nominate a pending pod to a node; "" removes its nomination, None means the node that its status names."""
         self._nominations.add(info, node_name)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class SchedulingQueue:
         """The pod to try now; None when there is none. It is in flight until `done`."""
         while True:
             queued = self._places.pop_active() or self._pop_from_backoff()
-            if queued is None or self._fly(queued):
+            if queued is None or self._begin_attempt(queued):
                 return queued
 
     def _pop_from_backoff(self) -> QueuedPod | None:
@@ -187,16 +187,16 @@ class SchedulingQueue:
         return queued
 
     def pop_specific(self, info: PodInfo) -> QueuedPod | None:
-        """One certain pod as `pop` would give it; None if it is not here, or is gated."""
+        """Pop this pod; None if it is not waiting, or is gated."""
         self._activate(info)
         queued = self._places.get(info.key)
         if queued is None or queued.place is not Place.ACTIVE:
             return None
         self._places.take_out(queued)
-        return queued if self._fly(queued) else None
+        return queued if self._begin_attempt(queued) else None
 
-    def _fly(self, queued: QueuedPod) -> bool:
-        """Begin the attempt; False if the same pod is being tried already, so that this one is dropped."""
+    def _begin_attempt(self, queued: QueuedPod) -> bool:
+        """Put the pod in flight; False if the same pod is in flight already, so that this one is dropped."""
         queued.attempts += 1
         uid = queued.pod.uid
         if uid in self._in_flight:
@@ -210,15 +210,15 @@ class SchedulingQueue:
         return True
 
     def done(self, uid: str) -> None:
-        """The pod's attempt needs the queue no more, and the pod does not come back; idempotent."""
+        """End the pod's attempt; it does not return to the queue. Idempotent."""
         queued = self._in_flight.end(uid)
         if queued is not None:
             self._places.settle(queued, Place.GONE, DONE)
 
     def add_unschedulable_if_not_present(self, queued: QueuedPod) -> None:
-        """A pod comes back from an attempt that failed, with who rejected it filled in; nobody means an error.
+        """Return a pod whose attempt failed, with the plugins that rejected it; none of them means an error.
 
-        ValueError if a pod of its name waits already; this one is dropped then.
+        Raise ValueError if a pod of its name is waiting already; this one is dropped then.
         """
         present = self._places.get(queued.pod.key)
         if present is not None:
@@ -234,14 +234,14 @@ class SchedulingQueue:
         queued.backoff_expiration = None
         queued.was_flushed = False
         self._places.count_rejectors(queued, 1)
-        strategy = self._strategy_of_returning(queued)
+        strategy = self._strategy_after_attempt(queued)
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
         self._log_return(queued, strategy)
         self._tell_if_ready()
 
     def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
-        """Pods that were rejected are logged with more than others; sets as Go formats them."""
+        """Log where the pod went and which plugins rejected it, as a set that Go formats."""
         verbose = _log.v(3)
         if verbose.enabled and queued.place in QUEUE_NAMES:
             rejectors = _as_go_set(queued.unschedulable_plugins | queued.pending_plugins)
@@ -255,7 +255,7 @@ class SchedulingQueue:
                 **{"unschedulable plugins": rejectors},
             )
 
-    def _strategy_of_returning(self, queued: QueuedPod) -> Strategy:
+    def _strategy_after_attempt(self, queued: QueuedPod) -> Strategy:
         if queued.failed_with_error:
             return Strategy.AFTER_BACKOFF
         if self._pod_groups and queued.pod.pod.spec.scheduling_group is not None:
@@ -271,15 +271,15 @@ class SchedulingQueue:
                 inFlightPodsSize=len(self._in_flight.pods()),
             )
         events = self._in_flight.since(queued.pod.uid)
-        # After `done` (in PreBind) nobody kept what happened meanwhile.
+        # After `done` (in PreBind) events were no longer recorded for the pod.
         return Strategy.AFTER_BACKOFF if events is None else self._requeueing.strategy_after(queued, events)
 
-    # -- what wakes pods ----------------------------------------------------------------------------------------------
+    # -- what requeues pods -------------------------------------------------------------------------------------------
 
     def move_all(
         self, event: ClusterEvent, old: Any, new: Any, *, pre_check: Callable[[PodInfo], bool] | None = None
     ) -> None:
-        """Something happened: wake the sleeping pods (that pass the check) that it may help."""
+        """Requeue the unschedulable pods (that pass `pre_check`) that the event may help."""
         interest = self._requeueing.interest(event)
         if not interest.listeners:
             return
@@ -288,9 +288,9 @@ class SchedulingQueue:
             self._log_unmoved(interest, pre_check)
         groups = self._places.unschedulable.groups_of(interest.listeners)
         if groups:
-            woken = sorted(self._requeueing.woken(groups, happened, pre_check), key=_arrival)
-            for queued, strategy in woken:
-                self._places.wake(queued, strategy, interest.label)
+            helped = sorted(self._requeueing.helped(groups, happened, pre_check), key=_arrival)
+            for queued, strategy in helped:
+                self._places.requeue_unschedulable(queued, strategy, interest.label)
         if self._in_flight:
             self._in_flight.record(happened)
             verbose = _log.v(5)
@@ -299,17 +299,17 @@ class SchedulingQueue:
         self._tell_if_ready()
 
     def _log_unmoved(self, interest: Interest, pre_check: Callable[[PodInfo], bool] | None) -> None:
-        """Tell of sleeping pods that an event is nothing to, as nobody who rejected them listens to it."""
+        """Log the unschedulable pods whose rejecting plugins did not register for the event."""
         for queued in self._places.unschedulable:
-            heard = queued.gating_plugin or any(
+            registered = queued.gating_plugin or any(
                 (queued.profile, name) in interest.listeners for name in queued.rejectors
             )
-            if not heard and (pre_check is None or pre_check(queued.pod)):
+            if not registered and (pre_check is None or pre_check(queued.pod)):
                 text = "Event is not making pod schedulable"
                 _log.v(5).info(text, pod=queued.pod, event=interest.label)
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Have these pods tried soon, whatever they wait for; unknown ones are ignored."""
+        """Move these pods to the active queue, whatever they wait for; unknown ones are ignored."""
         for info in pods:
             if not self._activate(info) and info.uid in self._in_flight:
                 self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))
@@ -325,7 +325,7 @@ class SchedulingQueue:
         return self._places.move_to_active(queued, FORCE_ACTIVATE.label, from_backoff=from_backoff)
 
     def register(self) -> None:
-        """Plugins were switched on or off: ask all anew what they wait for, and wake the pods of those that are off."""
+        """Read the registrations after plugins were switched on or off; requeue the pods of those that are off."""
         before = self._requeueing.listening()
         self._requeueing.read_registrations()
         off = before - self._requeueing.listening()
@@ -335,11 +335,13 @@ class SchedulingQueue:
             if any((queued.profile, plugin) in off for plugin in queued.rejectors):
                 orphans.append(queued)
         for queued in orphans:
-            self._places.wake(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
+            self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
         self._tell_if_ready()
 
     def clear(self) -> None:
         """Forget every waiting pod; nominations stay."""
+        if not self._places.waiting:
+            return
         for queued in list(self.pending()):
             self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
             self._places.take_out(queued)
@@ -348,7 +350,7 @@ class SchedulingQueue:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Do what has become due: end backoffs, and wake who has slept too long."""
+        """Do what is due: end backoffs, and requeue pods that were unschedulable for too long."""
         self._places.end_backoffs(BACKOFF_COMPLETE)
         if self._now() >= self._next_leftovers:
             self._flush_leftovers()
@@ -361,13 +363,13 @@ class SchedulingQueue:
         for queued in overdue:
             queued.was_flushed = True
             if not queued.gated or queued.gating_plugin in opening:
-                self._places.wake(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
+                self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
         if overdue and self._in_flight:
             self._in_flight.record(Happened(UNSCHEDULABLE_TIMEOUT, None, None))
         self._places.oldest = min((q.timestamp for q in self._places.unschedulable if not q.gated), default=inf)
 
     def next_flush(self) -> float | None:
-        """When `flush` next has something to do, if nothing else happens; None while nothing can become due."""
+        """When `flush` next has something to do if no other call comes; None if nothing can become due."""
         backoff = self._places.backoff.next_look()
         leftovers = self._next_overdue()
         if backoff is None or leftovers is None:
@@ -381,15 +383,15 @@ class SchedulingQueue:
         return look if grown_old < look else ticks_around(grown_old, look, _LEFTOVERS_INTERVAL)[1]
 
     def _tell_if_ready(self) -> None:
-        if self._places.woke:
-            self._places.woke = False
+        if self._places.poppable:
+            self._places.poppable = False
             self._observer.ready()
 
     # -- views --------------------------------------------------------------------------------------------------------
 
     @property
     def incoming(self) -> Counter[tuple[str, str]]:
-        """(queue, cause) -> pods that came there: scheduler_queue_incoming_pods_total."""
+        """(queue, cause) -> pods that entered it: scheduler_queue_incoming_pods_total."""
         return self._metrics.incoming
 
     def hears(self, event: ClusterEvent) -> bool:
@@ -397,7 +399,7 @@ class SchedulingQueue:
         return bool(self._requeueing.interest(event).listeners)
 
     def get(self, key: str) -> QueuedPod | None:
-        """The waiting pod of a `namespace/name`; pods in flight are not waiting."""
+        """The waiting pod with this `namespace/name`; a pod in flight is not waiting."""
         return self._places.get(key)
 
     @property
@@ -412,11 +414,11 @@ class SchedulingQueue:
         return self._in_flight.pods()
 
     def in_flight_events(self) -> Mapping[str, int]:
-        """What is remembered for pods in flight, by label, and these pods: scheduler_inflight_events."""
+        """Events that are kept for pods in flight, by label, and these pods: scheduler_inflight_events."""
         return self._in_flight.counts()
 
     def counts(self) -> Mapping[str, int]:
-        """Pods by where they wait: scheduler_pending_pods."""
+        """Number of waiting pods by queue: scheduler_pending_pods."""
         gated = self._places.unschedulable.gated
         return {
             "active": len(self._places.active),
@@ -426,7 +428,7 @@ class SchedulingQueue:
         }
 
     def pending(self) -> Iterator[QueuedPod]:
-        """All waiting pods: active ones, those that back off, sleeping ones."""
+        """All waiting pods: active ones, those in backoff, unschedulable ones."""
         yield from self._places.active
         yield from self._places.backoff
         yield from self._places.unschedulable
@@ -437,7 +439,7 @@ class SchedulingQueue:
         return "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*sizes)
 
     def close(self) -> list[str]:
-        """Give up all pods in flight; their UIDs. What is active can still be popped."""
+        """End all attempts; the UIDs of their pods. Active pods can still be popped."""
         uids = [queued.pod.uid for queued in self._in_flight.pods()]
         for uid in uids:
             self.done(uid)
@@ -458,7 +460,7 @@ class SchedulingQueue:
                 yield f"pod {queued.key} ({queued.pod.uid}): in flight, and waits: {found.place.value}"
 
 
-#: How a queue is called in texts that people match on.
+#: Names of the queues in error texts, which are matched on.
 _QUEUE_TEXT = {
     Place.ACTIVE: "the active queue",
     Place.BACKOFF: "the backoff queue",
@@ -471,5 +473,5 @@ def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:
     return {plugin: {} for plugin in sorted(plugins)}
 
 
-def _arrival(woken: tuple[QueuedPod, Strategy]) -> int:
-    return woken[0].arrival
+def _arrival(helped: tuple[QueuedPod, Strategy]) -> int:
+    return helped[0].arrival

@@ -1,8 +1,8 @@
-"""Pods that sleep until something changes, found by whom they wait for.
+"""Unschedulable pods, indexed by the plugins that rejected them.
 
-Thousands of pods may sleep while events come in hundreds a second. So pods are held in groups of equal profile,
-rejecting plugins and gate, groups are found by the plugins whose word can wake them, and within a group pods of one
-shape lie together: an event costs what its listeners cost, however many pods sleep.
+There may be thousands of them while hundreds of events occur per second. So pods are grouped by profile, rejecting
+plugins and gating plugin, groups are found by their rejecting plugins, and within a group pods are kept by shape: the
+cost of an event depends on the registrations for it, not on the number of pods.
 
 Upstream: pkg/scheduler/backend/queue/unschedulable_pods.go, a map that is walked for each event.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Rejection(NamedTuple):
-    """What decides whose word can wake a pod."""
+    """What decides which registrations can requeue a pod."""
 
     profile: str
     unschedulable_plugins: frozenset[str]
@@ -32,7 +32,7 @@ class Rejection(NamedTuple):
         return cls(queued.profile, unschedulable, pending, queued.gating_plugin)
 
     def holds(self, queued: QueuedPod) -> bool:
-        """Whether it is this pod's."""
+        """Whether this is the pod's rejection."""
         return (
             self.unschedulable_plugins == queued.unschedulable_plugins
             and self.pending_plugins == queued.pending_plugins
@@ -42,7 +42,7 @@ class Rejection(NamedTuple):
 
 
 class Group:
-    """Sleeping pods of one `Rejection`: shape -> `namespace/name` -> pod."""
+    """Unschedulable pods of one `Rejection`: shape -> `namespace/name` -> pod."""
 
     __slots__ = ("by_shape", "rejection")
 
@@ -52,14 +52,14 @@ class Group:
 
 
 class UnschedulablePods:
-    """Sleeping pods by `namespace/name`, in order of arrival, and by group."""
+    """Unschedulable pods by `namespace/name`, in order of arrival, and by group."""
 
     def __init__(self) -> None:
         self._pods: dict[str, QueuedPod] = {}
         self._groups: dict[Rejection, Group] = {}
-        #: (profile, plugin) -> groups that it rejected.
+        #: (profile, plugin) -> groups of pods that it rejected.
         self._rejected_by: dict[tuple[str, str], dict[Rejection, Group]] = {}
-        #: `namespace/name` -> where the pod lies.
+        #: `namespace/name` -> the pod's group, and its shape there.
         self._bucket: dict[str, tuple[Group, PodShape]] = {}
         self.gated = 0
 
@@ -70,7 +70,7 @@ class UnschedulablePods:
         return iter(self._pods.values())
 
     def groups_of(self, listeners: Iterable[tuple[str, str]]) -> list[Group]:
-        """Groups that one of these (profile, plugin) has rejected."""
+        """Groups of pods that one of these (profile, plugin) rejected."""
         found: dict[Rejection, Group] = {}
         for listener in listeners:
             if groups := self._rejected_by.get(listener):
@@ -78,7 +78,7 @@ class UnschedulablePods:
         return list(found.values())
 
     def put(self, queued: QueuedPod) -> None:
-        """Take the pod in, or find its group again after a change."""
+        """Add the pod, or regroup it after a change."""
         key = queued.pod.key
         known = self._bucket.get(key)
         if known is not None:
@@ -88,13 +88,13 @@ class UnschedulablePods:
                 return
             self._take_out(key)
         self._pods[key] = queued
-        self._lay_down(key, self._group(Rejection.of(queued)), queued)
+        self._add_to_group(key, self._group(Rejection.of(queued)), queued)
 
     def discard(self, key: str) -> None:
         if self._pods.pop(key, None) is not None:
             self._take_out(key)
 
-    def _lay_down(self, key: str, group: Group, queued: QueuedPod) -> None:
+    def _add_to_group(self, key: str, group: Group, queued: QueuedPod) -> None:
         shape = queued.pod.shape
         group.by_shape.setdefault(shape, {})[key] = queued
         self._bucket[key] = (group, shape)

@@ -45,7 +45,7 @@ _PANICKED = "This request caused apiserver to panic. Look in the logs for detail
 #: No page takes more than a number.
 _MAX_BODY = 64 * 1024
 _BODY_TIMEOUT = 32.0
-_MOST_PARAMETERS = 1000
+_MAX_PARAMETERS = 1000
 
 
 class _BadTarget(Exception):
@@ -168,8 +168,8 @@ def _split_target(target: str) -> tuple[str, Query]:
 
 def _query_of(target: str) -> Query:
     """Those parameters that are too many are left out."""
-    text = "&".join(target.partition("?")[2].split("&", _MOST_PARAMETERS)[:_MOST_PARAMETERS])
-    return parse_query(text, limit=_MOST_PARAMETERS, errors="replace")
+    text = "&".join(target.partition("?")[2].split("&", _MAX_PARAMETERS)[:_MAX_PARAMETERS])
+    return parse_query(text, limit=_MAX_PARAMETERS, errors="replace")
 
 
 def _refused(request: BaseRequest, error: ApiError) -> Response:

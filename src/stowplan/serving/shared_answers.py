@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
-MOST_ANSWERS = 8192
+MAX_ANSWERS = 8192
 
 
 class SharedAnswers(Generic[A]):
     """`close` it: a question goes on being asked when nobody waits for its answer any more."""
 
     def __init__(
-        self, *, clock: Callable[[], float], seconds_of: Callable[[A], float], most: int = MOST_ANSWERS
+        self, *, clock: Callable[[], float], seconds_of: Callable[[A], float], most: int = MAX_ANSWERS
     ) -> None:
         self._clock = clock
         #: How long an answer is good; not at all if it is not positive.

@@ -28,7 +28,7 @@ class Agenda:
 
     def __init__(self, now: float) -> None:
         self.now = now
-        #: What is due now, in order. `put` and `take` add and remove; it may be asked whether there is something.
+        #: What is due now, in order: whoever does it takes from the left, and `close`s batches of changes.
         self.line: deque[Any] = deque()
         #: Time, number, what is due then.
         self._heap: list[tuple[float, int, Any]] = []
@@ -42,10 +42,8 @@ class Agenda:
         if at > self.now:
             self._number += 1
             heapq.heappush(self._heap, (at, self._number, item))
-        elif type(item) is Change:
-            self._join(item)
         else:
-            self.line.append(item)
+            self._line_up(item)
 
     def wake(self, at: float) -> None:
         """Tick at this time, once however often it is asked for."""
@@ -55,12 +53,10 @@ class Agenda:
             self._wakes.add(at)
         self.put(at, TICK)
 
-    def take(self) -> Any:
-        """What is due next at this moment; there must be something in line."""
-        item = self.line.popleft()
-        if type(item) is Changes and self._batches.get(item.kind) is item.changes:
-            del self._batches[item.kind]
-        return item
+    def close(self, batch: Changes) -> None:
+        """Let no more changes join a batch that was taken."""
+        if self._batches.get(batch.kind) is batch.changes:
+            del self._batches[batch.kind]
 
     @property
     def only_wakes(self) -> bool:
@@ -78,15 +74,17 @@ class Agenda:
         self.now = now = heap[0][0]
         self._wakes.discard(now)
         while heap and heap[0][0] == now:
-            item = heapq.heappop(heap)[2]
-            if type(item) is Change:
-                self._join(item)
-            else:
-                self.line.append(item)
+            self._line_up(heapq.heappop(heap)[2])
 
-    def _join(self, change: Change[Any]) -> None:
-        obj: Any = change.new if change.old is None else change.old
-        kind = type(obj)
+    def _line_up(self, item: Any) -> None:
+        if type(item) is Change:
+            obj: Any = item.new if item.old is None else item.old
+            self.join(type(obj), item)
+        else:
+            self.line.append(item)
+
+    def join(self, kind: type[ApiStruct], change: Change[Any]) -> None:
+        """Put a change of that kind in for now."""
         batch = self._batches.get(kind)
         if batch is None:
             batch = self._batches[kind] = []

@@ -17,46 +17,32 @@ Nothing of a decision is in here. The same engine, store, latencies and calls gi
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args
 
 from stowplan.api.api_errors import ApiError, NotFound
-from stowplan.api.changes import Change
-from stowplan.api.pod import FINISHED, Pod
-from stowplan.api.port import Listing
-from stowplan.engine.effects import Ask, Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
+from stowplan.engine.effects import Cancel, Effect, RunPlugin, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE
-from stowplan.engine.inputs import (
-    Activated,
-    Allowed,
-    Answer,
-    Changes,
-    Closing,
-    Rejected,
-    Served,
-    Started,
-    Tick,
-    Told,
-    WallClock,
-)
-from stowplan.framework.requests import Bind, Create, Delete, Done, Patch, Read, Refused, Update
+from stowplan.engine.inputs import Answer, Changes, Input, Schedule, Started
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Patch, Read, Refused, Request, Update
 from stowplan.simulate.agenda import Agenda
+from stowplan.simulate.cluster import Ending, SimulatedCluster
 from stowplan.simulate.latency import NO_LATENCY, Latency
-from stowplan.simulate.object_store import runs
 from stowplan.simulate.plugin_calls import PluginCall
-from stowplan.simulate.virtual_api import Asked, ListObjects
+from stowplan.simulate.virtual_api import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 
     from stowplan.api.meta import ApiStruct
-    from stowplan.engine.inputs import Input
-    from stowplan.framework.requests import Outcome, Request
+    from stowplan.api.pod import Pod
+    from stowplan.framework.requests import Outcome
     from stowplan.framework.status import Status
     from stowplan.simulate.object_store import ObjectStore
 
 _REQUESTS = (Bind, Create, Update, Patch, Delete, Read)
-_DONE = Done()
 _NO_MORE = (inf, None)
+#: Inputs that are handed to the engine as they are.
+_HANDED_IN = tuple(kind for kind in get_args(Input) if kind not in (Answer, Changes, Schedule))
 _NOBODY = "nobody answers {who} in this simulation"
 
 
@@ -81,15 +67,6 @@ class _Sent(NamedTuple):
     asked: Asked
     #: Seconds that the answer takes back.
     back: float
-
-
-class _Ending(NamedTuple):
-    """An object that goes, because whoever runs it is through."""
-
-    kind: type[ApiStruct]
-    namespace: str
-    name: str
-    uid: str
 
 
 class _Feed:
@@ -129,19 +106,16 @@ class VirtualTime:
         self._engine = engine
         self.store = store
         self._latency = latency
-        self._kinds = None if kinds is None else frozenset(kinds)
         self._tell_users = tell
-        self._asked_outside = ask
-        self._runs_for = runs_for
+        self._answer_outside = ask
         self._agenda = Agenda(start)
+        self._cluster = SimulatedCluster(store, self._agenda, latency=latency, kinds=kinds, runs_for=runs_for)
         self._started = False
         #: Effects that are to be answered: the number of each, and its call if it is one of a plugin.
         self._under_way: dict[int, PluginCall | None] = {}
         #: Object -> when the last request about it is answered.
         self._free_at: dict[str, float] = {}
         self._sweep_at = 1024
-        #: Kind -> when the last of its news is told.
-        self._told_at: dict[type[ApiStruct], float] = {}
         #: What callers have put in and the store has refused, with the time.
         self.refused: list[tuple[float, Request, Exception]] = []
         self._begin: dict[type[Any], Callable[[Effect], None]] = {
@@ -150,20 +124,21 @@ class VirtualTime:
             Cancel: self._cancel,
             Withdraw: self._withdraw,
             RunPlugin: self._queue_up,
-            Ask: self._queue_up if latency.instant else self._send,
+            Ask: self._ask,
             **dict.fromkeys(_REQUESTS, self._queue_up if latency.instant else self._send),
         }
         self._carry_out: dict[type[Any], Callable[[Effect], None]] = {
             RunPlugin: self._run_plugin,
-            Ask: self._arrive_at_once,
+            Ask: self._put_question,
             **dict.fromkeys(_REQUESTS, self._arrive_at_once),
         }
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Effect: self._effect,
             Answer: self._answer,
+            Changes: self._news,
             _Sent: self._arrive,
             PluginCall: self._resume,
-            _Ending: self._end,
+            Ending: self._cluster.end,
             _Feed: self._take_from,
             **dict.fromkeys(_REQUESTS, self._callers),
             **dict.fromkeys(_HANDED_IN, self.submit),
@@ -181,8 +156,8 @@ class VirtualTime:
 
         The engine hears of it when the clock goes on.
         """
-        change = self._written(request, None)
-        self._changed(change)
+        change = self._cluster.write(request)
+        self._cluster.tell(change)
         return change.old if change.new is None else change.new
 
     def at(self, when: float, what: Request | Input) -> None:
@@ -228,10 +203,10 @@ class VirtualTime:
     def _settle(self) -> None:
         """Do what is due at this moment, then let pods be tried, until neither is left."""
         agenda, engine, do, begin = self._agenda, self._engine, self._do, self._begin
-        line, take, now = agenda.line, agenda.take, agenda.now
+        line, now = agenda.line, agenda.now
         while True:
             while line:
-                item = take()
+                item = line.popleft()
                 do[type(item)](item)
             if not self._started:
                 self._started = True
@@ -275,6 +250,10 @@ class VirtualTime:
         if effect.number in self._under_way:
             self._carry_out[type(effect.action)](effect)
 
+    def _news(self, news: Changes) -> None:
+        self._agenda.close(news)
+        self.submit(news)
+
     def _answer(self, answer: Answer) -> None:
         if answer.number in self._under_way:
             del self._under_way[answer.number]
@@ -288,24 +267,26 @@ class VirtualTime:
 
     def _post(self, sender: PluginCall | int, asked: Asked) -> None:
         """Send a request off, to be carried out when the one about the same object before it has been answered."""
-        request, latency, now = asked.request, self._latency, self.now
+        request, latency, at = asked.request, self._latency, self.now
         there, back = latency.request(request), latency.answer(request)
-        if isinstance(request, ListObjects | Ask):
-            self._agenda.put(now + there, _Sent(sender, asked, back))
-            return
-        subject, free_at = request.subject, self._free_at
-        at = max(now, free_at.get(subject, now)) + there
-        free_at[subject] = at + back
-        if len(free_at) > self._sweep_at:
-            self._free_at = {subject: at for subject, at in free_at.items() if at > now}
+        if isinstance(request, Request):
+            subject = request.subject
+            at = max(at, self._free_at.get(subject, at))
+            self._free_at[subject] = at + there + back
+            self._sweep()
+        self._agenda.put(at + there, _Sent(sender, asked, back))
+
+    def _sweep(self) -> None:
+        """Forget objects that nothing is under way about, when they have become many."""
+        if len(self._free_at) > self._sweep_at:
+            self._free_at = {subject: at for subject, at in self._free_at.items() if at > self.now}
             self._sweep_at = max(1024, 2 * len(self._free_at))
-        self._agenda.put(at, _Sent(sender, asked, back))
 
     def _arrive_at_once(self, effect: Effect) -> None:
-        outcome, change = self._outcome(effect.action, None)
+        outcome, change = self._cluster.outcome(effect.action)
         self._agenda.line.append(Answer(effect.number, outcome))
         if change is not None:
-            self._changed(change)
+            self._cluster.tell(change)
 
     def _arrive(self, sent: _Sent) -> None:
         sender = sent.sender
@@ -313,56 +294,30 @@ class VirtualTime:
         if (call is not None and call.ended) or (call is None and sender not in self._under_way):
             # It was broken off before it got there.
             return
-        outcome, change = self._outcome(sent.asked.request, sent.asked)
+        outcome, change = self._cluster.outcome(sent.asked.request, sent.asked)
         if call is None:
             self._agenda.put(self.now + sent.back, Answer(sender, outcome))  # type: ignore[arg-type]
         else:
             call.outcome = outcome
             self._agenda.put(self.now + sent.back, call)
         if change is not None:
-            self._changed(change)
+            self._cluster.tell(change)
 
-    def _outcome(self, request: Any, asked: Asked | None) -> tuple[Outcome, Change[Any] | None]:
-        """Carry a request out: how it ends, and what it changed."""
-        kind = type(request)
-        try:
-            if kind is Read:
-                return Done(self.store.get(request.kind, request.namespace, request.name)), None
-            if kind is ListObjects:
-                found = self.store.list(request.kind, request.namespace)
-                return Done(Listing(found, str(self.store.version))), None
-            if kind is Ask:
-                return self._ask(request), None
-            change = self._written(request, asked)
-        except ApiError as error:
-            return Refused(error), None
-        if kind is Bind or kind is Delete:
-            # An API server answers these with no object.
-            return _DONE, change
-        return Done(change.old if change.new is None else change.new), change
+    # -- questions ----------------------------------------------------------------------------------------------------
 
-    def _written(self, request: Any, asked: Asked | None) -> Change[Any]:
-        kind = type(request)
-        if kind is Bind and asked is not None and asked.annotations:
-            return self.store.bind(request, self.now, asked.annotations)
-        if kind is Delete:
-            return self._deleted(request, None if asked is None else asked.grace)
-        return self.store.write(request, self.now)
+    def _ask(self, effect: Effect) -> None:
+        self._under_way[effect.number] = None
+        self._agenda.put(self.now + self._latency.request(effect.action), effect)
 
-    def _deleted(self, request: Delete, grace: float | None) -> Change[Any]:
-        if grace is None:
-            found = self.store.get(request.kind, request.namespace, request.name)
-            grace = self._latency.deletion(found) if runs(found) else 0.0
-        change = self.store.delete(request, self.now, grace)
-        new = change.new
-        if new is not None and new is not change.old and runs(new):
-            self._ends_in(new, grace)
-        return change
+    def _put_question(self, effect: Effect) -> None:
+        """The question has got there."""
+        back = self._latency.answer(effect.action)
+        self._agenda.put(self.now + back, Answer(effect.number, self._outside(effect.action)))
 
-    def _ask(self, question: Ask) -> Outcome:
-        if self._asked_outside is None:
+    def _outside(self, question: Ask) -> Outcome:
+        if self._answer_outside is None:
             return Refused(RuntimeError(_NOBODY.format(who=question.who)))
-        return self._asked_outside(question)
+        return self._answer_outside(question)
 
     # -- plugins' coroutines ------------------------------------------------------------------------------------------
 
@@ -379,48 +334,6 @@ class VirtualTime:
             self._post(call, asked)
         else:
             self._agenda.line.append(Answer(call.number, asked))
-
-    # -- what changes -------------------------------------------------------------------------------------------------
-
-    def _changed(self, change: Change[Any]) -> None:
-        """Have watchers told, and see to it that a pod that got a node ends."""
-        old: Any = change.old
-        new: Any = change.new
-        if old is new:
-            return
-        kind = type(old if new is None else new)
-        if kind is Pod:
-            if self._runs_for is not None and new is not None and new.spec.node_name:
-                self._runs(old, new)
-            old, new = _unfinished(old), _unfinished(new)
-            if old is new:
-                return
-            if old is not change.old or new is not change.new:
-                change = Change(old, new)
-        if self._kinds is not None and kind not in self._kinds:
-            return
-        at = max(self.now + self._latency.watch(kind), self._told_at.get(kind, 0.0))
-        if at > self.now:
-            self._told_at[kind] = at
-        self._agenda.put(at, change)
-
-    def _runs(self, old: Pod | None, new: Pod) -> None:
-        if old is not None and old.spec.node_name:
-            return
-        assert self._runs_for is not None
-        seconds = self._runs_for(new)
-        if seconds is not None:
-            self._ends_in(new, seconds)
-
-    def _ends_in(self, obj: Any, seconds: float) -> None:
-        metadata = obj.metadata
-        ending = _Ending(type(obj), metadata.namespace, metadata.name, metadata.uid)
-        self._agenda.put(self.now + seconds, ending)
-
-    def _end(self, ending: _Ending) -> None:
-        change = self.store.end(*ending)
-        if change is not None:
-            self._changed(change)
 
     # -- what callers have put in -------------------------------------------------------------------------------------
 
@@ -445,12 +358,3 @@ class VirtualTime:
         at = feed.draw()
         if feed.request is not None:
             self._agenda.put(at, feed)
-
-
-#: Inputs that are handed to the engine as they are.
-_HANDED_IN = (Activated, Allowed, Changes, Closing, Rejected, Served, Started, Tick, Told, WallClock)
-
-
-def _unfinished(pod: Pod | None) -> Pod | None:
-    """The pod as those see it who watch pods that are not finished."""
-    return None if pod is None or pod.status.phase in FINISHED else pod

@@ -45,6 +45,8 @@ class Latency:
         self._deletions = deletions
         #: Whether requests and their answers take no time.
         self.instant = _is_nothing(requests) and _is_nothing(answers)
+        #: Whether watchers are told at once.
+        self.watches_at_once = _is_nothing(watches)
 
     def request(self, action: Any) -> float:
         """Until it is carried out, from when the one about the same object before it was answered."""

@@ -71,9 +71,10 @@ class ObjectStore:
         return [objects[key] for key in sorted(objects) if not namespace or key[0] == namespace]
 
     def count(self, kind: type[ApiStruct]) -> int:
-        return len(self._objects.get(kind, ()))
+        return len(self._of(kind))
 
     def _of(self, kind: type[ApiStruct]) -> dict[Key, Any]:
+        """The objects of a kind; who keeps them elsewhere answers with something like a dict of them."""
         found = self._objects.get(kind)
         if found is None:
             found = self._objects[kind] = {}
@@ -93,18 +94,19 @@ class ObjectStore:
         self._check_name(kind, metadata)
         namespace = metadata.namespace or _default_namespace(kind)
         name = metadata.name or f"{metadata.generate_name}{self.version + 1:05}"
-        objects = self._of(kind)
-        if (namespace, name) in objects:
+        if (namespace, name) in self._of(kind):
             resource = resource_of(kind)
             raise already_exists(resource.plural, resource.group, name)
+        self.version += 1
         metadata = replace(
             metadata,
             name=name,
             namespace=namespace,
-            uid=metadata.uid or f"00000000-0000-4000-8000-{self.version + 1:012}",
+            uid=metadata.uid or f"00000000-0000-4000-8000-{self.version:012}",
             creation_timestamp=metadata.creation_timestamp or timestamp(now),
+            resource_version=str(self.version),
         )
-        return Change(None, self._put(objects, obj, metadata))
+        return Change(None, self._keep(_with_metadata(obj, metadata)))
 
     def update(self, request: Update, now: float) -> Change[Any]:
         """Replace an object. Its metadata keeps what is the server's to say."""
@@ -126,16 +128,17 @@ class ObjectStore:
 
     def bind(self, request: Bind, now: float, annotations: Mapping[str, str] | None = None) -> Change[Pod]:
         old = self.get(Pod, request.namespace, request.name)
-        metadata, spec, status = old.metadata, old.spec, old.status
         _check_bind(request, old)
+        metadata, status = old.metadata, old.status
         if annotations:
             metadata = replace(metadata, annotations={**metadata.annotations, **annotations})
         new = replace(
             old,
-            spec=replace(spec, node_name=request.node),
+            metadata=self._next_version(metadata),
+            spec=replace(old.spec, node_name=request.node),
             status=replace(status, conditions=self._bound(status.conditions, now), nominated_node_name=""),
         )
-        return Change(old, self._put(self._of(Pod), new, metadata))
+        return Change(old, self._keep(new))
 
     def delete(self, request: Delete, now: float, grace: float = 0.0) -> Change[Any]:
         """Take an object out. With finalizers, or a pod that runs with seconds of grace, it is only marked."""
@@ -149,7 +152,7 @@ class ObjectStore:
         if metadata.deletion_timestamp:
             return Change(old, old)
         marked = replace(metadata, deletion_timestamp=timestamp(now + grace), deletion_grace_period_seconds=ceil(grace))
-        return Change(old, self._put(self._of(type(old)), old, marked))
+        return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
         """Whoever ran the object with this UID is through with it: it goes, unless finalizers keep it."""
@@ -162,12 +165,14 @@ class ObjectStore:
 
     # -- how it is kept -----------------------------------------------------------------------------------------------
 
-    def _put(self, objects: dict[Key, Any], obj: Any, metadata: ObjectMeta) -> Any:
-        """Keep the object with this metadata as the newest version."""
+    def _next_version(self, metadata: ObjectMeta) -> ObjectMeta:
         self.version += 1
-        new = _with_metadata(obj, replace(metadata, resource_version=str(self.version)))
-        objects[metadata.namespace, metadata.name] = new
-        return new
+        return replace(metadata, resource_version=str(self.version))
+
+    def _keep(self, obj: Any) -> Any:
+        metadata = obj.metadata
+        self._of(type(obj))[metadata.namespace, metadata.name] = obj
+        return obj
 
     def _replace(self, old: Any, new: Any) -> Change[Any]:
         metadata: ObjectMeta = new.metadata
@@ -178,7 +183,7 @@ class ObjectStore:
         if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
             # The last finalizer is gone.
             return self._remove(old)
-        return Change(old, self._put(self._of(type(old)), new, metadata))
+        return Change(old, self._keep(_with_metadata(new, self._next_version(metadata))))
 
     def _remove(self, old: Any) -> Change[Any]:
         self.version += 1

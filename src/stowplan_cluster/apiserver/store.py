@@ -339,18 +339,18 @@ _ABSENT: dict[tuple[str, ...], str] = {
 
 # Pods of one workload say the same things; one copy of them all is kept. But not of what is large:
 # nobody says that twice, and the copy would outlive its object.
-_MOST_SHARED_LABELS = 64
-_MOST_SHARED_TEXT = 1024
+_MAX_SHARED_LABELS = 64
+_MAX_SHARED_TEXT = 1024
 
 
 def _labels_of(labels: Mapping[str, str] | None) -> Mapping[str, str]:
     if not labels:
         return _NO_LABELS
-    return _shared_labels(tuple(labels.items())) if len(labels) <= _MOST_SHARED_LABELS else dict(labels)
+    return _shared_labels(tuple(labels.items())) if len(labels) <= _MAX_SHARED_LABELS else dict(labels)
 
 
 def _values_of(values: tuple[str, ...]) -> tuple[str, ...]:
-    return _shared_values(values) if sum(map(len, values)) <= _MOST_SHARED_TEXT else values
+    return _shared_values(values) if sum(map(len, values)) <= _MAX_SHARED_TEXT else values
 
 
 @lru_cache(maxsize=4096)

@@ -22,7 +22,7 @@ from stowplan.config import Duration, LeaderElection
 from stowplan.metrics.client import ClientMetrics
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.timing.manual_time import settle
-from support.live.leases import MOST_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, WithWallClock, elections
+from support.live.leases import MAX_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, WithWallClock, elections
 
 LEASES = "leases.coordination.k8s.io"
 DURATION, DEADLINE, RETRY = 15.0, 10.0, 2.0
@@ -750,7 +750,7 @@ def test_a_new_leader_is_there_a_lease_duration_and_a_try_after_the_old_one_died
     @given(alive=st.floats(0, 30), seed=st.integers(0, 2**32), released=st.booleans())
     def check(alive, seed, released):
         gap = asyncio.run(_failover(alive, seed, released=released))
-        assert gap <= (LONGEST_PAUSE if released else DURATION + LONGEST_PAUSE) / (1 - MOST_DRIFT) + 0.1
+        assert gap <= (LONGEST_PAUSE if released else DURATION + LONGEST_PAUSE) / (1 - MAX_DRIFT) + 0.1
 
     check()
 
@@ -799,7 +799,7 @@ async def _course(actions, seed, *, tight):
                 if not one.alive:
                     one.run()
             # What is still on its way may be a claim of somebody who is gone; what hangs is given up after a while.
-            await contest.until_led(SLOWEST + (DURATION + 2 * LONGEST_PAUSE + 7 + 1) / (1 - MOST_DRIFT))
+            await contest.until_led(SLOWEST + (DURATION + 2 * LONGEST_PAUSE + 7 + 1) / (1 - MAX_DRIFT))
         finally:
             await contest.close()
 

@@ -11,7 +11,7 @@ from yarl import URL
 from stowplan.client.endpoint.file_content import InlineContent
 from stowplan.client.endpoint.tls import TlsSettings
 from stowplan.client.http import connection_pool
-from stowplan.client.http.connection_pool import MOST_DIALS, ConnectionPool
+from stowplan.client.http.connection_pool import MAX_DIALS, ConnectionPool
 from stowplan.client.http.failures import CUT_OFF as CUT_OFF_WORDS
 from stowplan.client.http.failures import NO_ANSWER, SILENT, NotAnswered
 from stowplan.client.http.transport import Limits
@@ -117,7 +117,7 @@ async def test_requests_one_after_the_other_share_a_connection():
 
 
 async def test_as_many_connections_as_requests_in_flight_and_no_more():
-    held = [Held() for _ in range(3 * MOST_DIALS)]
+    held = [Held() for _ in range(3 * MAX_DIALS)]
     async with Misbehaving(*held, *[FINE] * 9) as server, a_pool(server) as pool:
         requests = [asked(pool) for _ in held]
         for one in held:
@@ -158,7 +158,7 @@ async def test_only_so_many_connections_are_made_at_once(monkeypatch):
         await gate.reached.wait()
         gate.open.set()
         assert {answer.code for answer in await asyncio.gather(*requests)} == {200}
-    assert gate.most == MOST_DIALS
+    assert gate.most == MAX_DIALS
 
 
 async def test_a_connection_that_gets_free_is_not_waited_past(monkeypatch):
@@ -195,14 +195,14 @@ async def test_each_request_hears_why_there_is_no_connection():
     async with Misbehaving() as server:
         url = server.url
     async with a_pool(url) as pool:
-        outcomes = await asyncio.gather(*[asked(pool) for _ in range(3 * MOST_DIALS)], return_exceptions=True)
+        outcomes = await asyncio.gather(*[asked(pool) for _ in range(3 * MAX_DIALS)], return_exceptions=True)
     assert [(str(error), error.failure.sent) for error in outcomes] == [("connection refused", False)] * len(outcomes)
 
 
 async def test_nobody_waits_longer_for_a_connection_than_the_limit(monkeypatch):
     Gate(monkeypatch)
     async with Misbehaving() as server, a_pool(server, connect=0.05) as pool:
-        requests = [asked(pool) for _ in range(3 * MOST_DIALS)]
+        requests = [asked(pool) for _ in range(3 * MAX_DIALS)]
         outcomes = await asyncio.gather(*requests, return_exceptions=True)
     assert {(str(error), error.failure.sent) for error in outcomes} == {("no connection within the time limit", False)}
 

@@ -27,9 +27,13 @@ from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.in_tree.node_volume_limits.plugin import NodeVolumeLimits
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import (
+    SKIP,
     FilterPlugin,
     ObjectDependency,
     ObjectIndex,
+    PreFilterPlugin,
+    PreFilterResult,
+    PreScorePlugin,
     Reads,
     Rejections,
     ScorePlugin,
@@ -102,7 +106,50 @@ class SaysNonsense(Undeclared):
         return ["quotas"]
 
 
-USERS = (Quota, Favourite, Undeclared)
+class Remembers(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned):
+    """Writes what it looked up while preparing, or nothing; skips, refuses or narrows the nodes as the quota says."""
+
+    name = "Remembers"
+    reads = Reads.NODES
+    in_range = True
+
+    reads_objects = Quota.reads_objects
+
+    def closed(self, pod):
+        quota = self.handle.cluster.objects.get(QUOTA, f"{pod.namespace}/quota")
+        return quota, set(quota.content["closed"]) if quota else set()
+
+    def pre_filter(self, state, pod, nodes):
+        quota, closed = self.closed(pod)
+        if quota is None:
+            return None
+        if quota.metadata.labels["team"] == "nobody":
+            return unschedulable("nobody may")
+        if quota.metadata.labels["team"] == "two":
+            return PreFilterResult(frozenset({"n0", "n1"}))
+        if not closed:
+            return SKIP
+        state.write("Remembers/closed", closed)
+        return None
+
+    def filter(self, state, pod, nodes):
+        closed = state.get("Remembers/closed") or ()
+        return Rejections.where(_mask([name in closed for name in nodes.names()]), unschedulable("closed").reasons[0])
+
+    def pre_score(self, state, pod, nodes):
+        quota, closed = self.closed(pod)
+        if quota is not None and not closed:
+            return SKIP
+        if closed:
+            state.write("Remembers/liked", closed)
+        return None
+
+    def score(self, state, pod, nodes):
+        liked = state.get("Remembers/liked") or ()
+        return 30 * _mask([name in liked for name in nodes.names()]).astype("int64")
+
+
+USERS = (Quota, Favourite, Undeclared, Remembers)
 
 
 def _mask(values):
@@ -250,6 +297,9 @@ SCENARIOS = {
         NodeVolumeLimits, with_volume(a_pod(), EBS), csi_node("n1"), csi_node("n1", 3), there=[csi_node("n0")]
     ),
     "a user's object by its key": Scenario(Quota, a_pod(), None, quota("quota", "n0", "n2"), users=[Quota]),
+    "a user's object, of which state was written": Scenario(
+        Remembers, a_pod(), quota("quota", "n0"), None, users=[Remembers]
+    ),
     "a user's object by an index": Scenario(
         Favourite, a_pod(), quota("a", "n1"), quota("a", "n1", team="default"), users=[Favourite]
     ),
@@ -321,17 +371,77 @@ def test_unrelated_changes_leave_reuse_alone(obj):
         assert shared.filter(pod).reused
 
 
+def asked_filters(profile):
+    """Names of the Filter plugins in the order in which they are asked, from now on."""
+    asked, ask = [], profile.ask_filter
+
+    def asking(plugin, *args):
+        asked.append(plugin.name)
+        return ask(plugin, *args)
+
+    profile.ask_filter = asking
+    return asked
+
+
+def test_only_plugins_whose_objects_changed_are_asked_again():
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    profile = framework_on(state, Quota, Favourite, Remembers)
+    shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile)
+
+    def says():
+        asked.clear()
+        outcome = shared.filter(pod)
+        names = list(asked)
+        scored = shared.score(pod, outcome.feasible).totals.tolist()
+        fresh = Evaluation(profile)
+        assert outcome.feasible.tolist() == fresh.filter(pod).feasible.tolist()
+        assert scored == fresh.score(pod, outcome.feasible).totals.tolist()
+        return names
+
+    assert len(says()) > 3
+    assert says() == []
+    state.put_object(quota("quota", "n0"))
+    assert says() == ["Quota", "Remembers"]
+    state.put_object(quota("other", "n1", team="default"))
+    assert says() == [], "Favourite only scores"
+    with state.transaction():
+        state.put_object(quota("quota", "n2"))
+        assert says() == ["Quota", "Remembers"]
+    assert says() == ["Quota", "Remembers"]
+    assert says() == []
+
+
+def test_what_is_not_scored_at_once_is_scored_anew_later():
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    profile = framework_on(state, Favourite)
+    shared, pod = Evaluation(profile), state.pod_info(struct(a_pod()))
+    before = findings(profile, shared, pod)
+    state.put_object(quota("other", "n1", team="default"))
+    shared.filter(pod)
+    shared.filter(pod)
+    after = findings(profile, shared, pod)
+    assert after == findings(profile, Evaluation(profile), pod)
+    assert after != before
+
+
 @pytest.mark.parametrize("plugin", [Undeclared, CannotSay, SaysNonsense])
 def test_a_plugin_that_does_not_say_depends_on_all_objects(plugin):
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
     profile = framework_on(state, plugin)
-    shared, pod = Evaluation(profile), state.pod_info(struct(a_pod()))
+    shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile)
     shared.filter(pod)
+    asked.clear()
     assert shared.filter(pod).reused
+    assert not asked
     state.put_object(struct(claim("other")))
-    assert not shared.filter(pod).reused
+    assert shared.filter(pod).reused
+    assert asked == [plugin.name]
     state.put_object(quota("quota", "n0"))
     assert findings(profile, shared, pod) == findings(profile, Evaluation(profile), pod)
 
@@ -372,6 +482,7 @@ OBJECTS = (
     ),
     *(claim(name, mode=mode) for name in ("a", "b") for mode in ("ReadWriteOnce", "ReadWriteOncePod")),
     *(quota(name, *nodes, team=team) for name in ("quota", "x") for team in ("", "default") for nodes in ((), ["n1"])),
+    *(quota("quota", "n2", team=team) for team in ("nobody", "two")),
 )
 TEMPLATES = (
     a_pod().labels(app="web").requests(cpu="1"),

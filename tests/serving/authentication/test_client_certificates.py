@@ -16,7 +16,7 @@ from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
 from stowplan.serving.authentication.client_certificates import (
     CREDENTIAL_ID,
-    MOST_PRESENTED,
+    MAX_PRESENTED,
     UID,
     UNKNOWN_AUTHORITY,
     WRONG_USAGE,
@@ -333,10 +333,10 @@ def test_serial_numbers_are_positive():
 
 
 def test_as_many_certificates_as_a_chain_can_have():
-    links = [authority(f"link {number}", key=LINK.key) for number in range(MOST_PRESENTED - 2)]
+    links = [authority(f"link {number}", key=LINK.key) for number in range(MAX_PRESENTED - 2)]
     presented = [client(LINK).der, *(link.der for link in links), LINK.der]
     verify(presented, [ROOT.certificate], now=START)
-    for number in (MOST_PRESENTED + 1, 100):
+    for number in (MAX_PRESENTED + 1, 100):
         with pytest.raises(Rejected, match=f"{number} certificates were presented, 10 at most are looked at"):
             verify((presented * 10)[:number], [ROOT.certificate], now=START)
 

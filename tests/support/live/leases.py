@@ -18,13 +18,13 @@ NAMESPACE, NAME = "kube-system", "kube-scheduler"
 #: More than a request is waited for, so that writes arrive after their sender has given them up.
 SLOWEST = 12.0
 #: How much faster or slower than time itself clocks run: far more than real ones.
-MOST_DRIFT = 0.1
+MAX_DRIFT = 0.1
 
 
 class Elections:
     """A Lease's API server and whoever contends; nothing waits but for time."""
 
-    def __init__(self, *, chance=0.5, config=None, drift=MOST_DRIFT):
+    def __init__(self, *, chance=0.5, config=None, drift=MAX_DRIFT):
         self.drift = drift
         self.time = ManualTime(chance)
         self.config = config or LeaderElection()

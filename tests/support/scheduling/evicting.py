@@ -138,8 +138,11 @@ def at_once(work):
 class Recorder:
     def __init__(self):
         self.events = []
+        #: Whom they are about.
+        self.uids = []
 
     def event(self, regarding, *, type_, reason, action, note, related=None):
+        self.uids.append(regarding.metadata.uid)
         self.events.append((regarding.metadata.name, type_, reason, action, note, related.metadata.name))
 
     @property
@@ -236,6 +239,7 @@ class World:
         self.state.nominator.add(preemptor, node)
         plan = EvictionPlan(preemptor=preemptor, node_name=node, victims=victims, plugin=PLUGIN)
         self.evictions.carry_out(plan, self.recorder)
+        return plan
 
     def end_step(self):
         self.outbox.finish()

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from stowplan.client.events.event_series import RecordedEvent
     from stowplan.timing.times import Times
 
-MOST_QUEUED = 10_000
-MOST_IN_FLIGHT = 16
+MAX_QUEUED = 10_000
+MAX_IN_FLIGHT = 16
 TRIES = 12
 #: Seconds between tries, and how much longer by chance.
 BETWEEN_TRIES, JITTER = 10.0, 0.25
@@ -60,7 +60,7 @@ class EventBroadcaster:
         self._times = times
         self._reports = Reports(report, clock=times.clock)
         self._series = EventSeries()
-        self._workers: Workers[RecordedEvent] = Workers(self._send, limit=MOST_IN_FLIGHT, failed=self._send_failed)
+        self._workers: Workers[RecordedEvent] = Workers(self._send, limit=MAX_IN_FLIGHT, failed=self._send_failed)
         #: None until it is known what the cluster serves.
         self._form = form
         self._nanoseconds = 0
@@ -80,7 +80,7 @@ class EventBroadcaster:
         if key.type not in _TYPES:
             self._reports.say("An event is of no known type", f"{key.type!r}, reason {key.reason!r}; use {_TYPES}")
             return
-        if len(self._workers.waiting) >= MOST_QUEUED:
+        if len(self._workers.waiting) >= MAX_QUEUED:
             self.dropped += 1
             self._reports.say("Too many events wait to be sent; one is dropped", _about(key))
             return

@@ -5,7 +5,7 @@ resourceVersion, a series forms only while the object stays as it is. What count
 sent is returned. Series that go on are sent again every half hour; those that ended are sent a last time and
 forgotten, as single events are, six minutes after the last of them.
 
-At most `MOST_REMEMBERED` are remembered; beyond that the oldest is forgotten, and one more like it is an event anew.
+At most `MAX_REMEMBERED` are remembered; beyond that the oldest is forgotten, and one more like it is an event anew.
 
 Upstream: staging/src/k8s.io/client-go/tools/events/event_broadcaster.go (eventCache).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FINISH_TIME = 360.0
 #: Seconds between reminders of series that go on.
 REFRESH_TIME = 1800.0
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
 
 
 class EventKey(NamedTuple):
@@ -95,7 +95,7 @@ class EventSeries:
 
     def excess(self) -> RecordedEvent | None:
         """Forget the oldest event if there are too many; return it if it is a series, whose count is to be sent."""
-        if len(self._events) <= MOST_REMEMBERED:
+        if len(self._events) <= MAX_REMEMBERED:
             return None
         oldest = self._events.pop(next(iter(self._events)))
         return oldest if oldest.is_series else None

@@ -1,7 +1,7 @@
 """Connections to one server for requests that are answered at once, each kept for the next request.
 
 A request takes the connection that was used last: the others may then grow old and be closed. While all are busy, new
-ones are made, at most `MOST_DIALS` at a time; whoever waits for one takes what is free first, the new one or another
+ones are made, at most `MAX_DIALS` at a time; whoever waits for one takes what is free first, the new one or another
 that has done its work. So a burst of short requests costs few TLS handshakes, and no connection is made that nobody
 waits for.
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stowplan.client.http.transport import Limits
 
 #: Handshakes at a time: they cost the server far more than requests do.
-MOST_DIALS = 8
+MAX_DIALS = 8
 #: Seconds that an idle connection is kept.
 KEPT_IDLE = 90.0
 
@@ -202,7 +202,7 @@ class ConnectionPool:
         return waiter is not None
 
     def _dial_for_waiting(self) -> None:
-        while self._closing is None and len(self._dials) < min(len(self._waiting), MOST_DIALS):
+        while self._closing is None and len(self._dials) < min(len(self._waiting), MAX_DIALS):
             task = self._loop.create_task(self._dial(self._context))
             self._dials.add(task)
             task.add_done_callback(self._dialled)

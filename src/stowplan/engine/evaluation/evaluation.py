@@ -4,9 +4,9 @@ An `Evaluation` runs the profile's filters and scores over all nodes and keeps e
 `Scoring`). Equal pods then share it: when the next one comes, only what its predecessors changed is worked out again:
 the rows whose pods changed for plugins that read a node's pods (`Reads.NODE_PODS`), the whole of a plugin that counts
 pods everywhere if one of its counters moved (`Reads.CLUSTER_PODS`), nothing for plugins that read node objects,
-everything for plugins that do not say. When a node object changed, or a lookup object that some plugin's answer
-depends on (`Plugin.reads_objects`), all is done anew. The result is the same as without reuse, bit for bit; a property
-test holds it to that.
+everything for plugins that do not say, or that depend on a lookup object that changed (`Plugin.reads_objects`). When a
+node object changed, all is done anew. The result is the same as without reuse, bit for bit; a property test holds it
+to that.
 
 An evaluation may be restricted to some rows, as for a placement of a pod group: Filter and the diagnosis then know of
 these alone, while PreFilter and scoring plugins see all nodes.
@@ -24,6 +24,7 @@ import numpy as np
 from stowplan.engine.evaluation.filtering import Filtering
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.nominated_nodes import NominatedNodes
+from stowplan.engine.evaluation.object_watches import ObjectWatches
 from stowplan.engine.evaluation.scoring import Scoring
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status
@@ -31,7 +32,6 @@ from stowplan.framework.status import Status
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from stowplan.cluster.objects import ObjectWatch
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
@@ -88,7 +88,7 @@ class Evaluation:
         self._generation = -1
         self._reusable = reusable
         #: Lookup objects that the answers depend on; None: there is nothing to reuse.
-        self._objects: ObjectWatch | None = None
+        self._objects: ObjectWatches | None = None
         self._position = -1
         #: The last findings, if the pod fitted nowhere, and what they hang on.
         self._kept: tuple[tuple[Any, ...], Rows | None, Outcome] | None = None
@@ -105,16 +105,16 @@ class Evaluation:
         one_by_one = one_by_one or not filtering.looks_one_by_one
         filtering.preparing = 0.0
         filtering.sample()
-        objects_hold = self._objects is not None and not self._objects.changed()
-        if not objects_hold:
+        outdated = frozenset[str]() if self._objects is None else self._objects.outdated()
+        if outdated or self._objects is None:
             self._nominated.forget()
-        rows = self._changed_rows() if objects_hold and one_by_one == filtering.whole else None
-        if rows is None or not filtering.update(pod, rows, within=within):
+        rows = self._changed_rows() if one_by_one == filtering.whole else None
+        if rows is None or not filtering.update(pod, rows, within=within, outdated=outdated):
             filtering.run(pod, within=within, one_by_one=one_by_one)
             rows = None
-        self._scoring.outdate(rows)
+        self._scoring.outdate(rows, outdated)
         reused = rows is not None
-        self._stand_now(pod, reused=reused, objects_hold=objects_hold)
+        self._stand_now(pod, outdated)
         outcome = self._known(pod, within) if rows is not None and not len(rows) else None
         if outcome is None:
             outcome = self._judgement(pod, within)
@@ -125,7 +125,7 @@ class Evaluation:
     def _changed_rows(self) -> Rows | None:
         """Rows whose pods changed since; None when everything must be done anew."""
         table, filtering = self._cluster.table, self._filtering
-        if self._generation != table.generation:
+        if self._objects is None or self._generation != table.generation:
             return None
         pre = filtering.pre_filtered
         if filtering.error is not None or pre is None or pre.status is not None:
@@ -135,12 +135,11 @@ class Evaluation:
             return None
         return np.array(rows, np.intp) if rows else _NO_ROWS
 
-    def _stand_now(self, pod: PodInfo, *, reused: bool, objects_hold: bool) -> None:
-        if not objects_hold:
-            # Which objects are looked up may hang on those that changed: a claim names its volume.
-            self._objects = self._framework.watch_objects(pod) if self._reusable else None
-        elif not reused and self._objects is not None:
-            self._objects.read()
+    def _stand_now(self, pod: PodInfo, outdated: frozenset[str]) -> None:
+        if self._objects is not None:
+            self._objects.watch(pod, outdated)
+        elif self._reusable:
+            self._objects = ObjectWatches(self._framework, pod)
         self._generation = self._cluster.table.generation
         self._position = self._cluster.changes.position
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.view import Nodes
+from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
@@ -62,7 +63,7 @@ class Filtering:
         self.patched = False
         #: Whether plugins that look at nodes one by one took part.
         self.whole = True
-        #: Plugins whose PreFilter state was renewed by the last update.
+        #: Plugins whose PreFilter state was renewed by the last update, and those that were outdated.
         self.renewed: set[str] = set()
         #: Seconds that PreFilter took since the evaluation last set this to zero; 0.0 where nobody measures.
         self.preparing = 0.0
@@ -146,21 +147,26 @@ class Filtering:
 
     # -- up to date again ---------------------------------------------------------------------------------------------
 
-    def update(self, pod: PodInfo, rows: Rows, *, within: Rows | None) -> bool:
-        """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that."""
-        renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod)
+    def update(self, pod: PodInfo, rows: Rows, *, within: Rows | None, outdated: frozenset[str]) -> bool:
+        """Bring the verdicts up to date after pods of some rows changed; False when only a run can do that.
+
+        `outdated`: plugins that are asked about every node, as lookup objects changed that they depend on.
+        """
+        if outdated:
+            self.state.forget(outdated)
+        renewed, seconds = measured(self._metrics, self._renew_pre_filters, pod, outdated)
         self.preparing += seconds
         if not renewed:
             return False
         changed = within is not self._within and self.restrict(within)
         skipped = self.state.skip_filter
         for plugin in self._framework.node_pods_filters if len(rows) else ():
-            if plugin.name not in skipped:
+            if plugin.name not in skipped and plugin.name not in outdated:
                 fresh = self._filter_rows(plugin, pod, rows)
                 if fresh is None:
                     return False
                 changed = self._patch(plugin.name, rows, fresh) or changed
-        for plugin in self._framework.moving_filters:
+        for plugin in asked_again(self._framework.filter, self._framework.moving_filters, outdated):
             if plugin.name in skipped:
                 changed = self._answers.pop(plugin.name, None) is not None or changed
             elif self._leaves_out(plugin):
@@ -174,11 +180,12 @@ class Filtering:
             self._join()
         return True
 
-    def _renew_pre_filters(self, pod: PodInfo) -> bool:
+    def _renew_pre_filters(self, pod: PodInfo, outdated: frozenset[str]) -> bool:
         """Run PreFilter again where its state no longer holds; False when it now says something else altogether."""
-        self.renewed = set()
-        for plugin in self._framework.moving_pre_filters:
-            if isinstance(plugin, CountsPods) and plugin.filter_holds(self.state, pod):
+        self.renewed = set(outdated)
+        for plugin in asked_again(self._framework.pre_filter, self._framework.moving_pre_filters, outdated):
+            asked = plugin.name in outdated
+            if not asked and isinstance(plugin, CountsPods) and plugin.filter_holds(self.state, pod):
                 continue
             if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
                 # It may want other nodes now, or all.

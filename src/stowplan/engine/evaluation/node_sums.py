@@ -73,7 +73,7 @@ class NodeSums:
         cluster = self._cluster
         if column.objects.changed():
             # Which objects are looked up may hang on those that changed.
-            column.objects, column.generation = self._framework.watch_objects(pod, (plugin,)), -1
+            column.objects, column.generation = self._framework.watch_objects(pod, plugin), -1
         holds = column.generation == cluster.table.generation
         rows = cluster.changes.since(column.position) if holds else None
         column.position = cluster.changes.position
@@ -101,7 +101,7 @@ class NodeSums:
         key = (point, plugin.name, plugin.sums_question(pod))
         found = self._columns.get(key)
         if found is None:
-            found = self._columns[key] = _Column(self._framework.watch_objects(pod, (plugin,)))
+            found = self._columns[key] = _Column(self._framework.watch_objects(pod, plugin))
             if len(self._columns) > _MAX_COLUMNS:
                 self._columns.popitem(last=False)
         else:

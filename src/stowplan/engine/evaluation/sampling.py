@@ -70,7 +70,7 @@ class Sampling:
         return self._wanted(framework, nodes) < nodes
 
     def _wanted(self, framework: Framework, nodes: int) -> int:
-        if not framework.score:
+        if framework.takes_any_node:
             # Nothing could tell feasible nodes apart.
             return min(1, nodes)
         own = framework.profile.percentage_of_nodes_to_score

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.cluster.view import Nodes
+from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import CountsPods, Reads
 from stowplan.framework.metrics import measured
@@ -86,13 +87,17 @@ class Scoring:
         self._totals: Ints = np.zeros(0, np.int64)
         #: The totals, INFEASIBLE where the pod does not fit.
         self._ranked: Ints = np.zeros(0, np.int64)
-        #: Plugins whose PreScore state was renewed in this cycle.
+        #: Plugins whose PreScore state was renewed in this cycle, and those that were outdated.
         self._moved: set[str] = set()
+        #: Plugins whose scores hang on lookup objects that changed since.
+        self._outdated: frozenset[str] = frozenset()
         #: Rows that the scores do not know of yet.
         self._dirty: npt.NDArray[np.intp] | None = None
 
-    def outdate(self, rows: npt.NDArray[np.intp] | None) -> None:
-        """The scores of these rows no longer hold; None: nothing does."""
+    def outdate(self, rows: npt.NDArray[np.intp] | None, plugins: frozenset[str] = frozenset()) -> None:
+        """The scores of these rows, and those of these plugins, no longer hold; None: nothing does."""
+        if plugins:
+            self._outdated |= plugins
         if rows is None:
             self._scored = None
             self._dirty = None
@@ -143,7 +148,7 @@ class Scoring:
             totals += part.weighted
         self._totals, self._scored = totals, feasible
         self._ranked = self._only_feasible(feasible)
-        self._dirty = _NO_ROWS
+        self._dirty, self._outdated = _NO_ROWS, frozenset()
         return None
 
     def _only_feasible(self, feasible: Mask) -> Ints:
@@ -162,9 +167,10 @@ class Scoring:
         assert self._dirty is not None
         moved = feasible is not self._scored and bool((feasible != self._scored).any())
         rows, self._dirty = self._dirty, _NO_ROWS
+        outdated, self._outdated = self._outdated, frozenset()
         whole = Nodes(self._cluster)
         whole.candidates = feasible
-        renewed, seconds = measured(self._metrics, self._renew_pre_scores, pod, whole, moved)
+        renewed, seconds = measured(self._metrics, self._renew_pre_scores, pod, whole, moved, outdated)
         self._preparing += seconds
         if not renewed:
             return self._run(pod, feasible)
@@ -190,10 +196,11 @@ class Scoring:
         self._scored = feasible
         return None
 
-    def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool) -> bool:
-        self._moved = set()
-        for plugin in self._framework.moving_pre_scores:
-            if isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
+    def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
+        self._moved = set(outdated)
+        for plugin in asked_again(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
+            asked = plugin.name in outdated
+            if not asked and isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
                 continue
             answer = self._attempt_pre_score(plugin, pod, nodes)
             if answer is None or answer.code == Code.Success:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Columns = Sequence[npt.NDArray[Any]]
 
 #: Distinct details of a group that are spelled out, and parts of it that are looked at.
-_SHOWN, _MOST_PARTS = 3, 64
+_SHOWN, _MAX_PARTS = 3, 64
 
 
 class Explanation:
@@ -63,7 +63,7 @@ class Explanation:
     def summary(self, rows: Rows, reason: Reason) -> str:
         """The distinct details of one reason, most frequent first."""
         columns = self.depends_on(reason)
-        parts = list(rows[:_MOST_PARTS, None]) if columns is None else self._parts(rows, columns)
+        parts = list(rows[:_MAX_PARTS, None]) if columns is None else self._parts(rows, columns)
         counts: dict[str, int] = {}
         for part in parts:
             text = self.detail(int(part[0]), reason)
@@ -78,7 +78,7 @@ class Explanation:
         return ", ".join([*shown, "…"] if len(ranked) > _SHOWN else shown)
 
     def _parts(self, rows: Rows, columns: Columns) -> list[Rows]:
-        return split(rows, classes([column[rows] for column in columns], len(rows)))[:_MOST_PARTS]
+        return split(rows, classes([column[rows] for column in columns], len(rows)))[:_MAX_PARTS]
 
     def reason_text(self, refusal: Refusal) -> str:
         """The reasons of a group of nodes, as a line shows them."""

@@ -21,8 +21,10 @@ from stowplan.framework.interface import (
 from stowplan.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.in_tree.default_preemption.declaration import DECLARATION
 from stowplan.klog import get_logger
+from stowplan.preemption.candidates import Candidates
 from stowplan.preemption.dry_run import dry_run
 from stowplan.preemption.eligibility import ineligible_reason
+from stowplan.preemption.extenders import ask_extenders, interested_extenders
 from stowplan.preemption.plan import eviction_plan
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ if TYPE_CHECKING:
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.explanations.preemption import Preemption
-    from stowplan.preemption.candidates import Candidates
+    from stowplan.framework.extender import Extender
+    from stowplan.framework.interface import PostFilterSteps
 
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
 
@@ -58,7 +61,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
         preemptions = self.handle.preemptions
         return unresolvable(PREEMPTING) if preemptions is not None and preemptions.under_way(pod) else None
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
         if self.handle.metrics is not None and not state.asking:
             self.handle.metrics.scheduler.preemption_attempts_total.inc()
         reason = ineligible_reason(self.handle.cluster, pod, diagnosis)
@@ -72,6 +75,20 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
             if run.error is None and not state.asking:
                 _log_without_candidates(pod, run)
             return self._without_candidates(pod, run)
+        # Whoever only asks does not ask anybody outside.
+        extenders = () if state.asking else interested_extenders(self.handle.extenders(), pod)
+        return self._asking_extenders(state, pod, run, extenders) if extenders else self._selected(state, pod, run)
+
+    def _asking_extenders(
+        self, state: CycleState, pod: PodInfo, run: Candidates, extenders: Sequence[Extender]
+    ) -> PostFilterSteps:
+        left = yield from ask_extenders(self.handle.framework, pod, run, extenders)
+        if isinstance(left, Candidates):
+            return self._selected(state, pod, left)
+        status = error(f"preemption: {left.message}") if left.code == Code.Error else left
+        return PostFilterResult(status, self._present_nomination(pod), PreemptionOutcome(run=run))
+
+    def _selected(self, state: CycleState, pod: PodInfo, run: Candidates) -> PostFilterResult:
         selected = run.candidate_on(self._chosen(state, run.best))
         if not state.asking:
             text = "the target node for the preemption is determined"

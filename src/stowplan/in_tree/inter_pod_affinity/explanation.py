@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.framework.status import Reason
 
 #: More pods than these are not suggested to be moved.
-_MOST_MOVED = 3
+_MAX_MOVED = 3
 
 
 class InterPodAffinityExplanation(Explanation):
@@ -166,7 +166,7 @@ class _DropTermsOrMove(Remedy):
             rest = (_drop_terms("pod_anti_affinity", far, [term_text(self._far[i]) for i in far]),)
         if kept_off:
             holders = self._explanation.avoiding_on(int(rows[0]))
-            if not 0 < len(holders) <= _MOST_MOVED:
+            if not 0 < len(holders) <= _MAX_MOVED:
                 return []
             rest = (*rest, move(holders))
         if not away:

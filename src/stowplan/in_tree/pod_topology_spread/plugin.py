@@ -70,7 +70,7 @@ MISSING_LABEL = Reason(
 SKEWED = Reason("TopologySkew", "node(s) didn't match pod topology spread constraints")
 
 #: Signatures that are remembered; a forgotten one only costs the sharing of results.
-_MOST_NUMBERS = 4096
+_MAX_NUMBERS = 4096
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
@@ -249,7 +249,7 @@ class PodTopologySpread(
     def _number_of(self, said: tuple[tuple[Selector, bool], ...]) -> int:
         """A number instead of the selectors, as it is hashed in every cycle; never given to anything else."""
         if said not in self._numbers:
-            if len(self._numbers) >= _MOST_NUMBERS:
+            if len(self._numbers) >= _MAX_NUMBERS:
                 self._numbers.clear()
             self._numbers[said] = next(self._next_number)
         return self._numbers[said]

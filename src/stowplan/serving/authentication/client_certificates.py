@@ -41,7 +41,7 @@ UNKNOWN_AUTHORITY = "x509: certificate signed by unknown authority"
 WRONG_USAGE = "x509: certificate specifies an incompatible key usage"
 #: Nobody's chain is longer, and a hundred would hold up the event loop for 20 ms, whoever sends them. Go gives up after
 #: a hundred signatures.
-MOST_PRESENTED = 10
+MAX_PRESENTED = 10
 
 E = TypeVar("E", bound=x509.ExtensionType)
 
@@ -144,8 +144,8 @@ def _values(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[s
 
 def verify(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
     """Raise Rejected unless the first certificate is a client's of one of the authorities; the others may link them."""
-    if len(presented) > MOST_PRESENTED:
-        raise Rejected(f"x509: {len(presented)} certificates were presented, {MOST_PRESENTED} at most are looked at")
+    if len(presented) > MAX_PRESENTED:
+        raise Rejected(f"x509: {len(presented)} certificates were presented, {MAX_PRESENTED} at most are looked at")
     certificates = [parsed(der) for der in presented]
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     _check_time(certificates[0], moment)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/debug/pprof/"
 _DEFAULT_SECONDS = 30.0
-_MOST_SECONDS = 600.0
+_MAX_SECONDS = 600.0
 _BINARY = "application/octet-stream"
 _NO_SNIFF = ("X-Content-Type-Options", "nosniff")
 
@@ -183,4 +183,4 @@ def _seconds(request: Request) -> float:
     except ValueError:
         return 0.0
     # Not a number is none.
-    return min(seconds, _MOST_SECONDS) if seconds > 0 else 0.0
+    return min(seconds, _MAX_SECONDS) if seconds > 0 else 0.0

@@ -31,7 +31,7 @@ PLAIN_TEXT = "text/plain"
 
 _dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 #: Clauses of a header that are looked at.
-_MOST_CLAUSES = 100
+_MAX_CLAUSES = 100
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 
@@ -122,7 +122,7 @@ def clauses(header: str) -> list[Clause]:
 
 
 def _clauses(header: str) -> Iterator[Clause]:
-    for part in header.split(",")[:_MOST_CLAUSES]:
+    for part in header.split(",")[:_MAX_CLAUSES]:
         media_type, *rest = part.split(";")
         main, slash, sub = media_type.strip().partition("/")
         if not slash and main == "*":

@@ -1,0 +1,59 @@
+"""Which plugins' answers no longer hold because lookup objects changed.
+
+Each plugin is watched for itself: a change of the objects that one of them reads (`Plugin.reads_objects`) outdates
+that plugin's answers, and no other's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from stowplan.cluster.objects import ObjectWatch
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.interface import Plugin
+    from stowplan.framework.runtime import Framework
+
+    P = TypeVar("P", bound=Plugin)
+
+_NONE: frozenset[str] = frozenset()
+
+
+class ObjectWatches:
+    """The lookup objects that answers for pods of one signature depend on, by plugin."""
+
+    def __init__(self, framework: Framework, pod: PodInfo) -> None:
+        self._framework = framework
+        self._store = framework.handle.cluster.objects
+        self._watches: dict[str, ObjectWatch] = {}
+        #: The store's version when no plugin was outdated.
+        self._total = -1
+        self.watch(pod, [plugin.name for plugin in framework.object_readers])
+
+    def outdated(self) -> frozenset[str]:
+        """The plugins whose objects changed since they were last watched."""
+        total = self._store.total_version
+        if total == self._total:
+            return _NONE
+        found = frozenset(name for name, watch in self._watches.items() if watch.changed())
+        if not found:
+            # Others changed: next time it is told at once.
+            self._total = total
+        return found
+
+    def watch(self, pod: PodInfo, plugins: Collection[str]) -> None:
+        """All that were outdated have been asked anew.
+
+        Which objects they look up may hang on those that changed: a claim names its volume.
+        """
+        for plugin in self._framework.object_readers:
+            if plugin.name in plugins:
+                self._watches[plugin.name] = self._framework.watch_objects(pod, plugin)
+        self._total = self._store.total_version
+
+
+def asked_again(plugins: tuple[P, ...], moving: tuple[P, ...], outdated: Collection[str]) -> tuple[P, ...]:
+    """Those of an extension point's plugins that move with pods anywhere, and those that are outdated, in order."""
+    return tuple(p for p in plugins if p in moving or p.name in outdated) if outdated else moving

@@ -1,0 +1,343 @@
+"""One pod's way through a scheduling cycle that may have to wait: for extenders, or for PostFilter plugins with steps.
+
+The same way as `SchedulingAlgorithm.schedule`, as a generator: it yields what it needs and is resumed with what came of
+it. Where nobody is asked, it runs through at once and decides alike.
+
+    filter      extenders, one after the other, say which of the nodes are left that all filters left
+    prioritize  extenders, side by side, give points to those nodes, once the Score plugins have
+    PostFilter  plugins may wait in steps; DefaultPreemption waits for extenders (`preemption.extenders`)
+
+While a cycle waits, other pods are tried. So nothing is held across a wait but what is the cycle's own: nodes by name,
+as rows may be given to others, scores, copies of state and diagnosis. With each answer the nodes that are left are
+judged anew, and count only if they still take the pod. If that leaves none, others were faster: the cycle begins anew,
+`MAX_TRIES` times; then the attempt fails with an error and is repeated after a backoff. A node that came, or became
+free, while the cycle waited is not looked at by it: the queue remembers that it came, and wakes the pod.
+
+Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedule_one.go, which wait in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.engine.algorithm import Decision, PostFilterAnswers, row_tried_first, scored_totals, without_nodes
+from stowplan.engine.evaluation.evaluation import Evaluation
+from stowplan.engine.evaluation.scoring import INFEASIBLE
+from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, OvertakenError, answer_of
+from stowplan.framework.interface import MAX_SCORE
+from stowplan.framework.rejections import from_statuses
+from stowplan.framework.requests import Ask, Done, Outcome, Request, Wait
+from stowplan.framework.status import Status, error, unresolvable, unschedulable
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import Node
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.evaluation.evaluation import Outcome as Judgement
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.extender import Extender, Filtered
+    from stowplan.framework.interface import PostFilterSteps
+    from stowplan.framework.runtime import Framework
+
+#: How often a cycle is begun at most, as others were faster.
+MAX_TRIES = 5
+
+#: Requests and questions that are carried out side by side, or a time or objects to wait for.
+Needs = tuple[Request | Ask, ...] | Wait
+#: Resumed with the outcomes in the order of what was needed; of a `Wait` there is one.
+Cycle = Generator[Needs, tuple[Outcome, ...], Decision]
+Waits = Generator[Needs, tuple[Outcome, ...], None]
+
+_SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
+#: Memo key of a diagnosis for its copy of plain data.
+_SNAPSHOT = "snapshot"
+
+_log = get_logger(__name__)
+
+
+class SuspendableAlgorithm:
+    def __init__(self, algorithm: SchedulingAlgorithm) -> None:
+        self._algorithm = algorithm
+
+    def schedule(self, framework: Framework, pod: PodInfo) -> Cycle:
+        """Find the best node for a pod."""
+        for _ in range(MAX_TRIES):
+            try:
+                return (yield from _Try(self._algorithm, framework, pod).decide())
+            except OvertakenError:
+                _log.v(4).info("Scheduling cycle begins anew, as other pods were faster", pod=pod)
+            except _FailedError as failed:
+                return Decision(pod, status=failed.status)
+        return Decision(pod, status=error(f"given up after {MAX_TRIES} tries: {OvertakenError()}"))
+
+
+class _FailedError(Exception):
+    """The attempt ends with this status."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _Try:
+    """One way through the cycle, from the first filter to a decision."""
+
+    def __init__(self, algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInfo) -> None:
+        self._algorithm = algorithm
+        self._framework = framework
+        self._cluster: ClusterState = algorithm.cluster
+        self._pod = pod
+        self._extenders = tuple(e for e in framework.handle.extenders() if e.is_interested(pod))
+        #: Nodes that are left, in their order.
+        self._names: list[str] = []
+        #: The equals' evaluation, as the last judgement left it: good until the cycle waits.
+        self._evaluation: Evaluation
+        self._state: CycleState
+        self._evaluated = 0
+        #: Node -> why an extender refused it.
+        self._refused: dict[str, Status] = {}
+        #: Whether an extender left a node out.
+        self._narrowed = False
+
+    def decide(self) -> Cycle:
+        pod = self._pod
+        if not self._cluster.table.count:
+            return without_nodes(pod)
+        tried = row_tried_first(self._cluster, pod)
+        judgement = self._search(tried)
+        if self._is_only(tried):
+            if (yield from self._is_left_alone()):
+                return self._placed(self._names[0])
+            judgement = self._search(None)
+        if judgement.diagnosis is not None:
+            return (yield from self._post_filtered(judgement.diagnosis))
+        yield from self._ask_filters()
+        if not self._names:
+            return (yield from self._post_filtered(self._diagnosis()))
+        return self._placed((yield from self._best()))
+
+    def _placed(self, name: str) -> Decision:
+        return Decision(
+            self._pod, name, state=self._state, evaluated=self._evaluated, feasible=max(1, len(self._names))
+        )
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _search(self, tried: int | None) -> Judgement:
+        """Find the nodes that all filters leave; `tried`: a row that wins if it is one of them."""
+        self._evaluation, judgement, found = self._algorithm.searched(self._framework, self._pod, tried)
+        if isinstance(found, Status):
+            raise _FailedError(found)
+        self._state, self._evaluated = judgement.state, found.evaluated
+        table = self._cluster.table
+        rows = table.order.rows
+        self._names = [table.names[row] for row in rows[found.feasible[rows]].tolist()]
+        return judgement
+
+    def _is_only(self, tried: int | None) -> bool:
+        """Whether the search ended with the node that is tried first."""
+        return tried is not None and self._evaluated == 1 and self._names == [self._cluster.table.names[tried]]
+
+    def _judge_anew(self) -> None:
+        """Keep the nodes that still take the pod; raise if there are none."""
+        algorithm, framework, pod, table = self._algorithm, self._framework, self._pod, self._cluster.table
+        self._evaluation = evaluation = algorithm.evaluation(framework, pod)
+        judgement = evaluation.filter(pod, one_by_one=not algorithm.sampling.stops_early(framework))
+        if judgement.error is not None:
+            raise _FailedError(judgement.error)
+        self._state = judgement.state
+        known = [row for name in self._names if (row := table.row_of.get(name)) is not None]
+        rows = np.array([row for row in known if judgement.feasible[row]], np.intp)
+        if len(rows):
+            passed = evaluation.passing(pod, rows)
+            if isinstance(passed, Status):
+                raise _FailedError(passed)
+            rows = rows[passed]
+        if not len(rows):
+            raise OvertakenError
+        self._names = [table.names[row] for row in rows.tolist()]
+
+    def _nodes(self) -> list[Node]:
+        table = self._cluster.table
+        nodes = (table.nodes[table.row_of[name]] for name in self._names)
+        return [node for node in nodes if node is not None]
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def _ask_filters(self) -> Waits:
+        for extender in self._extenders:
+            if not extender.filters:
+                continue
+            if not self._names:
+                return
+            try:
+                question = extender.filter_question(self._pod, self._nodes())
+                answers = yield (Ask(who=extender.name, verb="filter", question=question),)
+                self._leave(extender.read_filtered(answer_of(answers[0]), self._names))
+            except Exception as e:
+                if not extender.ignorable:
+                    raise _FailedError(error(e)) from e
+                text = "Skipping extender as it returned error and has ignorable flag set"
+                _log.info(text, extender=extender.name, err=str(e))
+            if self._names:
+                self._judge_anew()
+
+    def _leave(self, filtered: Filtered) -> None:
+        self._refused |= {name: unschedulable(why).with_plugin(EXTENDER) for name, why in filtered.failed.items()}
+        self._refused |= {name: unresolvable(why).with_plugin(EXTENDER) for name, why in filtered.unresolvable.items()}
+        kept = frozenset(filtered.kept)
+        left = [name for name in self._names if name in kept]
+        self._narrowed = self._narrowed or len(left) < len(self._names)
+        self._names = left
+
+    def _is_left_alone(self) -> Generator[Needs, tuple[Outcome, ...], bool]:
+        """Whether the extenders leave the node that is tried first; whatever fails, all nodes are searched then."""
+        try:
+            yield from self._ask_filters()
+        except _FailedError as failed:
+            _log.error(failed.status.cause, "Evaluation failed on nominated node", pod=self._pod)
+            return False
+        except OvertakenError:
+            return False
+        return bool(self._names)
+
+    def _diagnosis(self) -> Diagnosis:
+        """Why no node is left now that the extenders have spoken."""
+        evaluation = Evaluation(self._framework, reusable=False)
+        judgement = evaluation.filter(self._pod)
+        if judgement.error is not None:
+            raise _FailedError(judgement.error)
+        self._state = judgement.state
+        diagnosis = judgement.diagnosis or evaluation.diagnosis(judgement.refused)
+        names, rows = self._cluster.table.names, np.flatnonzero(judgement.feasible).tolist()
+        statuses = {row: self._refused[names[row]] for row in rows if names[row] in self._refused}
+        # Nodes that were left out without a word count with those that nobody looked at.
+        silent = np.zeros(self._cluster.table.n, np.bool_)
+        silent[[row for row in rows if row not in statuses]] = True
+        diagnosis.examined = diagnosis.examined & ~silent
+        if statuses:
+            diagnosis.filtered.append((EXTENDER, from_statuses(statuses, self._cluster.table.n)))
+        if self._narrowed:
+            diagnosis.pre_filter_plugins |= {EXTENDER}
+        return diagnosis
+
+    # -- scores -------------------------------------------------------------------------------------------------------
+
+    def _best(self) -> Generator[Needs, tuple[Outcome, ...], str]:
+        """The best of the nodes that are left; a single one is taken without scoring."""
+        if len(self._names) == 1:
+            return self._names[0]
+        totals = self._totals()
+        extenders = [extender for extender in self._extenders if extender.prioritizes]
+        if extenders:
+            # From here on others may use what equal pods share.
+            totals, self._state = totals.copy(), self._state.clone()
+            stand = self._cluster.stand
+            points = yield from self._ask_prioritizers(extenders)
+            if self._cluster.stand != stand:
+                self._judge_anew()
+                if len(self._names) == 1:
+                    return self._names[0]
+                totals = self._totals().copy()
+            self._add(points, totals)
+        return self._cluster.table.names[self._algorithm.best(totals)]
+
+    def _totals(self) -> npt.NDArray[np.int64]:
+        feasible = np.zeros(self._cluster.table.n, np.bool_)
+        feasible[[self._cluster.table.row_of[name] for name in self._names]] = True
+        totals = scored_totals(self._framework, self._evaluation, self._pod, feasible)
+        if isinstance(totals, Status):
+            raise _FailedError(totals)
+        return totals
+
+    def _ask_prioritizers(self, extenders: Sequence[Extender]) -> Generator[Needs, tuple[Outcome, ...], dict[str, int]]:
+        """Node -> points; an extender that fails gives none."""
+        asked: list[Extender] = []
+        asks: list[Ask] = []
+        nodes = self._nodes()
+        for extender in extenders:
+            try:
+                question = extender.prioritize_question(self._pod, nodes)
+            except Exception as e:
+                _log_unscored(extender, e)
+            else:
+                asked.append(extender)
+                asks.append(Ask(who=extender.name, verb="prioritize", question=question))
+        points: dict[str, int] = {}
+        outcomes = (yield tuple(asks)) if asks else ()
+        for extender, outcome in zip(asked, outcomes, strict=True):
+            for name, score in _scores(extender, outcome).items():
+                points[name] = points.get(name, 0) + score * extender.weight * _SCORE_FACTOR
+        return points
+
+    def _add(self, points: Mapping[str, int], totals: npt.NDArray[np.int64]) -> None:
+        row_of = self._cluster.table.row_of
+        for name, added in points.items():
+            row = row_of.get(name)
+            if row is not None and totals[row] != INFEASIBLE:
+                totals[row] += added
+
+    # -- PostFilter ---------------------------------------------------------------------------------------------------
+
+    def _post_filtered(self, diagnosis: Diagnosis) -> Cycle:
+        framework, pod, answers = self._framework, self._pod, PostFilterAnswers()
+        state, diagnosis = self._state.clone(), _own(diagnosis)
+        started = framework.now()
+        for plugin in framework.post_filter:
+            result = yield from _stepwise(framework.run_post_filter_in_steps(plugin, state, pod, diagnosis))
+            if answers.add(plugin, result):
+                break
+        if framework.post_filter and framework.metrics is not None:
+            framework.metrics.points["PostFilter"].ran(started, answers.code)
+        return answers.decision(state, pod, diagnosis)
+
+
+def _own(diagnosis: Diagnosis) -> Diagnosis:
+    """A copy of plain data; equal pods that fail for the same reasons share it, as nobody changes it."""
+    own: Diagnosis | None = diagnosis.memos.memo(_SNAPSHOT, None)
+    if own is None:
+        own = diagnosis.snapshot()
+        # What was worked out from the one goes for the other.
+        own.memos = diagnosis.memos
+        diagnosis.memos.remember(_SNAPSHOT, None, own)
+    return own
+
+
+def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], Any]:
+    """A plugin's steps, as a cycle needs them."""
+    outcome: Outcome | None = None
+    try:
+        while True:
+            needed = steps.send(outcome)  # type: ignore[arg-type]
+            if isinstance(needed, Wait):
+                yield needed
+                outcome = Done()
+            else:
+                (outcome,) = yield (needed,)
+    except StopIteration as end:
+        return end.value
+    finally:
+        steps.close()
+
+
+def _scores(extender: Extender, outcome: Outcome) -> Mapping[str, int]:
+    try:
+        return dict(extender.read_scores(answer_of(outcome)))
+    except Exception as e:
+        _log_unscored(extender, e)
+        return {}
+
+
+def _log_unscored(extender: Extender, failed: Exception) -> None:
+    text = "Failed to run extender's priority function. No score given by this extender."
+    _log.v(5).info(text, extender=extender.name, err=str(failed))

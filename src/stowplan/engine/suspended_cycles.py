@@ -1,0 +1,338 @@
+"""Scheduling cycles that wait for an answer: of an extender, or to what a PostFilter plugin asked for.
+
+One record per pod. It owns the cycle (`suspendable_algorithm`) and goes on with it when all answers are there that it
+waits for; meanwhile other pods are tried, as many as there are. The pod stays in flight, so the queue remembers what
+happens; nothing is assumed for it, and no transaction is open.
+
+    asking    requests or questions are under way
+    asleep    a PostFilter plugin waits for a time, or for objects to change
+    anew      the cycle was broken off, and begins anew before the step ends
+
+What breaks a cycle off. It is not finished, its questions are withdrawn, and answers that come late are ignored:
+
+* the pod was deleted, or bound by somebody: that was it;
+* the pod has changed in anything but its status: the cycle begins anew with the pod as it is now, unless it is going;
+* plugins of its profile were switched off or on: it begins anew with those that take part now;
+* pods are no longer tried, as the scheduler stops or another one leads: the pod goes back to the queue as it came.
+
+Upstream: there is nothing like it. There, a cycle blocks until it is answered, and all pods wait with it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from stowplan.api.types import Pod, PodStatus
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
+from stowplan.framework.requests import Done, Wait
+from stowplan.klog import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.api.changes import Change
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.attempt import Attempt, Failure
+    from stowplan.engine.outbox import Alarm
+    from stowplan.engine.parts import Parts
+    from stowplan.engine.scheduling_cycle import SchedulingCycle
+    from stowplan.engine.suspendable_algorithm import Cycle, Needs, SuspendableAlgorithm
+    from stowplan.framework.metrics import PluginTimes
+    from stowplan.framework.requests import Outcome
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+
+_NO_STATUS = PodStatus()
+
+_log = get_logger(__name__)
+
+
+class Stage(Enum):
+    RUNNING = "running"
+    ASKING = "asking"
+    ASLEEP = "asleep"
+    ANEW = "anew"
+    OVER = "over"
+
+
+class Settler(Protocol):
+    """Takes the outcomes of cycles, and says which are not worth beginning."""
+
+    def skips(self, framework: Framework, pod: PodInfo) -> bool: ...
+
+    def settle(
+        self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float
+    ) -> None: ...
+
+
+class Need:
+    """A request or question of a cycle that is under way, or answered."""
+
+    __slots__ = ("cycle", "number", "outcome")
+
+    def __init__(self, cycle: SuspendedCycle) -> None:
+        self.cycle = cycle
+        self.number = 0
+        self.outcome: Outcome | None = None
+
+    def __str__(self) -> str:
+        return str(self.cycle)
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.cycle.owner.answered(self.cycle)
+
+
+class SuspendedCycle:
+    """One pod's scheduling cycle that waits."""
+
+    __slots__ = (
+        "alarm",
+        "began",
+        "framework",
+        "needs",
+        "owner",
+        "queued",
+        "sample",
+        "stage",
+        "started",
+        "steps",
+        "switched_off",
+    )
+
+    def __init__(self, owner: SuspendedCycles, framework: Framework, queued: QueuedPod, *, started: float) -> None:
+        self.owner = owner
+        self.framework = framework
+        self.queued = queued
+        #: When the attempt began: by the engine's time, and by the stopwatch.
+        self.began = owner.outbox.now
+        self.started = started
+        self.stage = Stage.RUNNING
+        self.steps: Cycle
+        #: The plugins that do not take part in it.
+        self.switched_off = framework.switched_off
+        #: What it waits for, in order; answers are kept there until all have come.
+        self.needs: tuple[Need, ...] = ()
+        self.alarm: Alarm | None = None
+        #: Times its calls of plugins, if it was drawn for that.
+        self.sample: PluginTimes | None = None
+
+    @property
+    def uid(self) -> str:
+        return self.queued.pod.uid
+
+    def __str__(self) -> str:
+        return f"suspended cycle of pod {self.queued.key} ({self.uid})"
+
+    def woken(self) -> None:
+        self.owner.woken(self)
+
+
+class SuspendedCycles:
+    """Scheduling cycles of profiles whose cycles may wait."""
+
+    def __init__(
+        self, parts: Parts, *, algorithm: SuspendableAlgorithm, cycle: SchedulingCycle, settler: Settler
+    ) -> None:
+        self.outbox = parts.outbox
+        self._state = parts.state
+        self._parts = parts
+        self._stories = parts.stories
+        self._algorithm = algorithm
+        self._cycle = cycle
+        self._settler = settler
+        #: Those that wait, by the pod's UID.
+        self.under_way: dict[str, SuspendedCycle] = {}
+
+    @property
+    def asleep(self) -> int:
+        """Those that only time, or a change of some object, moves on."""
+        return sum(cycle.stage is Stage.ASLEEP for cycle in self.under_way.values())
+
+    def begin(self, framework: Framework, queued: QueuedPod, *, started: float) -> None:
+        """Run a popped pod's scheduling cycle, to its end or until it waits."""
+        self._begin(SuspendedCycle(self, framework, queued, started=started))
+
+    def _begin(self, cycle: SuspendedCycle) -> None:
+        (cycle.framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        cycle.sample = None if cycle.framework.metrics is None else cycle.framework.metrics.sample
+        cycle.switched_off = cycle.framework.switched_off
+        cycle.steps = self._algorithm.schedule(cycle.framework, cycle.queued.pod)
+        self._go_on(cycle, None)
+
+    def _go_on(self, cycle: SuspendedCycle, outcomes: tuple[Outcome, ...] | None) -> None:
+        framework, queued, started = cycle.framework, cycle.queued, cycle.started
+        if framework.metrics is not None:
+            framework.metrics.sample = cycle.sample
+        cycle.stage = Stage.RUNNING
+        outcome: Attempt | Failure
+        try:
+            needed = cycle.steps.send(outcomes)  # type: ignore[arg-type]
+        except StopIteration as end:
+            self._over(cycle)
+            outcome = self._cycle.conclude(framework, queued, end.value, started=started)
+        except Exception as e:
+            self._over(cycle)
+            outcome = self._cycle.broken(queued, e, started=started)
+        else:
+            self._wait(cycle, needed)
+            return
+        self._settler.settle(framework, queued, outcome, started=started)
+
+    def _over(self, cycle: SuspendedCycle) -> None:
+        cycle.stage = Stage.OVER
+        if self.under_way.get(cycle.uid) is cycle:
+            del self.under_way[cycle.uid]
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, cycle: SuspendedCycle, needed: Needs) -> None:
+        self.under_way[cycle.uid] = cycle
+        if isinstance(needed, Wait):
+            cycle.stage = Stage.ASLEEP
+            if needed.seconds is not None:
+                cycle.alarm = self.outbox.wake(self.outbox.now + needed.seconds, cycle)
+            for key in sorted(needed.keys):
+                self.outbox.watch(key, cycle)
+            return
+        cycle.stage = Stage.ASKING
+        cycle.needs = tuple(Need(cycle) for _ in needed)
+        for need, action in zip(cycle.needs, needed, strict=True):
+            need.number = self.outbox.ask(action, need)
+
+    def answered(self, cycle: SuspendedCycle) -> None:
+        """Go on with a cycle if it waits for nothing more."""
+        outcomes = tuple(need.outcome for need in cycle.needs if need.outcome is not None)
+        if len(outcomes) == len(cycle.needs):
+            cycle.needs = ()
+            self._go_on(cycle, outcomes)
+
+    def woken(self, cycle: SuspendedCycle) -> None:
+        if cycle.stage is Stage.ASLEEP:
+            self._rise(cycle)
+            self._go_on(cycle, (Done(),))
+        elif cycle.stage is Stage.ANEW:
+            self._begin_anew(cycle)
+
+    def _rise(self, cycle: SuspendedCycle) -> None:
+        if cycle.alarm is not None:
+            cycle.alarm.cancel()
+            cycle.alarm = None
+        self.outbox.unwatch(cycle)
+
+    # -- breaking off -------------------------------------------------------------------------------------------------
+
+    def _break_off(self, cycle: SuspendedCycle, why: str) -> None:
+        """End a cycle where it waits."""
+        pod = cycle.queued.pod
+        _log.v(4).info("Suspended scheduling cycle is broken off", pod=pod, reason=why)
+        self._stories.step(pod.key, pod.uid, "attempt broken off", "", why)
+        for need in cycle.needs:
+            self.outbox.withdraw(need.number)
+        cycle.needs = ()
+        self._rise(cycle)
+        try:
+            cycle.steps.close()
+        except Exception as e:
+            self._parts.report(f"a scheduling cycle that was broken off: {e}")
+
+    def _end(self, cycle: SuspendedCycle, why: str) -> None:
+        self._break_off(cycle, why)
+        self._over(cycle)
+        self._parts.queue.done(cycle.uid)
+
+    def _break_off_for_anew(self, cycle: SuspendedCycle, why: str) -> None:
+        """Begin again once everything of this step is known."""
+        if cycle.stage is not Stage.ANEW:
+            self._break_off(cycle, why)
+            cycle.stage = Stage.ANEW
+            self.outbox.soon(cycle)
+
+    def _begin_anew(self, cycle: SuspendedCycle) -> None:
+        newest = self._state.pending.by_uid(cycle.uid)
+        del self.under_way[cycle.uid]
+        if newest is None or self._settler.skips(cycle.framework, newest):
+            cycle.stage = Stage.OVER
+            self._parts.queue.done(cycle.uid)
+            return
+        cycle.queued.pod = newest
+        self._begin(cycle)
+
+    def pods_changed(self, changes: Sequence[Change[Pod]]) -> None:
+        """Pods have come, changed or gone; the cluster's state knows already."""
+        for change in changes:
+            pod = change.new or change.old
+            cycle = None if pod is None else self.under_way.get(pod.metadata.uid)
+            if cycle is None:
+                continue
+            if change.new is None:
+                self._end(cycle, "the pod was deleted")
+            elif change.new.spec.node_name:
+                self._end(cycle, "the pod was bound by somebody else")
+            elif not _asks_the_same(cycle.queued.pod, self._state.pending.by_uid(cycle.uid)):
+                self._break_off_for_anew(cycle, "the pod has changed")
+
+    def plugins_switched(self) -> None:
+        """Plugins take part from now on, or do not."""
+        for cycle in tuple(self.under_way.values()):
+            if cycle.switched_off != cycle.framework.switched_off:
+                self._break_off_for_anew(cycle, "plugins were switched off or on")
+
+    def stop(self) -> None:
+        """Pods are tried no more."""
+        for cycle in tuple(self.under_way.values()):
+            self._end(cycle, "the scheduler stops")
+            newest = self._state.pending.by_uid(cycle.uid)
+            if newest is not None:
+                self._parts.queue.add(newest)
+
+    # -- validation ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong between steps, if anything."""
+        asleep = {alarm.sleeper for alarm in self.outbox.alarms} | {sleeper for _, sleeper in self.outbox.watchers}
+        for uid, cycle in self.under_way.items():
+            whose = str(cycle)
+            if cycle.uid != uid:
+                yield f"{whose}: is kept under UID {uid}"
+            if not self._parts.queue.closed and not self._parts.queue.is_in_flight(uid):
+                yield f"{whose}: the pod is not in flight"
+            if cycle.began > self.outbox.now:
+                yield f"{whose}: began later than now"
+            if self._state.placed(uid) is not None:
+                yield f"{whose}: the pod is on a node"
+            newest = self._state.pending.by_uid(uid)
+            if newest is None:
+                yield f"{whose}: the pod is not pending"
+            elif not _asks_the_same(cycle.queued.pod, newest):
+                yield f"{whose}: the pod has changed"
+            if cycle.switched_off != cycle.framework.switched_off:
+                yield f"{whose}: plugins were switched off or on"
+            if cycle.stage not in (Stage.ASKING, Stage.ASLEEP):
+                yield f"{whose}: is {cycle.stage.value} between steps"
+            waited = [need for need in cycle.needs if need.outcome is None]
+            if any(self.outbox.awaited.get(need.number) is not need for need in waited):
+                yield f"{whose}: an effect has another waiter"
+            if cycle.stage is Stage.ASKING and not waited:
+                yield f"{whose}: waits for no answer"
+            if cycle.stage is Stage.ASLEEP and cycle not in asleep:
+                yield f"{whose}: nothing wakes it"
+        for number, waiter in self.outbox.awaited.items():
+            if isinstance(waiter, Need) and waiter not in waiter.cycle.needs:
+                yield f"{waiter}: does not wait for effect {number}"
+
+
+def _asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:
+    """Whether a pod has not changed in anything that a cycle may depend on: not in more than its status."""
+    if new is None:
+        return False
+    # A resize has what it takes in its status.
+    return old is new or (old.shape.key == new.shape.key and _question(old.pod) == _question(new.pod))
+
+
+def _question(pod: Pod) -> Pod:
+    metadata = msgspec.structs.replace(pod.metadata, resource_version="", generation=0)
+    return msgspec.structs.replace(pod, metadata=metadata, status=_NO_STATUS)

@@ -1,0 +1,159 @@
+"""Extenders have a say in preemption: which of a dry run's candidates are left, and who has to leave there.
+
+They are asked one after the other, each about what the one before left. The dry run is over by then, and nothing of it
+is held while an answer is waited for: candidates are plain values. When the last answer is there, the cluster may have
+moved on, and a wrong guess would cost pods their place. So the dry run is made again for its candidates. One that is
+left stays if the same victims are found there; if none stays, or a candidate takes the pod as it is by now, the attempt
+begins anew.
+
+Upstream: callExtenders in pkg/scheduler/framework/preemption/preemption.go, ProcessPreemption in
+pkg/scheduler/extender.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.view import Nodes
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.eviction_plan import Candidate
+from stowplan.framework.extender import OvertakenError, answer_of
+from stowplan.framework.nominated_pods import statuses_with_nominated_pods
+from stowplan.framework.requests import Ask
+from stowplan.framework.status import Status, error, unschedulable
+from stowplan.klog import get_logger
+from stowplan.preemption.candidates import Candidates
+from stowplan.preemption.dry_run import dry_run
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.extender import Extender, Victims
+    from stowplan.framework.requests import Outcome
+    from stowplan.framework.runtime import Framework
+
+NO_CANDIDATE = "preemption: no candidate node for preemption"
+
+_log = get_logger(__name__)
+
+
+def interested_extenders(extenders: Iterable[Extender], pod: PodInfo) -> tuple[Extender, ...]:
+    return tuple(extender for extender in extenders if extender.preempts and extender.is_interested(pod))
+
+
+def ask_extenders(
+    framework: Framework, pod: PodInfo, run: Candidates, extenders: Sequence[Extender]
+) -> Generator[Ask, Outcome, Candidates | Status]:
+    """What the extenders leave of a dry run's candidates; a Status if that is none, or some extender failed."""
+    cluster = framework.handle.cluster
+    found, left, stand = run.candidates, run.candidates, cluster.stand
+    for extender in extenders:
+        if not left:
+            break
+        try:
+            question = extender.preempt_question(pod, tuple(left.values()))
+            answer = yield Ask(who=extender.name, verb="preempt", question=question)
+            left = _named(cluster, extender, left, extender.read_candidates(answer_of(answer)))
+        except Exception as e:
+            if not extender.ignorable:
+                return error(e)
+            text = "Skipped extender as it returned error and has ignorable flag set"
+            _log.info(text, extender=extender.name, err=str(e))
+    if not left:
+        return unschedulable(NO_CANDIDATE)
+    if cluster.stand != stand:
+        left = _still_candidates(framework, pod, found, left)
+    return Candidates.of(cluster, tuple(left.values()), run.nodes_total)
+
+
+def _named(
+    cluster: ClusterState, extender: Extender, asked: Mapping[str, Candidate], answered: Mapping[str, Victims]
+) -> dict[str, Candidate]:
+    """The candidates of an answer; raise for one that cannot be meant."""
+    found = {}
+    for node_name, victims in answered.items():
+        if not victims.uids:
+            if extender.ignorable:
+                _log.info("Ignored node for which the extender didn't report any victims", node=node_name)
+                continue
+            raise ValueError(f'expected at least one victim pod on node "{node_name}"')
+        infos = _victims(cluster, extender, asked.get(node_name), node_name, victims)
+        if infos:
+            found[node_name] = Candidate(node_name, infos, victims.pdb_violations)
+    return found
+
+
+def _victims(
+    cluster: ClusterState, extender: Extender, asked: Candidate | None, node_name: str, victims: Victims
+) -> tuple[PodInfo, ...]:
+    """The pods of an answer; none if some of those that the extender was told of has left meanwhile."""
+    told = set() if asked is None else {victim.uid for victim in asked.victims}
+    infos = []
+    for uid in victims.uids:
+        info = cluster.placed(uid)
+        if info is not None and info.node_name == node_name and info.row >= 0:
+            infos.append(info)
+        elif uid in told:
+            return ()
+        else:
+            raise ValueError(
+                f"extender: {extender.name} claims to preempt pod (UID: &{{{uid}}}) on node: {node_name}, "
+                "but the pod is not found on that node"
+            )
+    return tuple(infos)
+
+
+def _still_candidates(
+    framework: Framework, pod: PodInfo, found: Mapping[str, Candidate], left: Mapping[str, Candidate]
+) -> dict[str, Candidate]:
+    """Those of the candidates that are left for which a new dry run finds the same victims as the first one."""
+    again = _dry_run_on(framework, pod, found.keys() | left.keys())
+    still = {
+        name: now
+        for name, candidate in left.items()
+        if name in again
+        and (name not in found or _uids(again[name]) == _uids(found[name]))
+        and (now := _up_to_date(framework.handle.cluster, candidate)) is not None
+    }
+    if not still:
+        raise OvertakenError
+    return still
+
+
+def _dry_run_on(framework: Framework, pod: PodInfo, names: Iterable[str]) -> dict[str, Candidate]:
+    """The candidates among some nodes as they are now; raise if one of them takes the pod as it is."""
+    cluster = framework.handle.cluster
+    state = CycleState()
+    pre = framework.run_pre_filter(state, pod, Nodes(cluster))
+    row_of = cluster.table.row_of
+    rows = sorted(
+        row_of[name] for name in names if name in row_of and (pre.node_names is None or name in pre.node_names)
+    )
+    if pre.status is not None or not rows:
+        raise OvertakenError
+    view = Nodes(cluster, np.array(rows, np.intp))
+    refused = statuses_with_nominated_pods(framework, state, pod, view)
+    if isinstance(refused, Status) or len(refused) < len(rows):
+        raise OvertakenError
+    asked = np.zeros(cluster.table.n, np.bool_)
+    asked[rows] = True
+    diagnosis = Diagnosis(asked, asked, nominated={row_of[name]: status for name, status in refused.items()})
+    return dry_run(framework, state, pod, diagnosis).candidates
+
+
+def _uids(candidate: Candidate) -> set[str]:
+    return {victim.uid for victim in candidate.victims}
+
+
+def _up_to_date(cluster: ClusterState, candidate: Candidate) -> Candidate | None:
+    """The candidate with its victims as the cluster has them now; None if one has left."""
+    now = [cluster.placed(victim.uid) for victim in candidate.victims]
+    victims = tuple(info for info in now if info is not None and info.node_name == candidate.node_name)
+    if len(victims) < len(now):
+        return None
+    return Candidate(candidate.node_name, victims, candidate.pdb_violations)

@@ -1,0 +1,159 @@
+"""The cluster around the engine in simulated time: requests are carried out, watchers told, pods end.
+
+What a request changes in the store becomes news for the engine, of the kinds that it watches: at once, or when the
+latency model says, in one order for each kind. Pods that are finished leave as if they were deleted, as the engine
+watches those that are not. Whoever runs a pod is modelled by the time that this takes: a pod with a node ends after
+the seconds that somebody says, and one that is deleted after its grace.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.api.api_errors import ApiError
+from stowplan.api.changes import Change
+from stowplan.api.pod import FINISHED, Pod
+from stowplan.api.port import Listing
+from stowplan.framework.requests import Bind, Delete, Done, Read, Refused
+from stowplan.simulate.object_store import runs
+from stowplan.simulate.virtual_api import ListObjects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.framework.requests import Outcome
+    from stowplan.simulate.agenda import Agenda
+    from stowplan.simulate.latency import Latency
+    from stowplan.simulate.object_store import ObjectStore
+    from stowplan.simulate.virtual_api import Asked
+
+_DONE = Done()
+
+
+class Ending(NamedTuple):
+    """An object that goes, because whoever runs it is through."""
+
+    kind: type[ApiStruct]
+    namespace: str
+    name: str
+    uid: str
+
+
+class SimulatedCluster:
+    def __init__(
+        self,
+        store: ObjectStore,
+        agenda: Agenda,
+        *,
+        latency: Latency,
+        kinds: Collection[type[ApiStruct]] | None,
+        runs_for: Callable[[Pod], float | None] | None,
+    ) -> None:
+        """`kinds`: those that are watched; None: all. `runs_for`: for how many seconds a pod runs; None: for ever."""
+        self._store = store
+        self._agenda = agenda
+        self._latency = latency
+        self._kinds = None if kinds is None else frozenset(kinds)
+        self._runs_for = runs_for
+        #: Kind -> when the last of its news is told, unless that is at once.
+        self._told_at: dict[type[ApiStruct], float] = {}
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def outcome(self, request: Any, asked: Asked | None = None) -> tuple[Outcome, Change[Any] | None]:
+        """Carry a request out: how it ends, and what it changed, which is to be `told`.
+
+        `asked` has what a request cannot say, if a plugin's coroutine made it.
+        """
+        kind = type(request)
+        try:
+            if kind is Read:
+                return Done(self._store.get(request.kind, request.namespace, request.name)), None
+            if kind is ListObjects:
+                found = self._store.list(request.kind, request.namespace)
+                return Done(Listing(found, str(self._store.version))), None
+            change = self.write(request, asked)
+        except ApiError as error:
+            return Refused(error), None
+        if kind is Bind or kind is Delete:
+            # An API server answers these with no object.
+            return _DONE, change
+        return Done(change.old if change.new is None else change.new), change
+
+    def write(self, request: Any, asked: Asked | None = None) -> Change[Any]:
+        """What a request changes; an ApiError if it is refused."""
+        kind, now = type(request), self._agenda.now
+        if kind is Delete:
+            return self._delete(request, None if asked is None else asked.grace)
+        if asked is not None and asked.annotations and kind is Bind:
+            return self._store.bind(request, now, asked.annotations)
+        return self._store.write(request, now)
+
+    def _delete(self, request: Delete, grace: float | None) -> Change[Any]:
+        if grace is None:
+            found = self._store.get(request.kind, request.namespace, request.name)
+            grace = self._latency.deletion(found) if runs(found) else 0.0
+        change = self._store.delete(request, self._agenda.now, grace)
+        new = change.new
+        if new is not None and new is not change.old and runs(new):
+            self._end_in(new, grace)
+        return change
+
+    # -- news ---------------------------------------------------------------------------------------------------------
+
+    def tell(self, change: Change[Any]) -> None:
+        """Have watchers told of a change, and see to it that a pod that got a node ends."""
+        old: Any = change.old
+        new: Any = change.new
+        if old is new:
+            return
+        kind = type(new) if old is None else type(old)
+        if kind is Pod:
+            visible = self._seen(old, new, change)
+            if visible is None:
+                return
+            change = visible
+        if self._kinds is not None and kind not in self._kinds:
+            return
+        if self._latency.watches_at_once:
+            self._agenda.join(kind, change)
+        else:
+            self._tell_later(kind, change)
+
+    def _tell_later(self, kind: type[ApiStruct], change: Change[Any]) -> None:
+        at = max(self._agenda.now + self._latency.watch(kind), self._told_at.get(kind, 0.0))
+        self._told_at[kind] = at
+        self._agenda.put(at, change)
+
+    def _seen(self, old: Pod | None, new: Pod | None, change: Change[Pod]) -> Change[Pod] | None:
+        """The change of a pod as those see it who watch pods that are not finished; None: they do not."""
+        was_there, is_there = old is not None, new is not None
+        if old is not None and old.status.phase in FINISHED:
+            was_there = False
+        if new is not None:
+            if self._runs_for is not None and new.spec.node_name and (old is None or not old.spec.node_name):
+                self._run(new)
+            if new.status.phase in FINISHED:
+                is_there = False
+        if was_there is (old is not None) and is_there is (new is not None):
+            return change
+        return Change(old if was_there else None, new if is_there else None) if was_there or is_there else None
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _run(self, pod: Pod) -> None:
+        assert self._runs_for is not None
+        seconds = self._runs_for(pod)
+        if seconds is not None:
+            self._end_in(pod, seconds)
+
+    def _end_in(self, pod: Pod, seconds: float) -> None:
+        metadata = pod.metadata
+        ending = Ending(Pod, metadata.namespace, metadata.name, metadata.uid)
+        self._agenda.put(self._agenda.now + seconds, ending)
+
+    def end(self, ending: Ending) -> None:
+        change = self._store.end(*ending)
+        if change is not None:
+            self.tell(change)

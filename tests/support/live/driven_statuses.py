@@ -1,0 +1,89 @@
+"""Pod statuses of the engine, and nothing else of it, on the live driver."""
+
+import asyncio
+from contextlib import contextmanager
+
+from stowplan.engine.outbox import Outbox
+from stowplan.engine.statuses import PodStatuses
+from stowplan.live.effects import Effects
+
+
+class DrivenStatuses:
+    def __init__(self, api, *, times, report):
+        self._times = times
+        self._outbox = Outbox()
+        self.statuses = PodStatuses(self._outbox, wall_clock=times.wall_clock, random=times.random, report=report)
+        self._effects = Effects(api, self, broadcaster=None, hostname="")
+        self._alarms = set()
+
+    # -- what the engine's other parts do -----------------------------------------------------------------------------
+
+    def write(self, pod, **what):
+        with self._step():
+            self.statuses.write(pod, **what)
+
+    def observe(self, pod):
+        with self._step():
+            self.statuses.observe(pod)
+
+    async def patch(self, pod, **what):
+        """Until it is written; raises why it could not be."""
+        await self.patching(pod, **what)
+
+    def patching(self, pod, **what):
+        listener = _Listener()
+        with self._step():
+            self.statuses.patch(pod, listener, **what)
+        return listener.written
+
+    @property
+    def idle(self):
+        return self.statuses.idle
+
+    async def close(self, seconds):
+        """Let what is under way end, if it does so in time, and send nothing more."""
+        with self._step():
+            self.statuses.last_try()
+        for task in self._alarms:
+            task.cancel()
+        await asyncio.wait((*self._effects.tasks, asyncio.ensure_future(asyncio.sleep(0))), timeout=seconds)
+        self._effects.halted = True
+        for task in self._effects.tasks:
+            task.cancel()
+        await asyncio.gather(*self._effects.tasks, *self._alarms, return_exceptions=True)
+        self.statuses.close()
+
+    # -- the driver ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _step(self):
+        self._outbox.now = self._times.clock()
+        yield
+        self._outbox.finish()
+        assert self.statuses.problems() == []
+        self._effects.carry_out(self._outbox.take())
+
+    def answer(self, number, outcome):
+        with self._step():
+            self._outbox.answered(number, outcome)
+
+    def wake_at(self, at):
+        task = asyncio.create_task(self._ring(at))
+        self._alarms.add(task)
+        task.add_done_callback(self._alarms.discard)
+
+    async def _ring(self, at):
+        await self._times.sleep(max(0.0, at - self._times.clock()))
+        with self._step():
+            self._outbox.ring()
+
+
+class _Listener:
+    def __init__(self):
+        self.written = asyncio.get_running_loop().create_future()
+
+    def status_written(self, failed):
+        if failed is None:
+            self.written.set_result(None)
+        else:
+            self.written.set_exception(failed)

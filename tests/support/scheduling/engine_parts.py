@@ -1,0 +1,24 @@
+"""What parts of an engine share, for a test of one of them."""
+
+from stowplan.cluster.state import ClusterState
+from stowplan.engine.outbox import Outbox
+from stowplan.engine.parts import Parts
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.inspection.stories import Stories
+
+
+def parts(*, reports=None, **given):
+    """Time is the outbox's; `reports` takes up problems."""
+    outbox = given.setdefault("outbox", Outbox())
+
+    def now():
+        return outbox.now
+
+    made = {
+        "state": ClusterState(),
+        "waiting_pods": WaitingPods(now=now),
+        "pods_in_pre_bind": PodsInPreBind(),
+        "stories": Stories(now=now),
+        "report": (reports if reports is not None else []).append,
+    }
+    return Parts(**(made | given))

@@ -1,0 +1,166 @@
+"""An engine, stepped by hand: binds are seen at once, questions and other requests wait until the test answers them.
+
+    engine = DrivenEngine(a_node("n"), extenders=[Outside("e", filters=True)])
+    engine.create(a_pod("p"))
+    engine.answer("e", ["n"])
+    assert engine.bound == {"p": "n"}
+
+After each step the engine is validated.
+"""
+
+from random import Random
+
+from msgspec.structs import replace
+
+from stowplan.api.changes import Change
+from stowplan.api.types import Node, Pod
+from stowplan.config import load_config
+from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
+from stowplan.engine.engine import SCHEDULE, TICK, Engine
+from stowplan.engine.inputs import Answer, Changes, Started
+from stowplan.framework.requests import Ask, Bind, Done, Patch
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.timing.manual_time import ManualTime
+from support.scheduling.scripted_effects import as_outcome
+from support.scheduling.worlds import struct
+
+
+class DrivenEngine:
+    def __init__(self, *objects, config=None, plugins=(), extenders=(), random=None, starts=True):
+        registry = in_tree_registry()
+        for plugin in plugins:
+            registry.register(plugin)
+        self.now = 1000.0
+        self.engine = Engine(
+            load_config(config, plugins=registry.declarations),
+            registry=registry,
+            now=self.now,
+            meter=ManualTime(),
+            random=random or Random(1),
+            extenders=extenders,
+        )
+        #: Pod -> node, as bound.
+        self.bound = {}
+        #: Effects that wait for their answer: questions, and what nothing here answers by itself.
+        self.under_way = {}
+        self.withdrawn = []
+        self.told = []
+        self.inputs = []
+        #: Kind and `namespace/name` -> the object.
+        self.objects = {}
+        if starts:
+            self.step(Started())
+        self.create(*objects)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def step(self, input_):
+        """One step, and what follows from effects that are answered at once."""
+        self.inputs.append((input_, self.now))
+        effects = self.engine.step(input_, self.now)
+        self.engine.validate()
+        for effect in effects:
+            self._carry_out(effect.number, effect.action)
+
+    def run(self):
+        """Try pods until there is none to try."""
+        while self.engine.wants_turn:
+            self.step(SCHEDULE)
+
+    def advance(self, seconds):
+        self.now += seconds
+        self.step(TICK)
+        self.run()
+
+    def _carry_out(self, number, action):
+        match action:
+            case Withdraw():
+                self.withdrawn.append(action.number)
+                self.under_way.pop(action.number, None)
+            case Tell():
+                self.told.append(action)
+            case Wake() | Cancel():
+                pass
+            case Bind():
+                self._bind(number, action)
+            case Patch():
+                self.step(Answer(number, Done()))
+            case _:
+                self.under_way[number] = action
+
+    def _bind(self, number, bind):
+        self.bound[bind.name] = bind.node
+        self.step(Answer(number, Done()))
+        pod = self.objects[Pod, f"{bind.namespace}/{bind.name}"]
+        self.change(replace(pod, spec=replace(pod.spec, node_name=bind.node)))
+
+    # -- the cluster --------------------------------------------------------------------------------------------------
+
+    def create(self, *objects):
+        """Builders, dicts or structs; pods are tried at once."""
+        for obj in objects:
+            self.change(_struct(obj))
+        self.run()
+
+    def change(self, obj):
+        key = (type(obj), f"{obj.metadata.namespace}/{obj.metadata.name}")
+        old = self.objects.get(key)
+        self.objects[key] = obj
+        self.step(Changes(type(obj), [Change(old, obj)]))
+
+    def delete(self, obj):
+        del self.objects[type(obj), f"{obj.metadata.namespace}/{obj.metadata.name}"]
+        self.step(Changes(type(obj), [Change(obj, None)]))
+        self.run()
+
+    def pod(self, name):
+        return self.objects[Pod, f"default/{name}"]
+
+    def node(self, name):
+        return self.objects[Node, f"/{name}"]
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def questions(self, who=None):
+        """Effects that wait for an answer: numbers of questions to somebody, or of all."""
+        return [
+            number
+            for number, action in self.under_way.items()
+            if isinstance(action, Ask) and (who is None or action.who == who)
+        ]
+
+    def question(self, who, which=0):
+        return self.under_way[self.questions(who)[which]].question
+
+    def answer(self, who, answer, which=0):
+        """Answer a question: an exception, an outcome, or what is answered."""
+        self.answer_number(self.questions(who)[which], answer)
+
+    def answer_number(self, number, answer=None):
+        self.under_way.pop(number, None)
+        self.step(Answer(number, as_outcome(answer)))
+        self.run()
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def place(self, name):
+        queued = self.engine.queue.get(f"default/{name}")
+        return None if queued is None else queued.place
+
+    def suspended(self):
+        """Names of pods whose scheduling cycles wait."""
+        return [cycle.queued.pod.name for cycle in self.engine.suspended.under_way.values()]
+
+    def notes(self, reason="FailedScheduling"):
+        return [tell.note for tell in self.told if tell.reason == reason]
+
+
+def _struct(obj):
+    built = obj.obj() if hasattr(obj, "obj") else obj
+    if not isinstance(built, dict):
+        return built
+    metadata = built["metadata"]
+    metadata.setdefault("uid", f"{metadata['name']}-uid")
+    if built["kind"] == "Pod":
+        metadata.setdefault("namespace", "default")
+    return struct(built)

@@ -1,0 +1,46 @@
+"""An extender for tests: its questions and answers are lists and dicts of names."""
+
+from stowplan.framework.extender import Extender, Filtered, Victims
+
+
+class Outside(Extender):
+    """Asked with names of nodes, or of nodes with their victims.
+
+    It answers a filter with the names that are left, or `{"kept": […], "failed": {…}, "unresolvable": {…}}`; a
+    prioritize with `{name: score}`; a preempt with `{name: [victims' UIDs]}`.
+    """
+
+    def __init__(self, name, *, ignorable=False, weight=1, only=None, **points):
+        self.name, self.ignorable, self.weight = name, ignorable, weight
+        self.filters, self.prioritizes, self.preempts = (
+            bool(points.pop(point, False)) for point in ("filters", "prioritizes", "preempts")
+        )
+        assert not points
+        #: A label of the pods that interest it; None: all do.
+        self._only = only
+
+    def is_interested(self, pod):
+        return self._only is None or self._only in pod.labels
+
+    def filter_question(self, pod, nodes):
+        return {"pod": pod.key, "nodes": [node.metadata.name for node in nodes]}
+
+    def read_filtered(self, answer, asked):
+        if isinstance(answer, dict):
+            return Filtered(answer.get("kept", ()), answer.get("failed", {}), answer.get("unresolvable", {}))
+        unknown = set(answer) - set(asked)
+        if unknown:
+            raise ValueError(f"was not asked about {sorted(unknown)}")
+        return Filtered(answer)
+
+    def prioritize_question(self, pod, nodes):
+        return {"pod": pod.key, "nodes": [node.metadata.name for node in nodes]}
+
+    def read_scores(self, answer):
+        return {name: int(score) for name, score in answer.items()}
+
+    def preempt_question(self, pod, candidates):
+        return {c.node_name: [victim.uid for victim in c.victims] for c in candidates}
+
+    def read_candidates(self, answer):
+        return {name: Victims(tuple(uids)) for name, uids in answer.items()}

@@ -1,0 +1,66 @@
+"""The engine in virtual time, as tests want it: its effects are written down, and it is checked after each step."""
+
+from random import Random
+
+from stowplan.api.decode import convert
+from stowplan.api.types import Node, Pod
+from stowplan.config import load_config
+from stowplan.engine.engine import Engine
+from stowplan.framework.requests import Create
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.simulate.driver import VirtualTime
+from stowplan.simulate.object_store import ObjectStore
+from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.testing import a_node, a_pod
+
+
+class StoppedWatch:
+    """A meter for metrics that nobody reads."""
+
+    def clock(self):
+        return 0.0
+
+    def random(self):
+        return 0.5
+
+
+class WritingDown(Engine):
+    """An engine that keeps the bytes of its effects, and is valid after each step."""
+
+    written = b""
+    checked = True
+
+    def step(self, input_, now):
+        effects = super().step(input_, now)
+        for effect in effects:
+            self.written += b"%r %s\n" % (now, effect.encoded())
+        if self.checked:
+            self.validate()
+        return effects
+
+
+def simulation(*plugins, config=None, seed=1, checked=True, store=None, **options):
+    """An engine and its time; `options` are those of `VirtualTime`."""
+    registry = in_tree_registry()
+    for plugin in plugins:
+        registry.register(plugin)
+    engine = WritingDown(
+        load_config(config, plugins=registry.declarations),
+        registry=registry,
+        now=0.0,
+        meter=StoppedWatch(),
+        random=Random(seed),
+        api=VirtualApi(),
+    )
+    engine.checked = checked
+    return engine, VirtualTime(engine, ObjectStore() if store is None else store, **options)
+
+
+def node(name, **sizes):
+    return Create(
+        obj=convert(a_node(name).allocatable(**{"cpu": "4", "memory": "16Gi", "pods": "110", **sizes}).obj(), Node)
+    )
+
+
+def pod(name, cpu="1", **spec):
+    return Create(obj=convert(a_pod(name).requests(cpu=cpu).spec(**spec).obj(), Pod))
