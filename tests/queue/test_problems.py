@@ -88,7 +88,7 @@ PLACES = [
         id="rejectors",
     ),
     pytest.param(
-        lambda room, places: setattr(places, "woke", True),
+        lambda room, places: setattr(places, "poppable", True),
         "a pod became poppable, and nobody was told",
         id="nobody was told",
     ),
@@ -131,17 +131,17 @@ def vars_of(obj, **values):
 ASLEEP = [
     pytest.param(
         lambda room, asleep: rename(asleep._pods, "sleeping"),
-        "pod default/sleeping: sleeps under the name default/other",
+        "pod default/sleeping: unschedulable under the name default/other",
         id="name",
     ),
     pytest.param(
         lambda room, asleep: asleep._bucket.pop("default/sleeping"),
-        "pod default/sleeping: sleeps in no group",
+        "pod default/sleeping: unschedulable, but in no group",
         id="no group",
     ),
     pytest.param(
         lambda room, asleep: asleep._pods.pop("default/sleeping"),
-        "pod default/sleeping: in a group, but it does not sleep",
+        "pod default/sleeping: in a group, but not unschedulable",
         id="only in a group",
     ),
     pytest.param(
