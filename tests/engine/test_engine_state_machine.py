@@ -22,6 +22,7 @@ from stowplan.testing import a_node, a_pod
 from support.examples import SCALE, examples
 from support.plugins.moody_plugins import MOODS, World, plugins_of
 from support.scheduling.engine_by_hand import EngineByHand
+from support.scheduling.outside import Outside
 from support.scheduling.worlds import struct
 
 DEFAULT, OTHER = "default-scheduler", "other"
@@ -55,6 +56,7 @@ DEEDS = (
     (1, "gate_moves", ("x", "y"), (True, True, False)),
     (1, "mood_changes", ("reserve", "permit", "prepare"), ("yes", "yes", *MOODS)),
     (1, "patience_changes", (True, False)),
+    (1, "extenders_change", ("all", "all", "some", "none")),
     (2, "waiting_pod_is_decided", tuple(range(4)), (True, True, False)),
     (1, "pod_in_pre_bind_is_cancelled", tuple(range(4))),
 )
@@ -63,10 +65,15 @@ DEEDS = (
 class History:
     """What happened so far to an engine and its cluster, deed by deed."""
 
-    def __init__(self):
+    def __init__(self, *, extenders=False):
         self.world = World()
         self.uids = 0
-        self.hand = EngineByHand(*plugins_of(self.world), profiles=(DEFAULT, OTHER))
+        self.hand = EngineByHand(
+            *plugins_of(self.world),
+            profiles=(DEFAULT, OTHER),
+            extenders=[Outside("first", filters=True, prioritizes=True), Outside("second", filters=True)] if extenders else (),
+            asked=self._asked,
+        )
         self.engine, self.store = self.hand.engine, self.hand.store
         self.hand.submit(Started())
 
@@ -208,6 +215,16 @@ class History:
     def patience_changes(self, patient):
         self.world.patient = patient
 
+    def extenders_change(self, leave):
+        self.world.extenders_leave = leave
+
+    def _asked(self, ask):
+        """What an extender answers."""
+        nodes = ask.question["nodes"]
+        if ask.verb == "prioritize":
+            return {name: score for score, name in enumerate(nodes)}
+        return {"all": nodes, "some": nodes[1:], "none": []}[self.world.extenders_leave]
+
     def waiting_pod_is_decided(self, which, allowed):
         waiting = list(self.engine.waiting_pods)
         if waiting and allowed:
@@ -317,9 +334,9 @@ def deeds():
 
 
 @examples(100)
-@given(deeds=st.lists(deeds(), min_size=10, max_size=80), well=st.sampled_from((True, True, True, False)))
-def test_whatever_happens(deeds, well):
-    history = History()
+@given(deeds=st.lists(deeds(), min_size=10, max_size=80), extenders=st.booleans(), well=st.sampled_from((True, True, True, False)))
+def test_whatever_happens(deeds, extenders, well):
+    history = History(extenders=extenders)
     for deed in deeds:
         history.goes_on(*deed)
     if well:
@@ -330,7 +347,7 @@ def test_whatever_happens(deeds, well):
 
 @pytest.mark.parametrize("seed", range(10 * SCALE))
 def test_long_histories(seed):
-    chance, history = Random(seed), History()
+    chance, history = Random(seed), History(extenders=seed % 2 == 1)
     known, often = [what for _, *what in DEEDS], [times for times, *_ in DEEDS]
     for deed, *arguments in chance.choices(known, often, k=300):
         history.goes_on(deed, *map(chance.choice, arguments))

@@ -585,8 +585,9 @@ class Bindings:
             yield f"{binding}: {stage.value} between steps"
         yield from self._problems_of_permit(binding)
         stoppable = binding.stoppable if stage is Stage.PRE_BIND else None
-        if self._pods_in_pre_bind.get(uid) is not stoppable:
-            yield f"{binding}: {stage.value}, but the pods in PreBind have {self._pods_in_pre_bind.get(uid)}"
+        known = self._pods_in_pre_bind.get(uid)
+        if known is not stoppable:
+            yield f"{binding}: {stage.value}, but the pod is {_among(known)} those in PreBind"
         low, high = _CALLS.get(stage, (0, 0))
         if not low <= len(binding.calls) <= high:
             yield f"{binding}: {stage.value} with {len(binding.calls)} calls"
@@ -599,16 +600,16 @@ class Bindings:
         wanted = waiting if stage in IN_FLIGHT else None
         known = self._waiting_pods.get(binding.uid)
         if known is not wanted:
-            yield f"{binding}: {stage.value}, waits as {wanted}, but the waiting pods have {known}"
+            yield f"{binding}: {stage.value}, but the pod is {_among(known)} those that wait on Permit"
         if stage is not Stage.PERMIT:
             return
         if waiting is None or waiting.decision is not None:
             yield f"{binding}: {stage.value}, but nothing is left to be decided"
             return
-        deadline = waiting.next_deadline
-        if timer is None or timer.sleeper is not binding or deadline is None or timer.at > deadline:
-            at = timer.at if timer is not None and timer.sleeper is binding else None
-            yield f"{binding}: waits on Permit until {deadline}, but its alarm rings at {at}"
+        deadline = waiting.next_deadline or inf
+        at = timer.at if timer is not None and timer.sleeper is binding else inf
+        if at > deadline:
+            yield f"{binding}: waits on Permit until {deadline:.3f}, but its alarm rings at {at:.3f}"
 
     def _problems_of_call(self, call: PluginCall) -> Iterator[str]:
         waits_for = self.outbox.awaited.get(call.number) if call.number else None
@@ -665,6 +666,10 @@ class Bindings:
 #: How many calls of plugins are under way in a stage.
 _CALLS = {Stage.PRE_BIND: (1, inf), Stage.BIND: (1, 1), Stage.POST_BIND: (1, 1)}
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
+
+
+def _among(known: object) -> str:
+    return "not among" if known is None else "among"
 
 
 def _announces_node(framework: Framework) -> bool:

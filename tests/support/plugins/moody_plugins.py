@@ -36,11 +36,14 @@ class World:
         self.reserve = self.permit = self.prepare = "yes"
         #: Whether pods that want to wait on Permit do.
         self.patient = True
+        #: Which nodes extenders leave: all, some or none.
+        self.extenders_leave = "all"
 
     def be_kind(self):
         self.closed.clear()
         self.reserve = self.permit = self.prepare = "yes"
         self.patient = False
+        self.extenders_leave = "all"
 
 
 def plugins_of(world):

@@ -15,10 +15,11 @@ from stowplan.config import load_config
 from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.engine.inputs import Answer, Changes
-from stowplan.framework.requests import Delete, Done, Read, Refused, Unknown
+from stowplan.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
 from stowplan.framework.status import error as error_status
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.simulate.object_store import ObjectStore
+from support.scheduling.worlds import struct
 
 #: Not a whole second, as backoffs end at those.
 START = 1_800_000_000.25
@@ -35,7 +36,8 @@ class Meter:
 
 
 class EngineByHand:
-    def __init__(self, *plugins, profiles=("default-scheduler",), seed=1, **options):
+    def __init__(self, *plugins, profiles=("default-scheduler",), asked=None, seed=1, **options):
+        """`asked` answers for whoever is outside, such as extenders; `options` are the engine's."""
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
@@ -50,6 +52,7 @@ class EngineByHand:
         self.engine = Engine(config, registry=registry, now=START, meter=Meter(), random=Random(seed), **options)
         self.engine.attach(self)
         self.store = ObjectStore()
+        self._asked = asked
         #: What is to be answered, by number, in order.
         self.under_way = {}
         #: Those of them that are to be broken off, and why.
@@ -113,6 +116,13 @@ class EngineByHand:
         """Write as somebody else than the scheduler; it hears of it when that is delivered."""
         return self._written(request, grace)
 
+    def create(self, *objects):
+        """Create objects (builders, dicts or structs), and tell the engine at once."""
+        for obj in map(struct, objects):
+            self.write(Create(obj=obj))
+        for kind in list(self.news):
+            self.deliver(kind)
+
     def _written(self, request, grace):
         if isinstance(request, Delete):
             change = self.store.delete(request, self.now, grace)
@@ -157,10 +167,10 @@ class EngineByHand:
 
     @property
     def answerable(self):
-        """Numbers of effects that may be answered now: the first about each object, and all calls of plugins."""
+        """Numbers of effects that may be answered now: the first about each object, and all that are about none."""
         subjects, found = set(), []
         for number, action in self.under_way.items():
-            subject = number if isinstance(action, RunPlugin) else action.subject
+            subject = getattr(action, "subject", number)
             if subject not in subjects:
                 found.append(number)
             subjects.add(subject)
@@ -184,6 +194,16 @@ class EngineByHand:
         self.cancelled.pop(number, None)
         self.submit(Answer(number, outcome))
 
+    def answer_about(self, name, **how):
+        """Answer the effect that is about a pod of this name."""
+        for number in self.answerable:
+            action = self.under_way[number]
+            key = f"default/{name}"
+            if key == getattr(action, "pod", "") or getattr(action, "subject", "").endswith(f"/{key}"):
+                self.answer(number, **how)
+                return
+        raise LookupError(f"nothing about pod {name} is under way")
+
     def answer_all(self):
         """Answer until nothing is under way."""
         while self.under_way:
@@ -195,6 +215,8 @@ class EngineByHand:
 
     def _carried_out(self, action, grace):
         try:
+            if isinstance(action, Ask):
+                return Done(self._asked(action))
             if isinstance(action, Read):
                 return Done(self.store.get(action.kind, action.namespace, action.name))
             return Done(self._written(action, grace))
