@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from stowplan.api.port import Api
     from stowplan.config import FeatureGates
     from stowplan.engine.engine import Chance
+    from stowplan.framework.extender import Extender
     from stowplan.framework.interface import Plugin
+    from stowplan.live.effects import Asker
     from stowplan.live.recorder import Recorder
     from stowplan.live.scheduler import SchedulerSettings
     from stowplan_cluster.apiserver.resources import Resource
@@ -175,6 +177,8 @@ async def _opened(
     settings: SchedulerSettings | None = None,
     features: FeatureGates = DEFAULT_FEATURES,
     recorder: Recorder | None = None,
+    extenders: Sequence[Extender] = (),
+    askers: Mapping[str, Asker] | None = None,
 ) -> AsyncIterator[tuple[Scheduler, ManualTime, asyncio.Task[None]]]:
     """A scheduler that is ready, and runs until the end of the block."""
     registry = in_tree_registry()
@@ -189,6 +193,8 @@ async def _opened(
         settings=settings,
         features=features,
         recorder=recorder,
+        extenders=extenders,
+        askers=askers,
     )
     running = asyncio.create_task(scheduler.run())
     try:

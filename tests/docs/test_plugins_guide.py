@@ -33,7 +33,7 @@ def test_examples_run(block):
 
 
 def test_there_is_an_example_of_each_level_offline_and_live():
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9
     assert sum("live_cluster" in block for block in BLOCKS) == 2
 
 

@@ -11,7 +11,8 @@ from stowplan.framework.interface import BindPlugin, PostBindPlugin, PreBindPlug
 from stowplan.framework.status import SKIP, SUCCESS, Code, Status, error, unresolvable, unschedulable
 from stowplan.framework.waiting_pods import WaitingPods, permit_outcome
 from stowplan.testing import a_node
-from support.plugins.recording_plugins import Clock, Recording, an_attempt, framework_of, gather, recorder, shown
+from support.plugins.binding_calls import run_bind, run_post_bind, run_pre_bind
+from support.plugins.recording_plugins import Clock, Recording, an_attempt, framework_of, recorder, shown
 
 WAIT = Status(Code.Wait)
 PENDING = Status(Code.Pending, ("later",))
@@ -206,7 +207,7 @@ def test_groups(spec, groups):
 
 
 def pre_bind(call, *groups):
-    return shown(asyncio.run(binding.run_pre_bind(*call, groups, gather=gather)))
+    return shown(asyncio.run(run_pre_bind(*call, groups)))
 
 
 def test_groups_run_one_after_the_other():
@@ -216,8 +217,7 @@ def test_groups_run_one_after_the_other():
 
 
 def test_without_pre_flights_all_run_in_sequence():
-    _, call = attempt(A={}, B={})
-    assert binding.one_by_one(call[0]) == (("A",), ("B",))
+    assert pre_bind_groups([PreFlight("A"), PreFlight("B")]) == (("A",), ("B",))
 
 
 @pytest.mark.parametrize(
@@ -247,23 +247,11 @@ def test_the_first_failure_cancels_the_others():
     assert log == ["A.pre_bind", "B.pre_bind", "A: some other PreBind operation failed"]
 
 
-def test_a_cancellation_from_outside_goes_through():
-    async def cancelled():
-        task = asyncio.ensure_future(binding.run_pre_bind(*call, (("A", "B"),), gather=gather))
-        asyncio.get_running_loop().call_soon(lambda: asyncio.get_running_loop().call_soon(task.cancel))
-        await task
-
-    log, call = attempt(A={"pre_bind": _wait_for_ever}, B={"pre_bind": _wait_for_ever})
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(cancelled())
-    assert len(log) == 4
-
-
 # -- Bind and PostBind ------------------------------------------------------------------------------------------------
 
 
 def bind(call):
-    return shown(asyncio.run(binding.run_bind(*call)))
+    return shown(asyncio.run(run_bind(*call)))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +284,7 @@ def test_a_failed_bind_is_not_left_to_the_next(answer, status):
 
 def test_a_post_bind_that_raises_does_not_stop_the_others():
     log, call = attempt(A={"post_bind": OOPS}, B={})
-    assert asyncio.run(binding.run_post_bind(*call)) == ['running PostBind plugin "A": oops']
+    assert asyncio.run(run_post_bind(*call)) == ['running PostBind plugin "A": oops']
     assert log == ["A.post_bind", "B.post_bind"]
 
 
@@ -325,7 +313,7 @@ def test_forgotten_async_is_the_plugins_error():
     call = an_attempt(framework_of(Forgetful))
     assert pre_bind(call, ("Forgetful",))[0] == "Error"
     assert bind(call)[0] == "Error"
-    assert len(asyncio.run(binding.run_post_bind(*call))) == 1
+    assert len(asyncio.run(run_post_bind(*call))) == 1
 
 
 # -- a pod's whole way ------------------------------------------------------------------------------------------------
@@ -371,9 +359,9 @@ class Journey:
         if failed.code == Code.Error:
             return failed
         groups = pre_bind_groups(flights)
-        failed = await binding.run_pre_bind(*self.call, groups, gather=gather) or await binding.run_bind(*self.call)
+        failed = await run_pre_bind(*self.call, groups) or await run_bind(*self.call)
         if failed is None:
-            await binding.run_post_bind(*self.call)
+            await run_post_bind(*self.call)
         return failed
 
     def _wait(self, timeouts):

@@ -5,13 +5,14 @@ import pytest
 from stowplan.framework import binding
 from stowplan.framework.status import Code, Status, error, unschedulable
 from support.observing.log_lines import logged
-from support.plugins.recording_plugins import an_attempt, framework_of, gather, recorder
+from support.plugins.binding_calls import run_bind, run_pre_bind
+from support.plugins.recording_plugins import an_attempt, framework_of, recorder
 
 POINTS = {
     "reserve": (binding.run_reserve, ""),
     "permit": (binding.run_permit, ""),
-    "pre_bind": (lambda *call: binding.run_pre_bind(*call, (("A",),), gather=gather), "PreBind "),
-    "bind": (binding.run_bind, "Bind "),
+    "pre_bind": (lambda *call: run_pre_bind(*call, (("A",),)), "PreBind "),
+    "bind": (run_bind, "Bind "),
 }
 
 

@@ -201,7 +201,7 @@ def test_one_timer_serves_all(pods, clock):
 
 def test_cancelled_before_prebound():
     causes = []
-    pod = PodInPreBind(causes.append)
+    pod = PodInPreBind("u", causes.append)
     assert pod.cancel("preempted by DefaultPreemption") is True
     assert pod.cancel("again") is True
     assert pod.mark_prebound() is False
@@ -211,7 +211,7 @@ def test_cancelled_before_prebound():
 
 def test_prebound_before_cancelled():
     causes = []
-    pod = PodInPreBind(causes.append)
+    pod = PodInPreBind("u", causes.append)
     assert pod.mark_prebound() is True
     assert pod.cancel("too late") is False
     assert pod.cancelled_for is None

@@ -1,47 +1,49 @@
-"""DefaultBinder: what it asks of the API, and that it says so when there is none."""
+"""DefaultBinder: what it asks of the API server, and what it makes of the answer."""
 
-import asyncio
-from types import SimpleNamespace
+import pytest
 
 from stowplan.api.api_errors import conflict
-from stowplan.framework.binding import run_bind
+from stowplan.api.port import Unreachable
+from stowplan.framework.binding import failure_at
 from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.requests import Bind, Done, Refused, Unknown
 from stowplan.framework.status import Code
 from stowplan.in_tree.default_binder.plugin import DefaultBinder
 from stowplan.testing import a_pod
 
 
-class _Api:
-    def __init__(self, refusal=None):
-        self.bound = []
-        self.refusal = refusal
-
-    async def bind(self, **asked):
-        self.bound.append(asked)
-        if self.refusal is not None:
-            raise self.refusal
+def answer_to(steps, outcome):
+    """What the plugin answers once its one request has ended so."""
+    with pytest.raises(StopIteration) as end:
+        steps.send(outcome)
+    return end.value.value
 
 
 def test_the_binding_names_the_pod_by_uid(bench):
     world = bench(DefaultBinder)
-    world.plugin.handle.api = api = _Api()
     pod = world.pod(a_pod("web", namespace="prod"))
-    assert asyncio.run(world.plugin.bind(CycleState(), pod, "n1")) is None
-    assert api.bound == [{"namespace": "prod", "name": "web", "uid": pod.uid, "node": "n1"}]
+    steps = world.plugin.bind(CycleState(), pod, "n1")
+    assert next(steps) == Bind(namespace="prod", name="web", uid=pod.uid, node="n1")
+    assert answer_to(steps, Done()) is None
 
 
-def test_a_refusal_is_an_error_with_the_plugins_name(bench):
+@pytest.mark.parametrize(
+    ("outcome", "text"),
+    [
+        pytest.param(
+            Refused(conflict("pods/binding", "", "web", "pod web is already assigned")),
+            "pod web is already assigned",
+            id="refused",
+        ),
+        pytest.param(Unknown(Unreachable("the answer was lost")), "the answer was lost", id="unknown"),
+    ],
+)
+def test_a_refusal_is_an_error_with_the_plugins_name(bench, outcome, text):
     world = bench(DefaultBinder)
-    world.plugin.handle.api = _Api(conflict("pods/binding", "", "web", "pod web is already assigned"))
-    answer = asyncio.run(
-        run_bind(SimpleNamespace(bind=(world.plugin,), metrics=None), CycleState(), world.pod(a_pod("web")), "n1")
-    )
-    assert answer.code == Code.Error
-    assert answer.message.startswith('running Bind plugin "DefaultBinder": ')
-    assert "pod web is already assigned" in answer.message
-
-
-def test_without_an_api_it_fails(bench):
-    world = bench(DefaultBinder)
-    status = asyncio.run(world.plugin.bind(CycleState(), world.pod(a_pod()), "n1"))
-    assert (status.code, status.message) == (Code.Error, "this scheduler has no API to bind through")
+    pod = world.pod(a_pod("web"))
+    steps = world.plugin.bind(CycleState(), pod, "n1")
+    next(steps)
+    failed = failure_at("Bind", "DefaultBinder", answer_to(steps, outcome), pod, "n1")
+    assert (failed.code, failed.plugin) == (Code.Error, "DefaultBinder")
+    assert failed.message.startswith('running Bind plugin "DefaultBinder": ')
+    assert text in failed.message

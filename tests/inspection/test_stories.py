@@ -58,7 +58,10 @@ def conclude(stories, decision, *, attempt=1, seconds=0.0):
 
 
 def decided(stories, *objects, pod, attempt=1, seconds=0.0012):
-    (decision,) = a_cluster(*objects, pod).schedule()
+    cluster = a_cluster(*objects, pod)
+    (name,) = cluster.pending()
+    info = cluster.pod(name)
+    decision = cluster.algorithm.schedule(cluster.framework_of(info), info)
     conclude(stories, decision, attempt=attempt, seconds=seconds)
     return decision
 

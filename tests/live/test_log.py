@@ -270,7 +270,7 @@ async def test_a_pod_that_cannot_be_bound(log):
 
 async def test_a_pod_that_is_on_a_node_already_cannot_be_assumed(log):
     """Such as one whose informer said first that it is bound, and then that it is not."""
-    async with live() as cluster:
+    async with live(validate=False) as cluster:
         await cluster.create(a_pod("p").obj())
         state = cluster.scheduler.state
         pending = state.pending.get("default/p")

@@ -1,39 +1,11 @@
 """A recorded run, played again: the same effects, byte for byte."""
 
-from random import Random
-
 import msgspec
 
-from stowplan.engine.recording import Replay
-from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.recorder import Recorder
 from stowplan.testing import a_node, a_pod
-from stowplan.timing.manual_time import ManualTime
 from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 from support.scheduling.preempting import priority_class
-
-
-class Recorded:
-    """A recorder's lines, and the effects that were seen to follow from each."""
-
-    def __init__(self):
-        self.lines, self.effects = [], []
-        self.recorder = Recorder(self.lines.append)
-        step = self.recorder.step
-
-        def seen(engine, input_, now):
-            effects = step(engine, input_, now)
-            self.effects.append([effect.encoded() for effect in effects])
-            return effects
-
-        self.recorder.step = seen
-
-    def replayed(self, *plugins, lines=None):
-        registry = in_tree_registry()
-        for plugin in plugins:
-            registry.register(plugin)
-        replay = Replay(self.lines if lines is None else lines, registry, meter=ManualTime(), chance=Random())
-        return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]
 
 
 async def busy_cluster(recorded, **options):

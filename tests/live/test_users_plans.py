@@ -62,11 +62,12 @@ async def test_the_live_scheduler_carries_it_out():
         assert cluster.node_of("boss") == "n"
 
 
-def test_in_memory_it_is_only_returned():
+def test_in_memory_it_is_carried_out_at_once():
     cluster = stowplan.Cluster(objects(), CONFIG, plugins=[Ousting])
     (decision,) = cluster.schedule([boss()])
-    assert (decision.nominated_node_name, [info.key for info in decision.plan.victims]) == ("n", ["default/v"])
-    assert cluster.pod("default/v").node_name == "n"
+    assert decision.node_name == "n"
+    with pytest.raises(stowplan.ClusterError, match='pod "default/v" not found'):
+        cluster.pod("default/v")
 
 
 class Undecided(Ousting):

@@ -458,7 +458,17 @@ class Engine:
             self._outbox.tell(tell)
 
     def _told(self, input_: Told) -> None:
-        self._outbox.tell(Tell(**input_._asdict()))
+        self._outbox.tell(
+            Tell(
+                profile=input_.profile,
+                regarding=input_.regarding,
+                type_=input_.type_,
+                reason=input_.reason,
+                action=input_.action,
+                note=input_.note,
+                related=input_.related,
+            )
+        )
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from stowplan.engine.effects import Effect
     from stowplan.engine.engine import Meter
+    from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
 
 #: Changes when lines are written otherwise.
@@ -142,6 +143,7 @@ class Replay:
         meter: Meter,
         chance: Any = None,
         broken_off: BrokenOffCalls | None = None,
+        extenders: Sequence[Extender] = (),
     ) -> None:
         """`chance` is a `random.Random`: it is set to where the recorded one was."""
         self._lines = iter(lines)
@@ -162,6 +164,7 @@ class Replay:
             random=chance,
             features=features,
             settings=EngineSettings(max_in_unschedulable=header.max_in_unschedulable),
+            extenders=extenders,
         )
 
     def steps(self) -> Iterator[tuple[Entry, list[Effect]]]:

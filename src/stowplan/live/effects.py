@@ -17,12 +17,12 @@ from stowplan.client.errors import OutcomeUnknown
 from stowplan.client.events.event_series import EventKey
 from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
 from stowplan.framework.binding import PluginGaveUpError
-from stowplan.framework.requests import Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
+from stowplan.framework.requests import Ask, Bind, Create, Delete, Done, Outcome, Patch, Read, Refused, Unknown, Update
 from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Coroutine, Sequence
+    from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 
     from stowplan.api.port import Api
     from stowplan.client.events.event_recorder import EventBroadcaster
@@ -43,12 +43,19 @@ class Engine(Protocol):
     def wake_at(self, at: float, /) -> None: ...
 
 
+class Asker(Protocol):
+    """Puts questions to an extender."""
+
+    async def ask(self, verb: str, question: Any, /) -> Any:
+        """The answer, a plain value; raise if there is none."""
+
+
 class _UnderWay:
     """An effect that is to be answered."""
 
     __slots__ = ("action", "broken_off_for", "task", "withdrawn")
 
-    def __init__(self, action: Request | RunPlugin, task: asyncio.Task[None]) -> None:
+    def __init__(self, action: Request | RunPlugin | Ask, task: asyncio.Task[None]) -> None:
         self.action = action
         self.task = task
         #: Why the engine broke it off; None while it did not.
@@ -58,11 +65,21 @@ class _UnderWay:
 
 
 class Effects:
-    def __init__(self, api: Api, engine: Engine, *, broadcaster: EventBroadcaster, hostname: str) -> None:
+    def __init__(
+        self,
+        api: Api,
+        engine: Engine,
+        *,
+        broadcaster: EventBroadcaster,
+        hostname: str,
+        askers: Mapping[str, Asker],
+    ) -> None:
+        """`askers`: by the extender's name."""
         self._api = api
         self._engine = engine
         self._broadcaster = broadcaster
         self._hostname = hostname
+        self._askers = askers
         self._under_way: dict[int, _UnderWay] = {}
         #: Object -> the requests about it that are under way, in order.
         self._lines: dict[str, list[asyncio.Task[None]]] = {}
@@ -78,6 +95,7 @@ class Effects:
             Cancel: self._cancel,
             Withdraw: self._withdraw,
             RunPlugin: self._run_plugin,
+            Ask: self._ask,
             **dict.fromkeys((Bind, Create, Update, Patch, Delete, Read), self._request),
         }
 
@@ -132,9 +150,13 @@ class Effects:
         subject = request.subject
         line = self._lines.setdefault(subject, [])
         # Not the last alone: that one may be withdrawn while those before it are still under way.
+        # A binding that hangs keeps nobody from evicting the pod: it waits for others, others do not wait for it.
         task = self._spawn(number, request, self._sent(number, request, tuple(line)), name=f"{subject} ({number})")
-        line.append(task)
-        task.add_done_callback(partial(self._leave, subject))
+        if not isinstance(request, Bind):
+            line.append(task)
+            task.add_done_callback(partial(self._leave, subject))
+        elif not line:
+            del self._lines[subject]
 
     def _leave(self, subject: str, task: asyncio.Task[None]) -> None:
         line = self._lines[subject]
@@ -142,13 +164,32 @@ class Effects:
         if not line:
             del self._lines[subject]
 
+    def _ask(self, number: int, ask: Ask) -> None:
+        if not self.ended:
+            self._spawn(number, ask, self._put(number, ask), name=f"{ask.verb} of {ask.who} ({number})")
+
+    async def _put(self, number: int, ask: Ask) -> None:
+        self._answer(number, await self._told(ask))
+
+    async def _told(self, ask: Ask) -> Outcome:
+        try:
+            return Done(await self._askers[ask.who].ask(ask.verb, ask.question))
+        except OutcomeUnknown as error:
+            return Unknown(error)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            return Unknown(PluginGaveUpError())
+        except Exception as error:
+            return Refused(error)
+
     def _run_plugin(self, number: int, action: RunPlugin) -> None:
         if not self.ended:
             name = f"{action.point} of {action.pod} by {action.plugin}"
             self._spawn(number, action, self._called(number, action), name=name)
 
     def _spawn(
-        self, number: int, action: Request | RunPlugin, work: Coroutine[Any, Any, None], *, name: str
+        self, number: int, action: Request | RunPlugin | Ask, work: Coroutine[Any, Any, None], *, name: str
     ) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         self._under_way[number] = _UnderWay(action, task)
@@ -244,7 +285,7 @@ class Effects:
         raise TypeError(f"no such request: {request!r}")
 
 
-def _tells_users(action: Request | RunPlugin) -> bool:
+def _tells_users(action: Request | RunPlugin | Ask) -> bool:
     """Whether it is of use even when no pod is scheduled any more: pods' statuses."""
     return isinstance(action, Patch) and action.lane == "status"
 

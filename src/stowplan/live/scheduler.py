@@ -32,7 +32,7 @@ from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.timing.times import REAL_TIMES, Times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from stowplan.api.changes import Change
     from stowplan.api.meta import ApiStruct
@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import RunPlugin
     from stowplan.engine.engine import Chance
     from stowplan.engine.inputs import Input
+    from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
+    from stowplan.live.effects import Asker
     from stowplan.live.recorder import Recorder
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
@@ -109,8 +111,13 @@ class Scheduler:
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
         recorder: Recorder | None = None,
+        extenders: Sequence[Extender] = (),
+        askers: Mapping[str, Asker] | None = None,
     ) -> None:
-        """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit."""
+        """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit.
+
+        `extenders` are in call order; `askers` put their questions, by name.
+        """
         if config.extenders:
             raise NotSupportedError("extenders: not supported yet; without them the pods would go elsewhere")
         settings = settings or SchedulerSettings()
@@ -131,10 +138,13 @@ class Scheduler:
             features=features,
             settings=rules,
             api=api,
+            extenders=extenders,
         )
         self.engine.attach(self)
         self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)
-        self._effects = Effects(api, self, broadcaster=self._broadcaster, hostname=settings.hostname)
+        self._effects = Effects(
+            api, self, broadcaster=self._broadcaster, hostname=settings.hostname, askers=askers or {}
+        )
         self._alarm = _Alarm(self)
         #: What the engine was told that the wall clock is ahead of its time.
         self._ahead = 0.0
@@ -287,6 +297,7 @@ class Scheduler:
     async def halt(self) -> None:
         """Write nothing more to the cluster: another replica schedules it."""
         self._halted = self._draining = self._effects.halted = True
+        self.submit(Stopped())
         await self._cancelled((*self._loops, *self._effects.tasks))
         if self._give_up_waiting is not None:
             self._give_up_waiting()

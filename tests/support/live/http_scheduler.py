@@ -21,6 +21,7 @@ from stowplan.api.types import Pod
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.http_api import HttpApi
 from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine.engine import TICK
 from stowplan.live.scheduler import SchedulerSettings
 from stowplan.timing.manual_time import ManualTime
 from stowplan_cluster.testing import _opened
@@ -328,6 +329,8 @@ class Scheduled:
     # time
     async def until(self, predicate, what=""):
         deadline = real_time.monotonic() + PATIENCE
+        # A test may have moved a pod in the queue behind the engine's back.
+        self.scheduler.submit(TICK)
         while True:
             found = predicate()
             if inspect.isawaitable(found):
@@ -341,6 +344,7 @@ class Scheduled:
     async def settle(self):
         """Until everything that the test did has been heard, and nothing is under way any more."""
         deadline = real_time.monotonic() + PATIENCE
+        self.scheduler.submit(TICK)
         calm = 0
         while calm < 4:
             if real_time.monotonic() > deadline:

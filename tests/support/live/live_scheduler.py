@@ -57,6 +57,8 @@ async def live(
     time=None,
     recorder=None,
     validate=True,
+    extenders=(),
+    askers=None,
 ):
     """`wrap` may put something between the scheduler and the API; `validate` has a cost that grows with the cluster."""
     settings = replace(settings or SchedulerSettings(), validate=validate)
@@ -69,6 +71,7 @@ async def live(
     if wrap is not None:
         port = wrap(port)
     options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
+    options |= {"extenders": extenders, "askers": askers}
     async with _opened(port, time, random=random or Random(1), **options) as opened:
         cluster = Live(api, *opened)
         await cluster.settle()

@@ -1,7 +1,5 @@
 """Plugins that write down how they are called and answer as told, and a profile made of them."""
 
-import asyncio
-
 import numpy as np
 
 from stowplan.api.decode import decode_object
@@ -31,7 +29,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.registry import Registry
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Reason, Status, unschedulable
+from stowplan.framework.status import Reason, unschedulable
 from stowplan.testing import a_pod
 
 
@@ -158,18 +156,3 @@ def an_attempt(framework, pod=None):
 def shown(status):
     """A status in one line: code, plugin, message."""
     return None if status is None else (status.code.name, status.plugin, status.message)
-
-
-async def gather(runs, *, cause):
-    """What an asyncio shell injects: side by side, the first failure cancels the others."""
-    tasks = [asyncio.ensure_future(run) for run in runs]
-    pending, failed = set(tasks), None
-    try:
-        while pending and failed is None:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            failed = next((t.result() for t in tasks if t in done and isinstance(t.result(), Status)), None)
-    finally:
-        for task in pending:
-            task.cancel(cause)
-        await asyncio.gather(*pending, return_exceptions=True)
-    return failed

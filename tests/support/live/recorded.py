@@ -1,0 +1,32 @@
+"""Runs of a live scheduler that are recorded, and played again."""
+
+from random import Random
+
+from stowplan.engine.recording import Replay
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live.recorder import Recorder
+from stowplan.timing.manual_time import ManualTime
+
+
+class Recorded:
+    """A recorder's lines, and the effects that were seen to follow from each."""
+
+    def __init__(self):
+        self.lines, self.effects = [], []
+        self.recorder = Recorder(self.lines.append)
+        step = self.recorder.step
+
+        def seen(engine, input_, now):
+            effects = step(engine, input_, now)
+            self.effects.append([effect.encoded() for effect in effects])
+            return effects
+
+        self.recorder.step = seen
+
+    def replayed(self, *plugins, lines=None, extenders=()):
+        registry = in_tree_registry()
+        for plugin in plugins:
+            registry.register(plugin)
+        lines = self.lines if lines is None else lines
+        replay = Replay(lines, registry, meter=ManualTime(), chance=Random(), extenders=extenders)
+        return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]

@@ -1,0 +1,102 @@
+"""PreBind, Bind and PostBind of a profile's plugins as the engine calls them, and nothing else of a binding cycle."""
+
+import asyncio
+from types import SimpleNamespace
+
+from stowplan.engine.attempt import Attempt
+from stowplan.engine.attempt_metrics import NoAttemptMetrics
+from stowplan.engine.bindings import Binding, Bindings, Stage
+from stowplan.engine.effects import Cancel, RunPlugin
+from stowplan.engine.outbox import Outbox
+from stowplan.framework.binding import call_plugin
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
+from stowplan.framework.requests import Done
+from stowplan.framework.status import error
+from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
+from stowplan.inspection.stories import NoStories
+
+
+class _Calls(Bindings):
+    """Ends where a point ends; `ended` is the status, `problems` is what was reported."""
+
+    def __init__(self, framework, state, pod, node_name):
+        self.problems = []
+        parts = SimpleNamespace(
+            outbox=Outbox(),
+            state=framework.handle.cluster,
+            queue=SimpleNamespace(done=lambda uid: None, activate=lambda pods: None),
+            waiting_pods=WaitingPods(now=lambda: 0.0),
+            pods_in_pre_bind=PodsInPreBind(),
+            stories=NoStories(),
+            report=self.problems.append,
+        )
+        # Something of the status is always under way, so that Bind does not follow PreBind.
+        statuses = SimpleNamespace(withdraw=lambda uid, listener: True)
+        super().__init__(parts, statuses=statuses, failures=None, metrics=NoAttemptMetrics())
+        self.call = framework, state, pod, node_name
+        self.ended = None
+        attempt = Attempt(
+            queued=None,
+            framework=framework,
+            metrics=framework.metrics or NO_FRAMEWORK_METRICS,
+            pod=pod,
+            node_name=node_name,
+            started=0.0,
+            state=state,
+        )
+        self.binding = self.under_way[pod.uid] = Binding(self, attempt)
+
+    def _fail(self, binding, failure):
+        self.ended = failure.status
+
+    def _succeeded(self, binding):
+        pass
+
+    async def run(self):
+        """Have the driver's part done until nothing is under way."""
+        tasks = {}
+        while True:
+            self.outbox.finish()
+            for effect in self.outbox.take():
+                if isinstance(effect.action, RunPlugin):
+                    tasks[effect.number] = asyncio.ensure_future(self._called(effect.action))
+                elif isinstance(effect.action, Cancel):
+                    tasks[effect.action.number].cancel(effect.action.why)
+            if not tasks:
+                return self.ended
+            await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+            for number, task in list(tasks.items()):
+                if task.done():
+                    del tasks[number]
+                    self.outbox.answered(number, Done(task.result()))
+
+    async def _called(self, action):
+        framework, state, pod, node_name = self.call
+        try:
+            return await call_plugin(framework, action.point, action.plugin, state, pod, node_name)
+        except asyncio.CancelledError as cancelled:
+            return error(str(cancelled))
+
+
+async def run_pre_bind(framework, state, pod, node_name, groups):
+    """The plugins of each group side by side, one group after the other; what failed."""
+    calls = _Calls(framework, state, pod, node_name)
+    calls.binding.groups = list(groups)
+    calls._prepare(calls.binding)
+    return await calls.run()
+
+
+async def run_bind(framework, state, pod, node_name):
+    calls = _Calls(framework, state, pod, node_name)
+    calls.bind(calls.binding)
+    return await calls.run()
+
+
+async def run_post_bind(framework, state, pod, node_name):
+    """What went wrong."""
+    calls = _Calls(framework, state, pod, node_name)
+    calls.binding.stage = Stage.POST_BIND
+    calls.binding.binders = iter([plugin.name for plugin in framework.post_bind])
+    calls._next_listener(calls.binding)
+    await calls.run()
+    return calls.problems
