@@ -33,7 +33,7 @@ REFUSALS = (Conflict("newer"), InternalError("no"), Unreachable("away"))
 
 
 TRAITS = (
-    *("", "", "", "x", "y", "wait", "wait x", "sleep", "patch", "node", "run", "sleep patch run", "wait node run"),
+    *("", "", "", "x", "y", "wait", "wait x", "sleep", "patch", "node", "run", "now", "now run", "sleep patch run", "wait node run"),
     *("gated", "never", "other", "other wait patch", "stranger"),
 )
 CHANGES = ("ungated", "label", "annotation", "nomination", "deleted", "deleted gracefully", "ended", "ended", "bound")

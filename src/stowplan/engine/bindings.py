@@ -35,7 +35,7 @@ from stowplan.framework.binding import (
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.metrics import ended
-from stowplan.framework.requests import Done, Wait
+from stowplan.framework.requests import Done, Request, Wait
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, well_formed
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
@@ -118,6 +118,7 @@ class Binding:
 
     __slots__ = (
         "attempt",
+        "begins",
         "binders",
         "calls",
         "failed",
@@ -143,6 +144,8 @@ class Binding:
         self.groups: list[tuple[str, ...]] = []
         self.stoppable: PodInPreBind | None = None
         self.calls: list[PluginCall] = []
+        #: Whether the calls of a group are being begun: some may end at once.
+        self.begins = False
         #: What ended the present stage before its time.
         self.failed: Status | None = None
         #: Plugins of Bind or PostBind that are still to be asked.
@@ -155,6 +158,11 @@ class Binding:
     @property
     def uid(self) -> str:
         return self.attempt.pod.uid
+
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether PreBind goes on to nothing more."""
+        return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
 
     def status_written(self, failed: Exception | None) -> None:
         """The pod's status says where it goes; or it cannot be told."""
@@ -302,18 +310,26 @@ class Bindings:
         self._next_group(binding)
 
     def _next_group(self, binding: Binding) -> None:
-        while binding.groups and binding.failed is None and not binding.calls:
-            group = binding.groups.pop(0)
-            binding.calls = [PluginCall(binding, plugin) for plugin in group]
-            for call in tuple(binding.calls):
-                self._call(binding, call)
+        while binding.groups and not binding.is_broken_off and not binding.calls:
+            binding.calls = [PluginCall(binding, plugin) for plugin in binding.groups.pop(0)]
+            self._begin_group(binding)
         if not binding.calls:
             self._prepared(binding)
+
+    def _begin_group(self, binding: Binding) -> None:
+        binding.begins = True
+        for call in tuple(binding.calls):
+            if binding.is_broken_off:
+                # By one before it, which ended at once.
+                binding.calls.remove(call)
+            else:
+                self._call(binding, call)
+        binding.begins = False
 
     def stop(self, binding: Binding, reason: str) -> None:
         """Break PreBind off; preemption is in the middle of something."""
         self._break_off(binding, reason)
-        if not binding.calls:
+        if not binding.calls and not binding.begins:
             self.outbox.soon(binding)
 
     def _break_off(self, binding: Binding, why: str) -> None:
@@ -399,24 +415,36 @@ class Bindings:
     def _step(self, binding: Binding, call: PluginCall, outcome: Outcome | None) -> None:
         """Let steps go on with an outcome, to the next thing that they wait for."""
         assert call.steps is not None
+        answer: Status | None
         try:
             asked = call.steps.send(outcome)  # type: ignore[arg-type]
         except StopIteration as end:
-            try:
-                self._steps_ended(binding, call, well_formed(end.value))
-            except TypeError as e:
-                self._steps_ended(binding, call, error(e))
+            answer = _status_of(end.value)
         except PROPAGATED:
             raise
         except BaseException as e:
-            self._steps_ended(binding, call, error(e))
+            answer = error(e)
         else:
-            if isinstance(asked, Wait):
-                self._sleep(call, asked)
-            else:
-                call.number = self.outbox.ask(asked, call)
-                call.writes = True
-                self.writes += 1
+            self._wait_for(binding, call, asked)
+            return
+        # It may have broken itself off.
+        if call in binding.calls:
+            self._steps_ended(binding, call, answer)
+
+    def _wait_for(self, binding: Binding, call: PluginCall, asked: object) -> None:
+        if call not in binding.calls:
+            # It has broken itself off.
+            self._close(binding, call)
+        elif isinstance(asked, Request):
+            call.number = self.outbox.ask(asked, call)
+            call.writes = True
+            self.writes += 1
+        elif isinstance(asked, Wait) and (asked.keys or asked.seconds is not None):
+            self._sleep(call, asked)
+        else:
+            self._close(binding, call)
+            text = f"waits for {asked!r}: want a request, or a Wait for a time or for objects"
+            self._steps_ended(binding, call, error(TypeError(text)))
 
     def _sleep(self, call: PluginCall, wait: Wait) -> None:
         call.sleep(None if wait.seconds is None else self.outbox.wake(self.outbox.now + wait.seconds, call))
@@ -453,7 +481,13 @@ class Bindings:
             self.outbox.withdraw(call.number)
             self.writes -= call.writes
             call.writes, call.number = False, 0
+        self._close(binding, call)
+
+    def _close(self, binding: Binding, call: PluginCall) -> None:
         assert call.steps is not None
+        if call.steps.gi_running:
+            # It breaks itself off, and is closed where it waits next.
+            return
         try:
             call.steps.close()
         except PROPAGATED:
@@ -484,7 +518,7 @@ class Bindings:
         if failed is not None and binding.failed is None:
             binding.failed = failed
             self._break_off(binding, OTHER_PRE_BIND_FAILED)
-        if not binding.calls:
+        if not binding.calls and not binding.begins:
             self._next_group(binding)
 
     # -- the two ends -------------------------------------------------------------------------------------------------
@@ -670,6 +704,13 @@ _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "Post
 
 def _among(known: object) -> str:
     return "not among" if known is None else "among"
+
+
+def _status_of(answer: object) -> Status | None:
+    try:
+        return well_formed(answer)
+    except TypeError as e:
+        return error(e)
 
 
 def _announces_node(framework: Framework) -> bool:

@@ -79,10 +79,12 @@ def plugins_of(world):
         name = "Preparer"
 
         def pre_bind_pre_flight(self, state, pod, node_name):
-            wanted = {"sleep", "patch", "node"} & pod.labels.keys()
+            wanted = {"sleep", "patch", "node", "now", "leave"} & pod.labels.keys()
             return PreBindPreFlightResult(allow_parallel=True) if wanted else SKIP
 
         def pre_bind(self, state, pod, node_name):
+            if "leave" in pod.labels:
+                self.handle.pods_in_pre_bind.get(pod.uid).cancel("it does not want to")
             if "node" in pod.labels:
                 yield Wait(keys=frozenset({("Node", f"/{node_name}")}), seconds=8.0)
             if "sleep" in pod.labels:
