@@ -159,6 +159,11 @@ class Binding:
     def uid(self) -> str:
         return self.attempt.pod.uid
 
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether PreBind goes on to nothing more."""
+        return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
+
     def status_written(self, failed: Exception | None) -> None:
         """The pod's status says where it goes; or it cannot be told."""
         self.owner.announced(self, failed)
@@ -305,7 +310,7 @@ class Bindings:
         self._next_group(binding)
 
     def _next_group(self, binding: Binding) -> None:
-        while binding.groups and binding.failed is None and not binding.calls:
+        while binding.groups and not binding.is_broken_off and not binding.calls:
             self._begin_group(binding, binding.groups.pop(0))
         if not binding.calls:
             self._prepared(binding)
@@ -314,11 +319,11 @@ class Bindings:
         calls = [PluginCall(binding, plugin) for plugin in plugins]
         binding.calls, binding.begins = calls, True
         for call in tuple(calls):
-            if binding.failed is None:
-                self._call(binding, call)
-            else:
-                # Steps may fail at once: then the rest need not begin.
+            if binding.is_broken_off:
+                # By one before it, which ended at once.
                 calls.remove(call)
+            else:
+                self._call(binding, call)
         binding.begins = False
 
     def _stop(self, binding: Binding, reason: str) -> None:
@@ -410,6 +415,7 @@ class Bindings:
     def _step(self, binding: Binding, call: PluginCall, outcome: Outcome | None) -> None:
         """Let steps go on with an outcome, to the next thing that they wait for."""
         assert call.steps is not None
+        answer: Status | None
         try:
             asked = call.steps.send(outcome)  # type: ignore[arg-type]
         except StopIteration as end:
@@ -608,8 +614,9 @@ class Bindings:
             yield f"{binding}: {stage.value} between steps"
         yield from self._problems_of_permit(binding)
         stoppable = binding.stoppable if stage is Stage.PRE_BIND else None
-        if self._pods_in_pre_bind.get(uid) is not stoppable:
-            yield f"{binding}: {stage.value}, but the pods in PreBind have {self._pods_in_pre_bind.get(uid)}"
+        known = self._pods_in_pre_bind.get(uid)
+        if known is not stoppable:
+            yield f"{binding}: {stage.value}, but the pod is {_among(known)} those in PreBind"
         low, high = _CALLS.get(stage, (0, 0))
         if not low <= len(binding.calls) <= high:
             yield f"{binding}: {stage.value} with {len(binding.calls)} calls"
@@ -622,16 +629,16 @@ class Bindings:
         wanted = waiting if stage in IN_FLIGHT else None
         known = self._waiting_pods.get(binding.uid)
         if known is not wanted:
-            yield f"{binding}: {stage.value}, waits as {wanted}, but the waiting pods have {known}"
+            yield f"{binding}: {stage.value}, but the pod is {_among(known)} those that wait on Permit"
         if stage is not Stage.PERMIT:
             return
         if waiting is None or waiting.decision is not None:
             yield f"{binding}: {stage.value}, but nothing is left to be decided"
             return
-        deadline = waiting.next_deadline
-        if timer is None or timer.sleeper is not binding or deadline is None or timer.at > deadline:
-            at = timer.at if timer is not None and timer.sleeper is binding else None
-            yield f"{binding}: waits on Permit until {deadline}, but its alarm rings at {at}"
+        deadline = waiting.next_deadline or inf
+        at = timer.at if timer is not None and timer.sleeper is binding else inf
+        if at > deadline:
+            yield f"{binding}: waits on Permit until {deadline:.3f}, but its alarm rings at {at:.3f}"
 
     def _problems_of_call(self, call: PluginCall) -> Iterator[str]:
         waits_for = self.outbox.awaited.get(call.number) if call.number else None
@@ -688,6 +695,10 @@ class Bindings:
 #: How many calls of plugins are under way in a stage.
 _CALLS = {Stage.PRE_BIND: (1, inf), Stage.BIND: (1, 1), Stage.POST_BIND: (1, 1)}
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
+
+
+def _among(known: object) -> str:
+    return "not among" if known is None else "among"
 
 
 def _announces_node(framework: Framework) -> bool:

@@ -134,9 +134,11 @@ class UnschedulablePods:
         """Invariants that do not hold."""
         for key, queued in self._pods.items():
             if queued.pod.key != key:
-                yield f"pod {queued.pod.key}: sleeps under the name {key}"
-        for key in sorted(self._pods.keys() ^ self._bucket.keys()):
-            yield f"pod {key}: {'sleeps in no group' if key in self._pods else 'in a group, but it does not sleep'}"
+                yield f"pod {queued.pod.key}: unschedulable under the name {key}"
+        for key in sorted(self._pods.keys() - self._bucket.keys()):
+            yield f"pod {key}: unschedulable, but in no group"
+        for key in sorted(self._bucket.keys() - self._pods.keys()):
+            yield f"pod {key}: in a group, but not unschedulable"
         for key in self._pods.keys() & self._bucket.keys():
             yield from self._problems_of_group(key, self._pods[key])
         yield from self._problems_of_sums()

@@ -1,0 +1,270 @@
+"""The queue finds what is wrong with it: each invariant is broken by hand once."""
+
+import pytest
+
+from stowplan.framework.events import NODE, Action, Hint, on
+from stowplan.framework.status import Code, Status
+from stowplan.queue.in_flight import Happened
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.scheduling.queues import Room, event, waits_for
+
+CLOSED = Status(Code.UnschedulableAndUnresolvable, ("closed",))
+
+
+def asks_for_b(pod, old, new):
+    return Hint.QUEUE if pod.pod.metadata.name == "backing" else Hint.SKIP
+
+
+def full_room():
+    """A pod in each place, and two in flight with events that matter to the first of them."""
+    room = Room(
+        waits_for("P", on(NODE, Action.Add, asks_for_b)),
+        waits_for("A", pre_enqueue=lambda info: CLOSED if info.pod.metadata.name == "gated" else None),
+    )
+    room.rejected(a_pod("error"))
+    room.rejected(a_pod("sleeping"), "P")
+    room.rejected(a_pod("backing"), "P")
+    room.happens(event(NODE), None, a_node())
+    room.add(a_pod("gated"), a_pod("flying").uid("f1"))
+    room.queue.pop()
+    room.happens(event(NODE), None, a_node())
+    room.add(a_pod("later").uid("f2"))
+    room.queue.pop()
+    room.happens(event(NODE), None, a_node())
+    room.add(a_pod("active"))
+    room.queue._tell_if_ready()
+    return room
+
+
+def found(room, name):
+    return room.queue.get(f"default/{name}")
+
+
+def rename(pods, name):
+    """Hold a pod under another name."""
+    pods["default/other"] = pods.pop(f"default/{name}")
+
+
+def group_of(asleep, name):
+    return asleep._bucket[f"default/{name}"][0]
+
+
+def test_nothing_is_wrong():
+    room = full_room()
+    places = {queued.key.partition("/")[2]: queued.place.value for queued in room.queue.pending()}
+    assert places == {
+        "active": "active", "backing": "backoff", "error": "error backoff", "sleeping": "unschedulable",
+        "gated": "unschedulable",
+    }  # fmt: skip
+    assert [queued.pod.uid for queued in room.queue.in_flight()] == ["f1", "f2"]
+    assert room.queue.problems() == []
+
+
+PLACES = [
+    pytest.param(
+        lambda room, places: places._queued.pop("default/active"),
+        "pod default/active: active, but it is not what waits under its name",
+        id="not found by its name",
+    ),
+    pytest.param(
+        lambda room, places: places.active.discard("default/active"),
+        "pod default/active: waits, but it is not found where it should be: active",
+        id="found by its name only",
+    ),
+    pytest.param(
+        lambda room, places: setattr(found(room, "active"), "place", Place.BACKOFF),
+        "pod default/active: found among the pods that are active, but its place is backoff",
+        id="another place",
+    ),
+    pytest.param(
+        lambda room, places: places.unschedulable.put(found(room, "active")),
+        "pod default/active: waits twice, as active and as unschedulable",
+        id="two places",
+    ),
+    pytest.param(
+        lambda room, places: places.rejected_by.subtract([("P", "default-scheduler")]),
+        "plugin P of default-scheduler: rejected 2 waiting pods, 1 are counted",
+        id="rejectors",
+    ),
+    pytest.param(
+        lambda room, places: setattr(places, "poppable", True),
+        "a pod became poppable, and nobody was told",
+        id="nobody was told",
+    ),
+]
+
+HEAPS = [
+    pytest.param(
+        lambda room, places: rename(places.active._pods._entries, "active"),
+        "pod default/active: held under the name default/other",
+        id="heap's name",
+    ),
+    pytest.param(
+        lambda room, places: places.backoff.errors._heap.clear(),
+        "pod default/error: has an entry, but the heap has not",
+        id="heap's entry",
+    ),
+    pytest.param(
+        lambda room, places: places.active._new.discard("default/active"),
+        "pod default/active: nobody has rejected it so far, but it is not among the new ones",
+        id="new",
+    ),
+    pytest.param(
+        lambda room, places: setattr(found(room, "active"), "unschedulable_count", 1),
+        "pod default/active: among the new ones, but it was rejected before, or is not active",
+        id="not new",
+    ),
+    pytest.param(
+        lambda room, places: vars_of(found(room, "backing"), unschedulable_count=0, backoff_expiration=None),
+        "pod default/backing: backs off, but it has no backoff",
+        id="backoff",
+    ),
+]
+
+
+def vars_of(obj, **values):
+    for name, value in values.items():
+        setattr(obj, name, value)
+
+
+ASLEEP = [
+    pytest.param(
+        lambda room, asleep: rename(asleep._pods, "sleeping"),
+        "pod default/sleeping: unschedulable under the name default/other",
+        id="name",
+    ),
+    pytest.param(
+        lambda room, asleep: asleep._bucket.pop("default/sleeping"),
+        "pod default/sleeping: unschedulable, but in no group",
+        id="no group",
+    ),
+    pytest.param(
+        lambda room, asleep: asleep._pods.pop("default/sleeping"),
+        "pod default/sleeping: in a group, but not unschedulable",
+        id="only in a group",
+    ),
+    pytest.param(
+        lambda room, asleep: group_of(asleep, "sleeping").by_shape.clear(),
+        "pod default/sleeping: not in its group P",
+        id="not in its group",
+    ),
+    pytest.param(
+        lambda room, asleep: asleep._groups.pop(group_of(asleep, "sleeping").rejection),
+        "pod default/sleeping: its group P is not known",
+        id="unknown group",
+    ),
+    pytest.param(
+        lambda room, asleep: setattr(found(room, "sleeping"), "pod", room.info(a_pod("sleeping").labels(a="b"))),
+        "pod default/sleeping: in its group among pods of another shape",
+        id="shape",
+    ),
+    pytest.param(
+        lambda room, asleep: found(room, "gated").unschedulable_plugins.add("P"),
+        "pod default/gated: rejected by A, P, gated by A, in the group A, gated by A",
+        id="another group's",
+    ),
+    pytest.param(lambda room, asleep: setattr(asleep, "gated", 2), "2 pods are counted as gated, 1 are", id="gated"),
+    pytest.param(
+        lambda room, asleep: group_of(asleep, "sleeping").by_shape.update({None: {"default/a": None}}),
+        "3 pods are in groups, 2 have one",
+        id="a group's pods",
+    ),
+    pytest.param(
+        lambda room, asleep: asleep._rejected_by.pop(("default-scheduler", "P")),
+        "plugin P of default-scheduler does not find the group P",
+        id="group of a plugin",
+    ),
+    pytest.param(
+        lambda room, asleep: asleep._rejected_by.update(
+            {("default-scheduler", "Q"): {group_of(asleep, "gated").rejection: group_of(asleep, "gated")}}
+        ),
+        "plugin Q of default-scheduler finds the group A, gated by A",
+        id="group of no plugin",
+    ),
+]
+
+
+def swap(flying):
+    """Let the two pods in flight be in the other order."""
+    flying._pods = dict(reversed(flying._pods.items()))
+
+
+def end_all(flying):
+    """The pods in flight are done, as nobody was told."""
+    flying._pods.clear()
+
+
+IN_FLIGHT = [
+    pytest.param(
+        lambda room, flying: flying._pods.update(g=flying._pods.pop("f2")),
+        "pod default/later (f2): in flight under the UID g",
+        id="UID",
+    ),
+    pytest.param(
+        lambda room, flying: setattr(flying.pods()[0], "place", Place.GONE),
+        "pod default/flying: in flight, but its place is gone",
+        id="place",
+    ),
+    pytest.param(
+        lambda room, flying: end_all(flying), "2 events are kept for pods in flight, and there is none", id="no pod"
+    ),
+    pytest.param(
+        lambda room, flying: swap(flying),
+        "pods in flight are not in the order of their first events: [1, 0]",
+        id="order",
+    ),
+    pytest.param(
+        lambda room, flying: setattr(flying, "_needed", 1),
+        "events from 1 to 2 are needed; pods in flight begin with [0, 1]",
+        id="needed events",
+    ),
+    pytest.param(
+        lambda room, flying: flying._events.clear(),
+        "events from 0 to 0 are needed; pods in flight begin with [0, 1]",
+        id="lost events",
+    ),
+    pytest.param(
+        lambda room, flying: keep_too_many(room, flying),
+        "600 of 601 events are needed by no pod in flight, and still kept",
+        id="too many events",
+    ),
+    pytest.param(
+        lambda room, flying: room.add(a_pod("flying").uid("f1")),
+        "pod default/flying (f1): in flight, and waits: active",
+        id="waits as well",
+    ),
+]
+
+
+def keep_too_many(room, flying):
+    for _ in range(599):
+        flying.record(Happened(event(NODE), None, None))
+    flying._pods = {"f2": (600, flying._pods["f2"][1])}
+    flying._needed = 600
+
+
+def part_of(room, of):
+    parts = {"places": room.queue._places, "asleep": room.queue._places.unschedulable, "flying": room.queue._in_flight}
+    return parts[of]
+
+
+@pytest.mark.parametrize(("breaks", "text"), [*PLACES, *HEAPS])
+def test_places(breaks, text):
+    room = full_room()
+    breaks(room, room.queue._places)
+    assert text in room.queue.problems()
+
+
+@pytest.mark.parametrize(("breaks", "text"), ASLEEP)
+def test_sleeping_pods(breaks, text):
+    room = full_room()
+    breaks(room, room.queue._places.unschedulable)
+    assert text in room.queue._places.unschedulable.problems()
+
+
+@pytest.mark.parametrize(("breaks", "text"), IN_FLIGHT)
+def test_pods_in_flight(breaks, text):
+    room = full_room()
+    breaks(room, room.queue._in_flight)
+    assert text in room.queue.problems()

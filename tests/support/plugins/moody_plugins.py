@@ -1,0 +1,113 @@
+"""Plugins of all kinds that a test puts into a good or a bad mood, and pods whose labels say what they want of them."""
+
+from stowplan.api.types import Pod
+from stowplan.framework.requests import Patch, Wait
+from stowplan.plugins import (
+    NODE,
+    POD,
+    SKIP,
+    Action,
+    Code,
+    EnqueueExtensions,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+    PreEnqueuePlugin,
+    ReservePlugin,
+    Status,
+    error,
+    on,
+    unresolvable,
+    unschedulable,
+)
+
+#: What plugins do that may refuse a pod: whether a pod is let through, refused, or met with an error.
+MOODS = ("yes", "no", "error")
+ANSWERS = {"yes": None, "no": unschedulable("no"), "error": error("broken")}
+
+
+class World:
+    """What the plugins go by, apart from a pod's labels."""
+
+    def __init__(self):
+        #: Labels of pods that are kept out of the queue.
+        self.closed = set()
+        self.reserve = self.permit = self.prepare = "yes"
+        #: Whether pods that want to wait on Permit do.
+        self.patient = True
+        #: Which nodes extenders leave: all, some or none.
+        self.extenders_leave = "all"
+
+    def be_kind(self):
+        self.closed.clear()
+        self.reserve = self.permit = self.prepare = "yes"
+        self.patient = False
+        self.extenders_leave = "all"
+
+
+def plugins_of(world):
+    """Plugins that gate, reserve, make wait and prepare; what a pod wants is in its labels."""
+
+    class Woken(EnqueueExtensions):
+        def events_to_register(self):
+            return [on(NODE, Action.UpdateNodeLabel), on(POD, Action.UpdatePodLabel)]
+
+    class Gate(Woken, PreEnqueuePlugin):
+        name = "Gate"
+
+        def pre_enqueue(self, pod):
+            return unresolvable("closed") if world.closed & pod.labels.keys() else None
+
+    class Doorman(Woken, ReservePlugin, PermitPlugin):
+        name = "Doorman"
+
+        def reserve(self, state, pod, node_name):
+            return ANSWERS[world.reserve]
+
+        def unreserve(self, state, pod, node_name):
+            pass
+
+        def permit(self, state, pod, node_name):
+            if world.patient and "wait" in pod.labels:
+                return Status(Code.Wait), 5.0
+            return ANSWERS[world.permit], 0.0
+
+    class Preparer(Woken, PreBindPlugin):
+        """In steps."""
+
+        name = "Preparer"
+
+        def pre_bind_pre_flight(self, state, pod, node_name):
+            wanted = {"sleep", "patch", "node", "now", "leave"} & pod.labels.keys()
+            return PreBindPreFlightResult(allow_parallel=True) if wanted else SKIP
+
+        def pre_bind(self, state, pod, node_name):
+            if "leave" in pod.labels:
+                self.handle.pods_in_pre_bind.get(pod.uid).cancel("it does not want to")
+            if "node" in pod.labels:
+                yield Wait(keys=frozenset({("Node", f"/{node_name}")}), seconds=8.0)
+            if "sleep" in pod.labels:
+                yield Wait(seconds=2.0)
+            if "patch" in pod.labels:
+                body = {"metadata": {"annotations": {"prepared": node_name}}}
+                yield Patch(kind=Pod, namespace="default", name=pod.pod.metadata.name, body=body, type_="merge")
+            return ANSWERS[world.prepare]
+
+    class Runner(Woken, PreBindPlugin, PostBindPlugin):
+        """As coroutines, which let those go that wait on Permit, and have pending pods tried."""
+
+        name = "Runner"
+
+        def pre_bind_pre_flight(self, state, pod, node_name):
+            return PreBindPreFlightResult(allow_parallel=True) if "run" in pod.labels else SKIP
+
+        async def pre_bind(self, state, pod, node_name):
+            for waiting in self.handle.waiting_pods:
+                waiting.allow("Doorman")
+            return ANSWERS[world.prepare]
+
+        async def post_bind(self, state, pod, node_name):
+            self.handle.activate(list(self.handle.cluster.pending.values()))
+
+    return Gate, Doorman, Preparer, Runner
