@@ -1,7 +1,5 @@
 """An engine finds what it contradicts itself in: each invariant between its parts is broken by hand once."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from stowplan.api.types import Pod
@@ -14,7 +12,7 @@ from support.plugins.moody_plugins import World, plugins_of
 from support.scheduling.engine_by_hand import EngineByHand
 from support.scheduling.outside import Outside
 
-STRANGER = SimpleNamespace(answered=None, woken=None)
+STRANGER = object()
 
 
 def pinned(name, node):
@@ -401,7 +399,7 @@ OTHERS = [
         id="no turn",
     ),
     pytest.param(
-        lambda hand: hand.engine._queue_timer.stop(),
+        lambda hand: hand.engine._queue_timer._alarm.cancel(),
         "pods are scheduled, and no alarm is set to look after the queue",
         id="nobody looks after the queue",
     ),

@@ -67,7 +67,7 @@ class World:
         #: Plugin -> what it does.
         self.plugins = {}
         self.number = 0
-        self.effects = Effects(self.api, self, broadcaster=self, hostname="host")
+        self.effects = Effects(self.api, self, broadcaster=self, hostname="host", askers={})
 
     def do(self, *actions):
         """Carry them out in one step; the number of the last."""

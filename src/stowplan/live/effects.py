@@ -165,15 +165,18 @@ class Effects:
             del self._lines[subject]
 
     def _ask(self, number: int, ask: Ask) -> None:
-        if not self.ended:
+        if not self.is_over:
             self._spawn(number, ask, self._put(number, ask), name=f"{ask.verb} of {ask.who} ({number})")
 
     async def _put(self, number: int, ask: Ask) -> None:
         self._answer(number, await self._told(ask))
 
     async def _told(self, ask: Ask) -> Outcome:
+        asker = self._askers.get(ask.who)
+        if asker is None:
+            return Refused(LookupError(f"nobody answers {ask.who}"))
         try:
-            return Done(await self._askers[ask.who].ask(ask.verb, ask.question))
+            return Done(await asker.ask(ask.verb, ask.question))
         except OutcomeUnknown as error:
             return Unknown(error)
         except asyncio.CancelledError:
@@ -187,10 +190,6 @@ class Effects:
         if not self.is_over:
             name = f"{action.point} of {action.pod} by {action.plugin}"
             self._spawn(number, action, self._called(number, action), name=name)
-
-    def _ask(self, number: int, question: Ask) -> None:
-        if not self.is_over:
-            self._spawn(number, question, self._asked_in_vain(number, question), name=f"question to {question.who}")
 
     def _spawn(
         self, number: int, action: Request | RunPlugin | Ask, work: Coroutine[Any, Any, None], *, name: str
@@ -232,10 +231,6 @@ class Effects:
             # The plugin swallowed it.
             raise asyncio.CancelledError
         self._answer(number, Done(answer))
-
-    async def _asked_in_vain(self, number: int, question: Ask) -> None:
-        # Only a plugin in steps asks here: a configuration with extenders is refused.
-        self._answer(number, Refused(LookupError(f"nobody answers {question.who}")))
 
     async def _sent(self, number: int, request: Request, before: Sequence[asyncio.Task[None]]) -> None:
         if before:

@@ -57,8 +57,9 @@ async def test_a_pod_that_is_rejected(api_server, namespace):
     config = configuration(profile(permit=[a], reserve=[a]))
     async with waiting(api_server, namespace, a, config=config) as c:
         await c.pods(pod("web"))
-        assert the_pod(c).reject("A", "not today")
-        assert not the_pod(c).reject("A", "the first word counts")
+        held = the_pod(c)
+        assert held.reject("A", "not today")
+        assert not held.reject("A", "the first word counts")
         the_pod(c).allow("A")
         await c.settle()
         expected = rejected("0/1 nodes are available: 1 not today.", "A", announced=True)

@@ -14,7 +14,7 @@ from stowplan.client.errors import OutcomeUnknown
 from stowplan.config import load_config
 from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine
-from stowplan.engine.inputs import Answer, Changes
+from stowplan.engine.inputs import Answer, Changes, Started
 from stowplan.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
 from stowplan.framework.status import error as error_status
 from stowplan.in_tree.registry import in_tree_registry
@@ -67,6 +67,7 @@ class EngineByHand:
         self._known = defaultdict(dict)
         self._calls = {}
         self._tick_at = inf
+        self.submit(Started())
 
     # -- the engine's driver ------------------------------------------------------------------------------------------
 
