@@ -200,7 +200,7 @@ class Engine:
             ),
             observer=observer,
         )
-        self._observer = observer
+        self._is_stopped = False
         self._queue_timer = _QueueTimer(self, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
         self.algorithm = SchedulingAlgorithm(
             self.state,
@@ -304,7 +304,7 @@ class Engine:
     @property
     def wants_turn(self) -> bool:
         """Whether a pod can be tried now: `Schedule` is worth a step."""
-        return self._observer.is_ready and not self._observer.is_stopped and self.bindings.writes < MAX_BINDING_WRITES
+        return not self._is_stopped and self.bindings.writes < MAX_BINDING_WRITES and self.queue.can_pop
 
     def now(self) -> float:
         """The time of the last step."""
@@ -329,12 +329,12 @@ class Engine:
         self.suspended.plugins_switched()
 
     def _started(self, input_: Started) -> None:
-        self._observer.is_stopped = False
+        self._is_stopped = False
         self._queue_timer.start()
 
     def _stopped(self, input_: Stopped) -> None:
         self._queue_timer.stop()
-        self._observer.is_stopped = True
+        self._is_stopped = True
         self.suspended.stop()
 
     def _closing(self, input_: Closing) -> None:
@@ -350,9 +350,7 @@ class Engine:
 
     def _schedule(self, input_: Schedule) -> None:
         queued = self.queue.pop()
-        if queued is None:
-            self._observer.is_ready = False
-        else:
+        if queued is not None:
             self.tried_again = bool(queued.unschedulable_count)
             self._try(queued)
 
@@ -491,9 +489,7 @@ class Engine:
             raise InvalidStateError(problems)
 
     def _problems_of_turns(self) -> Iterator[str]:
-        if self.queue.can_pop and not self._observer.is_ready:
-            yield f"the queue has pods to try ({self.queue.summary()}), and the engine wants no turn for them"
-        if not self._observer.is_stopped and not self._queue_timer.is_set:
+        if not self._is_stopped and not self._queue_timer.is_set:
             yield "pods are scheduled, and no alarm is set to look after the queue"
 
     # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
@@ -561,11 +557,10 @@ class _Stopwatch:
 
 
 class _Observer(QueueObserver):
-    """Has pods' stories kept, moves logged, and knows whether a pod can be tried."""
+    """Has pods' stories kept, and moves logged."""
 
     def __init__(self, stories: Stories) -> None:
         self._stories = stories
-        self.is_ready = self.is_stopped = False
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self._stories.moved(queued, place, cause)
@@ -583,9 +578,6 @@ class _Observer(QueueObserver):
 
     def problem(self, text: str) -> None:
         _report(text)
-
-    def ready(self) -> None:
-        self.is_ready = True
 
 
 def _jitter(random: Chance | None) -> Callable[[], float]:
