@@ -36,8 +36,9 @@ class Recorder:
         """`write` takes one line at a time, and does not wait; what it raises ends the recording."""
         self._write = write
         self._guard = guard
-        #: None before it begins, and once it has ended.
+        #: None before it begins, and once it has ended early.
         self._recording: Recording | None = None
+        self._ended = False
 
     def begin(
         self,
@@ -60,7 +61,7 @@ class Recorder:
         try:
             self._recording = Recording(self._write, header)
         except Exception as e:
-            self._end(e)
+            self.end(e)
 
     def step(self, engine: Engine, input_: Input, now: float) -> list[Effect]:
         """Have the engine take the input, and write it down."""
@@ -79,8 +80,10 @@ class Recorder:
             recording.add(input_, now, () if guard is None else guard.broken_off_in_step)
         except Exception as e:
             # A full disk, or an answer of a plugin that JSON cannot hold.
-            self._end(e)
+            self.end(e)
 
-    def _end(self, why: Exception) -> None:
-        self._recording = None
-        _log.error(why, "Cannot write the recording; it ends here")
+    def end(self, why: Exception) -> None:
+        """Record nothing more, and say why; no-op once it has ended."""
+        if not self._ended:
+            self._recording, self._ended = None, True
+            _log.error(why, "Cannot write the recording; it ends here")

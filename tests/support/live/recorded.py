@@ -24,7 +24,7 @@ class Recorded:
         self.recorder.step = seen
 
     def replayed(self, *plugins, lines=None, **options):
-        """The effects of each step; `options` are those of `Replay`."""
+        """The effects of each step when it is played again; `options` are those of `Replay`."""
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
