@@ -83,7 +83,7 @@ async def soaking(seed):
 
     plugin = hesitates(sleep)
     options = {"config": CONFIG, "plugins": [plugin], "settings": NEVER, "wrap": wrap, "recorder": recorded.recorder}
-    # The engine's chance is its own, as faults come at other moments when it is played again: never.
+    # The engine's chance is its own: neither changes nor faults draw on it again.
     async with live(*first_objects(), random=Random(seed), **options) as cluster:
         ways["sleep"] = cluster.time.sleep
         yield Soak(cluster, ways["faulty"], random)
