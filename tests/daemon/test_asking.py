@@ -112,15 +112,9 @@ def everything(cluster, random):
         "chance": random.getstate(),
         "api": [stored.data for stored in cluster.server.store.list("pods", "")],
         "events": cluster.events(),
-        "evictions": under_way(scheduler.engine.evictions),
+        "evictions": [id(preemption) for preemption in scheduler.engine.evictions._preemptions.values()],
         "acted": Acting.acted,
     }
-
-
-def under_way(evictor):
-    """Without those that are over, which are forgotten when somebody asks about them."""
-    found = evictor._preemptions.values()
-    return [id(p) for p in found if p.running or any(map(evictor._stays, p.deleted))]
 
 
 def changed(before, after):

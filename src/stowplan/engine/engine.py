@@ -53,6 +53,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
+from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
 from stowplan.engine.recorder import EffectRecorder
@@ -174,6 +175,7 @@ class Engine:
             state=self.state,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=PodsInPreBind(outside=self),
+            leaving=LeavingPods(),
             stories=self.stories,
             report=_report,
         )
@@ -495,6 +497,15 @@ class Engine:
             yield f"the queue has pods to try ({self.queue.summary()}), and the engine wants no turn for them"
         if not self._observer.is_stopped and not self._queue_timer.is_set:
             yield "pods are scheduled, and no alarm is set to look after the queue"
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it, after its last step: report what is left to be reported, and have plugins give up what they hold."""
+        self.statuses.close()
+        for framework in self.frameworks.values():
+            for problem in framework.close():
+                _report(problem)
 
     # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
 
