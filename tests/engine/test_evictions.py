@@ -135,7 +135,8 @@ def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text, who):
         world.preempt(boss, victim)
         world.settle()
     type_ = {"preemptorType": "pod"} if level == 2 else {}
-    assert (level, text, type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}) in found.of("victim_evictions")
+    keys = type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}
+    assert (level, text, keys) in found.of("victim_evictions")
 
 
 def test_the_log_says_who_is_spared(world):
