@@ -389,7 +389,7 @@ PODS = [
 
 
 def eviction(hand):
-    return next(iter(hand.engine.evictions._at_work))
+    return next(iter(hand.engine.evictions._victims._at_work))
 
 
 OTHERS = [

@@ -22,6 +22,7 @@ inputs and effects is that of dask.distributed's worker state machine.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,8 +54,10 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
+from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
+from stowplan.engine.questions import Question
 from stowplan.engine.recorder import EffectRecorder
 from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.size_metrics import SizeMetrics
@@ -162,6 +165,8 @@ class Engine:
         self._ahead = 0.0
         #: Whether a step is under way: what plugins do then need not come in as an input.
         self._stepping = False
+        #: Whether a question is being asked: what plugins do then comes to nothing.
+        self._asking = False
         self._driver: Driver | None = None
         #: Whether the pod that was tried last had been rejected before.
         self.tried_again = False
@@ -174,6 +179,7 @@ class Engine:
             state=self.state,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=PodsInPreBind(outside=self),
+            leaving=LeavingPods(),
             stories=self.stories,
             report=_report,
         )
@@ -411,7 +417,9 @@ class Engine:
         self._driver = driver
 
     def _submitted(self, input_: Input) -> bool:
-        """Whether it was handed in as an input, because no step is under way."""
+        """Whether it was handed in as an input, because no step is under way; or was dropped, as somebody only asks."""
+        if self._asking:
+            return True
         if self._stepping or self._driver is None:
             return False
         self._driver.submit(input_)
@@ -468,6 +476,29 @@ class Engine:
             )
         )
 
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def framework_for(self, pod: PodInfo) -> Framework | None:
+        """The profile that is responsible for a pod."""
+        return self.algorithm.framework_for(pod)
+
+    @contextmanager
+    def asking(self, pod: PodInfo) -> Iterator[Question]:
+        """Ask about a pod of one of the profiles, between steps: nothing follows, and afterwards all is as before."""
+        framework = self.framework_for(pod)
+        if framework is None:
+            raise ValueError(f'pod {pod.key}: no profile for scheduler name "{pod.pod.spec.scheduler_name}"')
+        state, before = self.state, self._asking
+        version, placed = state.version, state.placed(pod.uid)
+        current = "" if placed is None else placed.node_name
+        self._asking = True
+        try:
+            with nullcontext() if placed is None else state.transaction():
+                state.remove_pod(pod.uid)
+                yield Question(self.algorithm, framework, placed or pod, current_node=current, version=version)
+        finally:
+            self._asking = before
+
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
@@ -491,6 +522,15 @@ class Engine:
     def _problems_of_turns(self) -> Iterator[str]:
         if not self._is_stopped and not self._queue_timer.is_set:
             yield "pods are scheduled, and no alarm is set to look after the queue"
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it, after its last step: report what is left to be reported, and have plugins give up what they hold."""
+        self.statuses.close()
+        for framework in self.frameworks.values():
+            for problem in framework.close():
+                _report(problem)
 
     # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
 

@@ -321,9 +321,7 @@ class Scheduler:
         await self._broadcaster.flush(FLUSH_TIMEOUT_AFTER_LOST_LEASE if self._halted else SHUTDOWN_TIMEOUT)
         broadcasting.cancel()
         await asyncio.gather(broadcasting, return_exceptions=True)
-        for framework in self.frameworks.values():
-            for problem in framework.close():
-                _report(problem)
+        self.engine.close()
 
     async def _cancelled(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
         stubborn = await cancel_all(tasks, seconds=CANCELLATION_TIMEOUT, sleep=self._times.sleep)
