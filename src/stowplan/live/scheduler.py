@@ -227,6 +227,7 @@ class Scheduler:
 
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
         """Take in what an informer delivers."""
+        self._check_wall_clock()
         self.submit(Changes(kind, changes))
 
     def switch_off(self, plugins: frozenset[str]) -> None:
@@ -237,11 +238,15 @@ class Scheduler:
 
     def tick(self) -> None:
         """Time has come for something."""
+        self._check_wall_clock()
+        self.submit(TICK)
+
+    def _check_wall_clock(self) -> None:
+        """Tell the engine if it was set."""
         ahead = self._times.wall_clock() - self.clock()
         if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
             self._ahead = ahead
             self.submit(WallClock(ahead))
-        self.submit(TICK)
 
     def wake_at(self, at: float) -> None:
         self._alarm.set(at)
