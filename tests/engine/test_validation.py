@@ -394,7 +394,7 @@ def eviction(hand):
 
 OTHERS = [
     pytest.param(
-        lambda hand: setattr(hand.engine._observer, "is_ready", False),
+        lambda hand: setattr(hand.engine._watcher, "is_ready", False),
         "the queue has pods to try (activeQ:1; backoffQ:0; unschedulablePods:2), and the engine wants no turn for them",
         id="no turn",
     ),

@@ -23,11 +23,11 @@ import msgspec
 from stowplan.api import api_errors
 from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
-from stowplan.api.custom_objects import CustomObject, custom_resource
-from stowplan.api.decode import KINDS, DecodeError, decode_custom, decode_json, encode_json
+from stowplan.api.decode import DecodeError
 from stowplan.api.meta import ApiStruct, ObjectReference
 from stowplan.api.port import Unreachable
 from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.dumped import set_chance
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import (
     Activated,
@@ -46,6 +46,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
+from stowplan.engine.written_objects import kind_named, name_of, read_object, written_object
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
@@ -151,8 +152,7 @@ class Replay:
         if header.chance is None:
             chance = None
         else:
-            version, words, gauss = header.chance
-            chance.setstate((version, tuple(words), gauss))
+            set_chance(chance, header.chance)
         self._broken_off = broken_off
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
@@ -178,19 +178,8 @@ class Replay:
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
-def _name_of(kind: type[ApiStruct]) -> str:
-    return kind.resource if issubclass(kind, CustomObject) else kind.__name__
-
-
-def _kind_named(name: str) -> type[ApiStruct]:
-    return custom_resource(name) if "." in name else _STRUCTS[name]
-
-
-_STRUCTS = {struct.__name__: struct for struct in KINDS.values()}
-
-
 def _write_changes(changes: Changes) -> Any:
-    return [_name_of(changes.kind), [_write_change(change) for change in changes.changes]]
+    return [name_of(changes.kind), [_write_change(change) for change in changes.changes]]
 
 
 def _write_change(change: Change[Any]) -> Any:
@@ -199,17 +188,13 @@ def _write_change(change: Change[Any]) -> Any:
     if new is None:
         assert old is not None, "a change has an old or a new object"
         return [old.metadata.namespace, old.metadata.name]
-    written = msgspec.Raw(_encoded(new))
+    written = msgspec.Raw(written_object(new))
     return [written] if old is None else [written, 1]
-
-
-def _encoded(obj: Any) -> bytes:
-    return _ENCODER.encode(obj.content) if isinstance(obj, CustomObject) else encode_json(obj)
 
 
 def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
     name, changes = written
-    kind = _kind_named(name)
+    kind = kind_named(name)
     return Changes(kind, [_read_change(name, kind, change, known) for change in changes])
 
 
@@ -218,17 +203,11 @@ def _read_change(
 ) -> Change[Any]:
     if isinstance(written[0], str):
         return Change(known.pop((name, *written)), None)
-    new: Any = _decoded(kind, written[0])
+    new: Any = read_object(kind, written[0])
     key = (name, new.metadata.namespace, new.metadata.name)
     old = known.get(key) if len(written) > 1 else None
     known[key] = new
     return Change(old, new)
-
-
-def _decoded(kind: type[ApiStruct], content: Any) -> ApiStruct:
-    if issubclass(kind, CustomObject):
-        return decode_custom(kind, content)
-    return decode_json(_ENCODER.encode(content), kind)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -245,7 +224,7 @@ def _write_value(value: Any) -> list[Any]:
     if isinstance(value, Status):
         return ["Status", _write_status(value)]
     if isinstance(value, ApiStruct):
-        return [_name_of(type(value)), msgspec.Raw(_encoded(value))]
+        return [name_of(type(value)), msgspec.Raw(written_object(value))]
     return ["", value]
 
 
@@ -262,7 +241,7 @@ def _read_answer(written: Any, known: object) -> Answer:
 def _read_value(name: str, written: Any) -> Any:
     if name == "Status":
         return _read_status(written)
-    return _decoded(_kind_named(name), written) if name else written
+    return read_object(kind_named(name), written) if name else written
 
 
 def _write_status(status: Status) -> Any:
