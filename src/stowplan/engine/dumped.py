@@ -23,10 +23,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.api.types import Pod, PodStatus
 from stowplan.cluster.dumped import DumpedPlacements
-from stowplan.engine.written_objects import kind_named, name_of, read_object, written_object
+from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object
 from stowplan.queue.dumped import DumpedQueue
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ _LISTED = 10
 class DumpedState(msgspec.Struct, frozen=True, kw_only=True):
     placements: DumpedPlacements
     #: (kind, object), kind by kind.
-    objects: list[tuple[str, msgspec.Raw]]
+    objects: list[tuple[str, Any]]
     #: Node -> pods, both in the order of nomination.
     nominations: list[tuple[str, list[Pod]]]
     #: In the order in which their names came.
@@ -116,9 +117,8 @@ class EngineDump(msgspec.Struct, frozen=True, kw_only=True):
     #: The time of the last step, and what the wall clock was ahead of it.
     now: float
     ahead: float
-    #: Whether pods are tried, and whether one is ready.
+    #: Whether no pod is tried.
     stopped: bool
-    ready: bool
     #: Profile -> plugins that are switched off.
     switched_off: dict[str, list[str]]
     state: DumpedState
@@ -157,11 +157,15 @@ class _Head(msgspec.Struct):
 def dumped_state(parts: dict[str, Any]) -> DumpedState:
     """Of what `ClusterState.dump` gives."""
     others = dict(parts)
+    placements = others.pop(_PLACEMENTS)
+    nodes = replace(placements.nodes, rows=[node and as_written(node) for node in placements.nodes.rows])
     return DumpedState(
-        placements=others.pop(_PLACEMENTS),
-        objects=[(name_of(type(obj)), msgspec.Raw(written_object(obj))) for obj in others.pop(_OBJECTS)],
-        nominations=others.pop(_NOMINATIONS),
-        pending=others.pop(_PENDING),
+        placements=DumpedPlacements(
+            nodes=nodes, pods=[replace(one, pod=as_written(one.pod)) for one in placements.pods]
+        ),
+        objects=[(name_of(type(obj)), as_written(obj)) for obj in others.pop(_OBJECTS)],
+        nominations=[(name, [as_written(pod) for pod in pods]) for name, pods in others.pop(_NOMINATIONS)],
+        pending=[as_written(pod) for pod in others.pop(_PENDING)],
         others=others,
     )
 
@@ -170,7 +174,7 @@ def restored_state(dumped: DumpedState) -> dict[str, Any]:
     """What `ClusterState.load` takes."""
     return {
         _PLACEMENTS: dumped.placements,
-        _OBJECTS: [read_object(kind_named(name), msgspec.json.decode(content)) for name, content in dumped.objects],
+        _OBJECTS: [read_object(kind_named(name), content) for name, content in dumped.objects],
         _NOMINATIONS: dumped.nominations,
         _PENDING: dumped.pending,
         **dumped.others,

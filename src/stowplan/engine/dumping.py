@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from stowplan.engine.evictions import Evictions
     from stowplan.engine.parts import Parts
     from stowplan.engine.queue_timer import QueueTimer
-    from stowplan.engine.queue_watcher import QueueWatcher
     from stowplan.engine.statuses import PodStatuses
     from stowplan.engine.suspended_cycles import SuspendedCycles
 
@@ -29,7 +28,6 @@ class Dumping:
         bindings: Bindings,
         evictions: Evictions,
         queue_timer: QueueTimer,
-        queue_watcher: QueueWatcher,
     ) -> None:
         self._parts = parts
         self._algorithm = algorithm
@@ -38,7 +36,6 @@ class Dumping:
         self._bindings = bindings
         self._evictions = evictions
         self._queue_timer = queue_timer
-        self._queue_watcher = queue_watcher
 
     def unfinished(self) -> list[str]:
         """What the engine is in the middle of, and cannot be dumped for."""
@@ -50,8 +47,8 @@ class Dumping:
             *self._statuses.unfinished,
         ]
 
-    def dump(self, *, ahead: float) -> EngineDump:
-        """`ahead`: what the wall clock is ahead of the engine's time."""
+    def dump(self, *, ahead: float, stopped: bool) -> EngineDump:
+        """`ahead`: what the wall clock is ahead of the engine's time; `stopped`: no pod is tried."""
         unfinished = self.unfinished()
         if unfinished:
             raise UnfinishedError(unfinished)
@@ -59,8 +56,7 @@ class Dumping:
         return EngineDump(
             now=self._parts.outbox.now,
             ahead=ahead,
-            stopped=self._queue_watcher.is_stopped,
-            ready=self._queue_watcher.is_ready,
+            stopped=stopped,
             switched_off={name: sorted(framework.switched_off) for name, framework in frameworks.items()},
             state=dumped_state(self._parts.state.dump()),
             queue=self._parts.queue.dump(),
@@ -81,7 +77,6 @@ class Dumping:
         except TransactionError as e:
             raise DumpError(str(e)) from e
         self._parts.queue.load(dump.queue, self._parts.state.pending)
-        self._queue_watcher.is_stopped, self._queue_watcher.is_ready = dump.stopped, dump.ready
         self._parts.outbox.load(dump.outbox)
         self._queue_timer.load(dump.timer)
         self._evictions.load(dump.evictions)

@@ -209,7 +209,7 @@ class Engine:
             ),
             observer=watcher,
         )
-        self._watcher = watcher
+        self._is_stopped = False
         self._queue_timer = QueueTimer(self.parts, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
         self.algorithm = SchedulingAlgorithm(
             self.state,
@@ -260,7 +260,6 @@ class Engine:
             bindings=self.bindings,
             evictions=self.evictions,
             queue_timer=self._queue_timer,
-            queue_watcher=watcher,
         )
         self._stopwatch = stopwatch
         self._take: dict[type[Any], Callable[[Any], None]] = {
@@ -332,7 +331,7 @@ class Engine:
     @property
     def wants_turn(self) -> bool:
         """Whether a pod can be tried now: `Schedule` is worth a step."""
-        return self._watcher.is_ready and not self._watcher.is_stopped and self.bindings.writes < MAX_BINDING_WRITES
+        return not self._is_stopped and self.bindings.writes < MAX_BINDING_WRITES and self.queue.can_pop
 
     def now(self) -> float:
         """The time of the last step."""
@@ -357,12 +356,12 @@ class Engine:
         self.suspended.plugins_switched()
 
     def _started(self, input_: Started) -> None:
-        self._watcher.is_stopped = False
+        self._is_stopped = False
         self._queue_timer.start()
 
     def _stopped(self, input_: Stopped) -> None:
         self._queue_timer.stop()
-        self._watcher.is_stopped = True
+        self._is_stopped = True
         self.suspended.stop()
 
     def _closing(self, input_: Closing) -> None:
@@ -378,9 +377,7 @@ class Engine:
 
     def _schedule(self, input_: Schedule) -> None:
         queued = self.queue.pop()
-        if queued is None:
-            self._watcher.is_ready = False
-        else:
+        if queued is not None:
             self.tried_again = bool(queued.unschedulable_count)
             self._try(queued)
 
@@ -544,9 +541,7 @@ class Engine:
             raise InvalidStateError(problems)
 
     def _problems_of_turns(self) -> Iterator[str]:
-        if self.queue.can_pop and not self._watcher.is_ready:
-            yield f"the queue has pods to try ({self.queue.summary()}), and the engine wants no turn for them"
-        if not self._watcher.is_stopped and not self._queue_timer.is_set:
+        if not self._is_stopped and not self._queue_timer.is_set:
             yield "pods are scheduled, and no alarm is set to look after the queue"
 
     # -- dump and load ------------------------------------------------------------------------------------------------
@@ -560,7 +555,7 @@ class Engine:
 
         What goes on from it, and what is not in it: see `stowplan.engine.dumped`.
         """
-        return self._dumping.dump(ahead=self._ahead)
+        return self._dumping.dump(ahead=self._ahead, stopped=self._is_stopped)
 
     def load(self, dump: EngineDump) -> None:
         """Go on where another engine was dumped, before the first step; DumpError if that was another kind of engine.
@@ -568,7 +563,7 @@ class Engine:
         The driver begins with a `Tick`, to hear when the engine wants to be woken.
         """
         self._dumping.load(dump)
-        self._ahead = dump.ahead
+        self._ahead, self._is_stopped = dump.ahead, dump.stopped
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from stowplan.engine.dumped import DumpedEvictions, DumpedPreemption
 from stowplan.engine.eviction_metrics import EvictionMetrics
 from stowplan.engine.eviction_records import PlanStage, Preemption, Result
 from stowplan.engine.victim_evictions import VictimEvictions, log_spared
+from stowplan.engine.written_objects import as_written
 from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.klog import get_logger
 
@@ -279,7 +280,7 @@ class Evictions:
         return DumpedEvictions(
             preemptions=[
                 DumpedPreemption(
-                    preemptor=preemption.preemptor.pod,
+                    preemptor=as_written(preemption.preemptor.pod),
                     node=preemption.node_name,
                     plugin=preemption.plugin,
                     leaving=sorted(preemption.leaving),

@@ -1,4 +1,4 @@
-"""What the engine makes of the queue's moves: pods' stories, log lines, and whether a pod can be tried."""
+"""What the engine makes of the queue's moves: pods' stories, and log lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ class QueueWatcher(QueueObserver):
     def __init__(self, stories: Stories, report: Callable[[str], None]) -> None:
         self._stories = stories
         self._report = report
-        self.is_ready = self.is_stopped = False
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self._stories.moved(queued, place, cause)
@@ -41,6 +40,3 @@ class QueueWatcher(QueueObserver):
 
     def problem(self, text: str) -> None:
         self._report(text)
-
-    def ready(self) -> None:
-        self.is_ready = True

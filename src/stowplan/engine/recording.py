@@ -2,8 +2,9 @@
 
 Decisions hang on nothing but the configuration, the seed and the inputs with their times, so those are all that is
 kept: one line of JSON each. The first line says what the engine was built with. Objects are written as the scheduler
-knows them, without the fields that it does not read; of a change only the new object is written, as the old one came
-before. Where a user's plugin was broken off in the middle of a call, the line says in which one.
+knows them, without the fields that it does not read, such as the environment of containers, and without what kubectl
+notes of them; of a change only the new object is written, as the old one came before. Where a user's plugin was broken
+off in the middle of a call, the line says in which one, and how that was told.
 
     recording = Recording(file.write, header)                  # while it runs, once before each step:
     recording.add(input_, now)
@@ -11,7 +12,10 @@ before. Where a user's plugin was broken off in the middle of a call, the line s
 
 Coroutines of plugins are not run again: what they answered is in the log. A plugin whose synchronous methods depend on
 anything else than what the framework hands them (a clock, a file, what its own coroutine has left behind) decides
-differently the second time; nothing here can know that, but the effects show it.
+differently the second time; nothing here can know that, but the effects show it. Nor is it known what a call did
+before it was broken off.
+
+A process that is killed leaves a last line that is torn: where a file ends within a line, the recording ends before it.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
-from stowplan.engine.written_objects import kind_named, name_of, read_object, written_object
+from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
@@ -69,13 +73,22 @@ class RecordingError(ValueError):
     """A line that is none of a recording, or of another version; says which and why."""
 
 
+class BrokenOff(NamedTuple):
+    """A call of a user's plugin that was broken off."""
+
+    #: Which call of the step it was, from 1. Calls within one that was broken off do not count.
+    number: int
+    #: What the framework was told.
+    why: str
+
+
 class Entry(NamedTuple):
     """One input as it was recorded."""
 
     now: float
     input: Input
-    #: The calls of users' plugins within the step that were broken off: the how manieth each was, from 1.
-    broken_off: tuple[int, ...]
+    #: Calls within the step that were broken off, in order.
+    broken_off: tuple[BrokenOff, ...]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,10 +111,11 @@ class Recording:
         self._write = write
         write(_ENCODER.encode(header) + b"\n")
 
-    def add(self, input_: Input, now: float, broken_off: Sequence[int] = ()) -> None:
-        fields = _WRITERS.get(type(input_))
+    def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
+        kind = type(input_)
+        fields = _WRITERS.get(kind)
         written = input_ if fields is None else fields(input_)
-        line = [now, type(input_).__name__, written, *([list(broken_off)] if broken_off else ())]
+        line = (now, kind.__name__, written, broken_off) if broken_off else (now, kind.__name__, written)
         self._write(_ENCODER.encode(line) + b"\n")
 
 
@@ -120,17 +134,29 @@ def read_entries(lines: Iterable[bytes | str]) -> Iterator[Entry]:
     known: dict[tuple[str, str, str], ApiStruct] = {}
     for number, line in enumerate(lines, 2):
         try:
-            now, name, written, *broken_off = msgspec.json.decode(line)
-            yield Entry(now, _READERS[name](written, known), tuple(broken_off[0]) if broken_off else ())
+            entry = _read_entry(line, known)
         except (msgspec.DecodeError, DecodeError, LookupError, TypeError, ValueError) as e:
+            if _is_torn(line):
+                return
             raise RecordingError(f"line {number}: {e}") from e
+        yield entry
+
+
+def _read_entry(line: bytes | str, known: dict[tuple[str, str, str], ApiStruct]) -> Entry:
+    now, name, written, *more = msgspec.json.decode(line)
+    return Entry(now, _READERS[name](written, known), tuple(BrokenOff(*call) for call in more[0]) if more else ())
+
+
+def _is_torn(line: bytes | str) -> bool:
+    """Whether the file ends within this line, which no other line is without an end for."""
+    return not (line.endswith("\n") if isinstance(line, str) else line.endswith(b"\n"))
 
 
 class BrokenOffCalls(Protocol):
-    """Breaks off the calls of users' plugins that were broken off then."""
+    """Breaks off the calls of users' plugins that were broken off then: `daemon.broken_off_calls`."""
 
-    def expect(self, numbers: Sequence[int], /) -> None:
-        """In the step that comes, these calls, from 1."""
+    def expect(self, calls: Sequence[BrokenOff], /) -> None:
+        """In the step that comes, these."""
 
 
 class Replay:
@@ -156,7 +182,7 @@ class Replay:
         self._broken_off = broken_off
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
-            load_config(header.configuration, plugins=registry.declarations),
+            load_config(header.configuration, plugins=registry.declarations, features=features),
             registry=registry,
             now=header.now,
             meter=meter,
@@ -179,7 +205,7 @@ class Replay:
 
 
 def _write_changes(changes: Changes) -> Any:
-    return [name_of(changes.kind), [_write_change(change) for change in changes.changes]]
+    return name_of(changes.kind), [_write_change(change) for change in changes.changes]
 
 
 def _write_change(change: Change[Any]) -> Any:
@@ -187,9 +213,8 @@ def _write_change(change: Change[Any]) -> Any:
     old, new = change.old, change.new
     if new is None:
         assert old is not None, "a change has an old or a new object"
-        return [old.metadata.namespace, old.metadata.name]
-    written = msgspec.Raw(written_object(new))
-    return [written] if old is None else [written, 1]
+        return old.metadata.namespace, old.metadata.name
+    return (as_written(new),) if old is None else (as_written(new), 1)
 
 
 def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
@@ -205,7 +230,7 @@ def _read_change(
         return Change(known.pop((name, *written)), None)
     new: Any = read_object(kind, written[0])
     key = (name, new.metadata.namespace, new.metadata.name)
-    old = known.get(key) if len(written) > 1 else None
+    old = known[key] if len(written) > 1 else None
     known[key] = new
     return Change(old, new)
 
@@ -216,26 +241,27 @@ def _read_change(
 def _write_answer(answer: Answer) -> Any:
     outcome = answer.outcome
     if isinstance(outcome, Done):
-        return [answer.number, "Done", *_write_value(outcome.value)]
-    return [answer.number, type(outcome).__name__, _write_error(outcome.error)]
+        value = outcome.value
+        return (answer.number, "Done") if value is None else (answer.number, "Done", *_write_value(value))
+    return answer.number, type(outcome).__name__, _write_error(outcome.error)
 
 
-def _write_value(value: Any) -> list[Any]:
+def _write_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, Status):
-        return ["Status", _write_status(value)]
+        return "Status", _write_status(value)
     if isinstance(value, ApiStruct):
-        return [name_of(type(value)), msgspec.Raw(written_object(value))]
-    return ["", value]
+        return name_of(type(value)), as_written(value)
+    return "", value
 
 
 def _read_answer(written: Any, known: object) -> Answer:
     number, how, *rest = written
-    outcome: Outcome
     if how == "Done":
-        outcome = Done(_read_value(*rest))
-    else:
-        outcome = (Refused if how == "Refused" else Unknown)(_read_error(rest[0]))
-    return Answer(number, outcome)
+        return Answer(number, Done(_read_value(*rest) if rest else None))
+    return Answer(number, _FAILED[how](_read_error(rest[0])))
+
+
+_FAILED: dict[str, Callable[[Exception], Outcome]] = {"Refused": Refused, "Unknown": Unknown}
 
 
 def _read_value(name: str, written: Any) -> Any:
@@ -246,7 +272,7 @@ def _read_value(name: str, written: Any) -> Any:
 
 def _write_status(status: Status) -> Any:
     problem = None if status.error is None else _write_error(status.error)
-    return [int(status.code), list(status.reasons), status.plugin, problem]
+    return int(status.code), status.reasons, status.plugin, problem
 
 
 def _read_status(written: Any) -> Status:
@@ -255,24 +281,32 @@ def _read_status(written: Any) -> Status:
 
 
 def _write_error(error: BaseException) -> Any:
-    code = error.status.code if isinstance(error, ApiError) else 0
-    return [type(error).__name__, str(error), code]
+    """The first of its classes that says something to the engine, its text, and an API server's code."""
+    name = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS), "")
+    return name, str(error), error.status.code if isinstance(error, ApiError) else 0
 
 
 def _read_error(written: Any) -> Exception:
-    """The error, of a class that says the same to the engine and has the same text."""
+    """An error that says the same to the engine and has the same text."""
     name, text, code = written
-    kind = getattr(api_errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, ApiError):
-        return kind(text, code=code)
-    if name == PluginGaveUpError.__name__:
-        return PluginGaveUpError()
-    if name == DecodeError.__name__:
-        return DecodeError(field="", message=text)
-    return _UNREACHABLE.get(name, RuntimeError)(text)
+    return _ERRORS[name](text, code) if name else RuntimeError(text)
 
 
-_UNREACHABLE: dict[str, type[Exception]] = dict.fromkeys(("Unreachable", "OutcomeUnknown", "StreamSilent"), Unreachable)
+def _refusals() -> Iterator[type[ApiError]]:
+    return (kind for kind in vars(api_errors).values() if isinstance(kind, type) and issubclass(kind, ApiError))
+
+
+def _refused_by_api(kind: type[ApiError]) -> Callable[[str, int], Exception]:
+    return lambda text, code: kind(text, code=code)
+
+
+#: Class -> how one is made of its text and its code.
+_ERRORS: dict[str, Callable[[str, int], Exception]] = {
+    "Unreachable": lambda text, code: Unreachable(text),
+    "DecodeError": lambda text, code: DecodeError(field="", message=text),
+    "PluginGaveUpError": lambda text, code: PluginGaveUpError(),
+    **{kind.__name__: _refused_by_api(kind) for kind in _refusals()},
+}
 
 # -- everything else --------------------------------------------------------------------------------------------------
 
