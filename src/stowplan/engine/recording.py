@@ -20,6 +20,7 @@ A process that is killed leaves a last line that is torn: where a file ends with
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -116,10 +117,9 @@ class Recording:
         write(_ENCODER.encode(header) + b"\n")
 
     def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
-        kind = type(input_)
-        fields = _WRITERS.get(kind)
-        written = input_ if fields is None else fields(input_)
-        line = (now, kind.__name__, written, broken_off) if broken_off else (now, kind.__name__, written)
+        name, fields = _WRITERS[type(input_)]
+        written: Any = input_ if fields is None else fields(input_)
+        line = (now, name, written, broken_off) if broken_off else (now, name, written)
         self._write(_ENCODER.encode(line) + b"\n")
 
 
@@ -209,6 +209,7 @@ class Replay:
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
+@cache
 def _name_of(kind: type[ApiStruct]) -> str:
     """Custom kinds have a dot in their name; those of objects that are in no namespace begin with a slash."""
     if not issubclass(kind, CustomObject):
@@ -227,26 +228,35 @@ _STRUCTS |= {struct.__name__: struct for struct in KINDS.values()}
 
 
 def _write_changes(changes: Changes) -> Any:
-    return _name_of(changes.kind), [_write_change(change) for change in changes.changes]
+    name = _name_of(changes.kind)
+    # Told by the name: to ask a struct for its class takes longer than to encode a small one.
+    written = _written_custom if "." in name else _written
+    return name, [_write_change(change.old, change.new, written) for change in changes.changes]
 
 
-def _write_change(change: Change[Any]) -> Any:
+def _write_change(old: Any, new: Any, written: Callable[[Any], Any]) -> Any:
     """A new object; a new version, marked with 1; or who is gone."""
-    old, new = change.old, change.new
     if new is None:
-        assert old is not None, "a change has an old or a new object"
-        return old.metadata.namespace, old.metadata.name
-    return (_written(new),) if old is None else (_written(new), 1)
+        metadata = old.metadata
+        return metadata.namespace, metadata.name
+    return (written(new),) if old is None else (written(new), 1)
 
 
 def _written(obj: Any) -> Any:
     """What JSON is to have of an object."""
-    if LAST_APPLIED in obj.metadata.annotations:
-        annotations = {key: value for key, value in obj.metadata.annotations.items() if key != LAST_APPLIED}
-        if not isinstance(obj, CustomObject):
-            return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
-        return obj.content | {"metadata": obj.content["metadata"] | {"annotations": annotations}}
-    return obj.content if isinstance(obj, CustomObject) else obj
+    if LAST_APPLIED not in obj.metadata.annotations:
+        return obj
+    return replace(obj, metadata=replace(obj.metadata, annotations=_without_last_applied(obj)))
+
+
+def _written_custom(obj: Any) -> Any:
+    if LAST_APPLIED not in obj.metadata.annotations:
+        return obj.content
+    return obj.content | {"metadata": obj.content["metadata"] | {"annotations": _without_last_applied(obj)}}
+
+
+def _without_last_applied(obj: Any) -> dict[str, str]:
+    return {key: value for key, value in obj.metadata.annotations.items() if key != LAST_APPLIED}
 
 
 def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
@@ -282,7 +292,8 @@ def _write_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, Status):
         return "Status", _write_status(value)
     if isinstance(value, ApiStruct):
-        return _name_of(type(value)), _written(value)
+        written = _written_custom if isinstance(value, CustomObject) else _written
+        return _name_of(type(value)), written(value)
     return "", value
 
 
@@ -353,14 +364,18 @@ def _read_told(written: Any) -> Told:
     return told._replace(regarding=msgspec.convert(told.regarding, ObjectReference), related=related)
 
 
-_WRITERS: dict[type[Any], Callable[[Any], Any]] = {
-    Changes: _write_changes,
-    Answer: _write_answer,
-    Served: lambda served: [sorted(served.plugins), served.served],
-    Rejected: lambda rejected: [rejected.uid, _write_status(rejected.status)],
-}
-
+#: What is written as its fields and made of them.
 _PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
+
+#: Input -> its name, and what makes plain values of it; None: it is one.
+_WRITERS: dict[type[Any], tuple[str, Callable[[Any], Any] | None]] = {
+    kind: (kind.__name__, None) for kind in (*_PLAIN, Activated, Told)
+} | {
+    Changes: ("Changes", _write_changes),
+    Answer: ("Answer", _write_answer),
+    Served: ("Served", lambda served: (sorted(served.plugins), served.served)),
+    Rejected: ("Rejected", lambda rejected: (rejected.uid, _write_status(rejected.status))),
+}
 
 _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Changes": _read_changes,
@@ -369,7 +384,10 @@ _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Rejected": lambda written, known: Rejected(written[0], _read_status(written[1])),
     "Activated": lambda written, known: Activated(tuple(written[0])),
     "Told": lambda written, known: _read_told(written),
-    **{kind.__name__: _made(kind) for kind in _PLAIN},
+    **{
+        kind.__name__: _made(kind)
+        for kind in (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
+    },
 }
 
 

@@ -71,16 +71,13 @@ class Recorder:
         try:
             return engine.step(input_, now)
         finally:
-            if self._recording is not None:
-                self._add(self._recording, input_, now)
-
-    def _add(self, recording: Recording, input_: Input, now: float) -> None:
-        guard = self._guard
-        try:
-            recording.add(input_, now, () if guard is None else guard.broken_off_in_step)
-        except Exception as e:
-            # A full disk, or an answer of a plugin that JSON cannot hold.
-            self.end(e)
+            recording = self._recording
+            if recording is not None:
+                try:
+                    recording.add(input_, now, () if guard is None else guard.broken_off_in_step)
+                except Exception as e:
+                    # A full disk, or an answer of a plugin that JSON cannot hold.
+                    self.end(e)
 
     def end(self, why: Exception) -> None:
         """Record nothing more, and say why; no-op once it has ended."""
