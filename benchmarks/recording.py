@@ -55,6 +55,8 @@ class Switch:
         self.on = False
         #: Input, and how many changes -> nanoseconds of each step; without a recording and with one.
         self.took: tuple[dict[Any, list[int]], dict[Any, list[int]]] = (defaultdict(list), defaultdict(list))
+        #: Nanoseconds in which lines are made, each time; they are not among the above.
+        self.flushes: list[int] = []
         self.in_thread = 0.0
         self.begin = recorder.begin
         self._recorded = recorder.step

@@ -6,8 +6,9 @@ knows them, without the fields that it does not read, such as the environment of
 notes of them; of a change only the new object is written, as the old one came before. Where a user's plugin was broken
 off in the middle of a call, the line says in which one, and how that was told.
 
-    recording = Recording(file.write, header)                  # while it runs, once before each step:
+    recording = Recording(file.write, header)                  # while it runs, once for each step:
     recording.add(input_, now)
+    recording.flush()                                          # at the end
     for effects in Replay(lines, registry).steps(): ...        # afterwards: the same effects, byte for byte
 
 Coroutines of plugins are not run again: what they answered is in the log. A plugin whose synchronous methods depend on
@@ -70,6 +71,10 @@ if TYPE_CHECKING:
 #: Changes when lines are written otherwise.
 FORMAT = 1
 
+#: Lines are made so many at a time, which takes a fraction of what single ones between other work take; or fewer, when
+#: so many seconds have passed since the last ones.
+LINES_AT_A_TIME, SECONDS_AT_A_TIME = 64, 0.5
+
 #: Where kubectl keeps the object as it was applied, with the fields that are left out here.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -112,15 +117,31 @@ class Recording:
     """Writes down what an engine hears."""
 
     def __init__(self, write: Callable[[bytes], object], header: Header) -> None:
-        """`write` takes one line at a time, with its end."""
+        """`write` takes some lines at a time, whole ones."""
         self._write = write
+        #: What is not written yet; inputs do not change any more.
+        self._waiting: list[tuple[Input, float, Sequence[BrokenOff]]] = []
+        self._wrote_at = header.now
         write(_ENCODER.encode(header) + b"\n")
 
     def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
-        name, fields = _WRITERS[type(input_)]
-        written: Any = input_ if fields is None else fields(input_)
-        line = (now, name, written, broken_off) if broken_off else (now, name, written)
-        self._write(_ENCODER.encode(line) + b"\n")
+        waiting = self._waiting
+        waiting.append((input_, now, broken_off))
+        if len(waiting) >= LINES_AT_A_TIME or now - self._wrote_at >= SECONDS_AT_A_TIME:
+            self._wrote_at = now
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._write(_ENCODER.encode_lines([_line(*entry) for entry in waiting]))
+
+
+def _line(input_: Input, now: float, broken_off: Sequence[BrokenOff]) -> tuple[Any, ...]:
+    name, fields = _WRITERS[type(input_)]
+    written: Any = input_ if fields is None else fields(input_)
+    return (now, name, written, broken_off) if broken_off else (now, name, written)
 
 
 def read_header(line: bytes | str) -> Header:

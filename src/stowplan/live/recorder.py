@@ -33,7 +33,7 @@ class GuardedCalls(Protocol):
 
 class Recorder:
     def __init__(self, write: Callable[[bytes], object], *, guard: GuardedCalls | None = None) -> None:
-        """`write` takes one line at a time, and does not wait; what it raises ends the recording."""
+        """`write` takes some lines at a time, and does not wait; what it raises ends the recording."""
         self._write = write
         self._guard = guard
         #: None before it begins, and once it has ended early.
@@ -78,6 +78,14 @@ class Recorder:
                 except Exception as e:
                     # A full disk, or an answer of a plugin that JSON cannot hold.
                     self.end(e)
+
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        if self._recording is not None:
+            try:
+                self._recording.flush()
+            except Exception as e:
+                self.end(e)
 
     def end(self, why: Exception) -> None:
         """Record nothing more, and say why; no-op once it has ended."""
