@@ -58,21 +58,33 @@ class Switch:
         #: Nanoseconds in which lines are made, each time; they are not among the above.
         self.flushes: list[int] = []
         self.in_thread = 0.0
-        self.begin = recorder.begin
-        self._recorded = recorder.step
-        self._engine_took = 0
+        self._recorder = recorder
+        self._engine_took = self._flush_took = 0
         file: RecordingFile = recorder._write.__self__  # type: ignore[attr-defined]
         self._write_out = file._write_out
         file._write_out = self._timed_write_out  # type: ignore[method-assign]
 
+    def begin(self, *args: Any, **options: Any) -> None:
+        self._recorder.begin(*args, **options)
+        recording = self._recorder._recording
+        assert recording is not None, "the file can be written"
+        self._flush = recording.flush
+        recording.flush = self._timed_flush  # type: ignore[method-assign]
+
+    def _timed_flush(self) -> None:
+        began = time.perf_counter_ns()
+        self._flush()
+        self._flush_took = time.perf_counter_ns() - began
+        self.flushes.append(self._flush_took)
+
     def step(self, engine: Engine, input_: Any, now: float) -> Any:
-        self._engine = engine
-        step = self._recorded if self.on else _passed_on
+        self._engine, self._flush_took = engine, 0
+        step = self._recorder.step if self.on else _passed_on
         began = time.perf_counter_ns()
         try:
             return step(_Timed(self), input_, now)  # type: ignore[arg-type]
         finally:
-            took = time.perf_counter_ns() - began - self._engine_took
+            took = time.perf_counter_ns() - began - self._engine_took - self._flush_took
             changes = len(input_.changes) if isinstance(input_, Changes) else 0
             self.took[self.on][type(input_).__name__, changes].append(took)
 
@@ -96,7 +108,8 @@ class Switch:
             for kind, took in on.items()
             if kind in off
         )
-        return steps / 1e3 + 1e6 * self.in_thread
+        flushes = statistics.median(self.flushes) * len(self.flushes)
+        return (steps + flushes) / 1e3 + 1e6 * self.in_thread
 
 
 class _Timed:
