@@ -8,8 +8,9 @@ decoded again as bound, and deleted.
 
 Two figures. One is the difference in the process's CPU between neighbouring rounds, the median of all. The other is
 what the recorder itself takes, as the first is lost in the noise where others use the machine: the time around each
-step less that of the engine in it, with a recording and without; the difference of the medians of each kind of step
-times how many there are, and the CPU of the thread that writes. "different" pods all ask for something else.
+step less that of the engine in it, with a recording and without, as the difference of the medians of each kind of step
+times how many there are; the CPU of making lines; and that of the thread that writes. "different" pods all ask for
+something else.
 """
 
 from __future__ import annotations
@@ -55,9 +56,8 @@ class Switch:
         self.on = False
         #: Input, and how many changes -> nanoseconds of each step; without a recording and with one.
         self.took: tuple[dict[Any, list[int]], dict[Any, list[int]]] = (defaultdict(list), defaultdict(list))
-        #: Nanoseconds in which lines are made, each time; they are not among the above.
-        self.flushes: list[int] = []
-        self.in_thread = 0.0
+        #: Seconds of CPU: making lines, which is not among the above; and the thread's.
+        self.in_flushes = self.in_thread = 0.0
         self._recorder = recorder
         self._engine_took = self._flush_took = 0
         file: RecordingFile = recorder._write.__self__  # type: ignore[attr-defined]
@@ -72,10 +72,10 @@ class Switch:
         recording.flush = self._timed_flush  # type: ignore[method-assign]
 
     def _timed_flush(self) -> None:
-        began = time.perf_counter_ns()
+        began, cpu_began = time.perf_counter_ns(), time.thread_time()
         self._flush()
+        self.in_flushes += time.thread_time() - cpu_began
         self._flush_took = time.perf_counter_ns() - began
-        self.flushes.append(self._flush_took)
 
     def step(self, engine: Engine, input_: Any, now: float) -> Any:
         self._engine, self._flush_took = engine, 0
@@ -108,8 +108,7 @@ class Switch:
             for kind, took in on.items()
             if kind in off
         )
-        flushes = statistics.median(self.flushes) * len(self.flushes)
-        return (steps + flushes) / 1e3 + 1e6 * self.in_thread
+        return steps / 1e3 + 1e6 * (self.in_flushes + self.in_thread)
 
 
 class _Timed:
