@@ -6,8 +6,9 @@ knows them, without the fields that it does not read, such as the environment of
 notes of them; of a change only the new object is written, as the old one came before. Where a user's plugin was broken
 off in the middle of a call, the line says in which one, and how that was told.
 
-    recording = Recording(file.write, header)                  # while it runs, once before each step:
+    recording = Recording(file.write, header)                  # while it runs, once for each step:
     recording.add(input_, now)
+    recording.flush()                                          # at the end
     for effects in Replay(lines, registry).steps(): ...        # afterwards: the same effects, byte for byte
 
 Coroutines of plugins are not run again: what they answered is in the log. A plugin whose synchronous methods depend on
@@ -50,7 +51,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
-from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object
+from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
@@ -67,6 +68,10 @@ if TYPE_CHECKING:
 
 #: Changes when lines are written otherwise.
 FORMAT = 1
+
+#: Lines are made so many at a time, which takes a fraction of what single ones between other work take; or fewer, when
+#: so many seconds have passed since the last ones.
+LINES_AT_A_TIME, SECONDS_AT_A_TIME = 64, 0.5
 
 
 class RecordingError(ValueError):
@@ -107,16 +112,31 @@ class Recording:
     """Writes down what an engine hears."""
 
     def __init__(self, write: Callable[[bytes], object], header: Header) -> None:
-        """`write` takes one line at a time, with its end."""
+        """`write` takes some lines at a time, whole ones."""
         self._write = write
+        #: What is not written yet; inputs do not change any more.
+        self._waiting: list[tuple[Input, float, Sequence[BrokenOff]]] = []
+        self._wrote_at = header.now
         write(_ENCODER.encode(header) + b"\n")
 
     def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
-        kind = type(input_)
-        fields = _WRITERS.get(kind)
-        written = input_ if fields is None else fields(input_)
-        line = (now, kind.__name__, written, broken_off) if broken_off else (now, kind.__name__, written)
-        self._write(_ENCODER.encode(line) + b"\n")
+        waiting = self._waiting
+        waiting.append((input_, now, broken_off))
+        if len(waiting) >= LINES_AT_A_TIME or now - self._wrote_at >= SECONDS_AT_A_TIME:
+            self._wrote_at = now
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._write(_ENCODER.encode_lines([_line(*entry) for entry in waiting]))
+
+
+def _line(input_: Input, now: float, broken_off: Sequence[BrokenOff]) -> tuple[Any, ...]:
+    name, fields = _WRITERS[type(input_)]
+    written: Any = input_ if fields is None else fields(input_)
+    return (now, name, written, broken_off) if broken_off else (now, name, written)
 
 
 def read_header(line: bytes | str) -> Header:
@@ -205,16 +225,17 @@ class Replay:
 
 
 def _write_changes(changes: Changes) -> Any:
-    return name_of(changes.kind), [_write_change(change) for change in changes.changes]
+    name = name_of(changes.kind)
+    written = writer_of(name)
+    return name, [_write_change(change.old, change.new, written) for change in changes.changes]
 
 
-def _write_change(change: Change[Any]) -> Any:
+def _write_change(old: Any, new: Any, written: Callable[[Any], Any]) -> Any:
     """A new object; a new version, marked with 1; or who is gone."""
-    old, new = change.old, change.new
     if new is None:
-        assert old is not None, "a change has an old or a new object"
-        return old.metadata.namespace, old.metadata.name
-    return (as_written(new),) if old is None else (as_written(new), 1)
+        metadata = old.metadata
+        return metadata.namespace, metadata.name
+    return (written(new),) if old is None else (written(new), 1)
 
 
 def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
@@ -250,7 +271,7 @@ def _write_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, Status):
         return "Status", _write_status(value)
     if isinstance(value, ApiStruct):
-        return name_of(type(value)), as_written(value)
+        return with_name(value)
     return "", value
 
 
@@ -321,14 +342,18 @@ def _read_told(written: Any) -> Told:
     return told._replace(regarding=msgspec.convert(told.regarding, ObjectReference), related=related)
 
 
-_WRITERS: dict[type[Any], Callable[[Any], Any]] = {
-    Changes: _write_changes,
-    Answer: _write_answer,
-    Served: lambda served: [sorted(served.plugins), served.served],
-    Rejected: lambda rejected: [rejected.uid, _write_status(rejected.status)],
-}
-
+#: What is written as its fields and made of them.
 _PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
+
+#: Input -> its name, and what makes plain values of it; None: it is one.
+_WRITERS: dict[type[Any], tuple[str, Callable[[Any], Any] | None]] = {
+    kind: (kind.__name__, None) for kind in (*_PLAIN, Activated, Told)
+} | {
+    Changes: ("Changes", _write_changes),
+    Answer: ("Answer", _write_answer),
+    Served: ("Served", lambda served: (sorted(served.plugins), served.served)),
+    Rejected: ("Rejected", lambda rejected: (rejected.uid, _write_status(rejected.status))),
+}
 
 _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Changes": _read_changes,
@@ -337,7 +362,10 @@ _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Rejected": lambda written, known: Rejected(written[0], _read_status(written[1])),
     "Activated": lambda written, known: Activated(tuple(written[0])),
     "Told": lambda written, known: _read_told(written),
-    **{kind.__name__: _made(kind) for kind in _PLAIN},
+    **{
+        kind.__name__: _made(kind)
+        for kind in (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
+    },
 }
 
 
