@@ -3,8 +3,9 @@
 Decisions hang on nothing but the configuration, the seed and the inputs with their times, so those are all that is
 kept: one line of JSON each. The first line says what the engine was built with. Objects are written as the scheduler
 knows them, without the fields that it does not read, such as the environment of containers, and without what kubectl
-notes of them; of a change only the new object is written, as the old one came before. Where a user's plugin was broken
-off in the middle of a call, the line says in which one, and how that was told.
+notes of them; of a change only the new object is written, as the old one came before. A recording that begins in the
+middle of a run begins with a dump of the engine; it writes the old objects, too, that are neither in that nor came
+since. Where a user's plugin was broken off in the middle of a call, the line says in which one, and how that was told.
 
     recording = Recording(file.write, header)                  # while it runs, once before each step:
     recording.add(input_, now)
@@ -28,10 +29,10 @@ from stowplan.api import api_errors
 from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
 from stowplan.api.decode import DecodeError
-from stowplan.api.meta import ApiStruct, ObjectReference
+from stowplan.api.meta import ApiStruct, ObjectMeta, ObjectReference
 from stowplan.api.port import Unreachable
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.dumped import set_chance
+from stowplan.engine.dumped import EngineDump, objects_of, set_chance
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import (
     Activated,
@@ -101,6 +102,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     max_in_unschedulable: float
     #: The state of its source of chance, as `random.Random` gives it; None: there is none.
     chance: Any = None
+    #: The engine when the recording began; None: it had taken no step.
+    dump: EngineDump | None = None
 
 
 class Recording:
@@ -109,12 +112,17 @@ class Recording:
     def __init__(self, write: Callable[[bytes], object], header: Header) -> None:
         """`write` takes one line at a time, with its end."""
         self._write = write
+        #: Objects that a reader knows; None: all that ever came.
+        self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
         write(_ENCODER.encode(header) + b"\n")
 
     def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
         kind = type(input_)
         fields = _WRITERS.get(kind)
-        written = input_ if fields is None else fields(input_)
+        if self._known is not None and isinstance(input_, Changes):
+            written: Any = _write_changes_since(input_, self._known)
+        else:
+            written = input_ if fields is None else fields(input_)
         line = (now, kind.__name__, written, broken_off) if broken_off else (now, kind.__name__, written)
         self._write(_ENCODER.encode(line) + b"\n")
 
@@ -129,9 +137,9 @@ def read_header(line: bytes | str) -> Header:
     return header
 
 
-def read_entries(lines: Iterable[bytes | str]) -> Iterator[Entry]:
-    """The inputs of the lines after the header."""
-    known: dict[tuple[str, str, str], ApiStruct] = {}
+def read_entries(lines: Iterable[bytes | str], dump: EngineDump | None = None) -> Iterator[Entry]:
+    """The inputs of the lines after the header, which had this dump."""
+    known: dict[_Key, ApiStruct] = {} if dump is None else dict(_objects_of(dump))
     for number, line in enumerate(lines, 2):
         try:
             entry = _read_entry(line, known)
@@ -142,7 +150,7 @@ def read_entries(lines: Iterable[bytes | str]) -> Iterator[Entry]:
         yield entry
 
 
-def _read_entry(line: bytes | str, known: dict[tuple[str, str, str], ApiStruct]) -> Entry:
+def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct]) -> Entry:
     now, name, written, *more = msgspec.json.decode(line)
     return Entry(now, _READERS[name](written, known), tuple(BrokenOff(*call) for call in more[0]) if more else ())
 
@@ -180,6 +188,7 @@ class Replay:
         else:
             set_chance(chance, header.chance)
         self._broken_off = broken_off
+        self._dump = header.dump
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
             load_config(header.configuration, plugins=registry.declarations, features=features),
@@ -192,10 +201,12 @@ class Replay:
             settings=EngineSettings(max_in_unschedulable=header.max_in_unschedulable),
             extenders=extenders,
         )
+        if header.dump is not None:
+            self.engine.load(header.dump)
 
     def steps(self) -> Iterator[tuple[Entry, list[Effect]]]:
         """Each input, and the effects that follow from it."""
-        for entry in read_entries(self._lines):
+        for entry in read_entries(self._lines, self._dump):
             if self._broken_off is not None:
                 self._broken_off.expect(entry.broken_off)
             yield entry, self.engine.step(entry.input, entry.now)
@@ -204,12 +215,43 @@ class Replay:
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
+#: (kind, namespace, name).
+_Key = tuple[str, str, str]
+
+
+def _objects_of(dump: EngineDump) -> Iterator[tuple[_Key, ApiStruct]]:
+    """The objects of which the dumped engine had heard, as it knew them last."""
+    for name, obj in objects_of(dump):
+        metadata: ObjectMeta = obj.metadata  # type: ignore[attr-defined]
+        yield (name, metadata.namespace, metadata.name), obj
+
+
 def _write_changes(changes: Changes) -> Any:
     return name_of(changes.kind), [_write_change(change) for change in changes.changes]
 
 
+def _write_changes_since(changes: Changes, known: set[_Key]) -> Any:
+    """The same, with old objects that a reader does not know; and note which it knows then."""
+    name = name_of(changes.kind)
+    return name, [_write_change_since(name, change, known) for change in changes.changes]
+
+
+def _write_change_since(name: str, change: Change[Any], known: set[_Key]) -> Any:
+    old, new = change.old, change.new
+    metadata: ObjectMeta = (new or old).metadata  # type: ignore[union-attr]
+    key = name, metadata.namespace, metadata.name
+    written = _write_change(change)
+    if old is not None and key not in known:
+        written = None if new is None else as_written(new), as_written(old)
+    (known.discard if new is None else known.add)(key)
+    return written
+
+
 def _write_change(change: Change[Any]) -> Any:
-    """A new object; a new version, marked with 1; or who is gone."""
+    """A new object; a new version, marked with 1; or who is gone.
+
+    Where a reader does not know the old object, that stands in place of the 1, and nothing in place of the new one.
+    """
     old, new = change.old, change.new
     if new is None:
         assert old is not None, "a change has an old or a new object"
@@ -217,20 +259,22 @@ def _write_change(change: Change[Any]) -> Any:
     return (as_written(new),) if old is None else (as_written(new), 1)
 
 
-def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
+def _read_changes(written: Any, known: dict[_Key, ApiStruct]) -> Changes:
     name, changes = written
     kind = kind_named(name)
     return Changes(kind, [_read_change(name, kind, change, known) for change in changes])
 
 
-def _read_change(
-    name: str, kind: type[ApiStruct], written: Any, known: dict[tuple[str, str, str], ApiStruct]
-) -> Change[Any]:
+def _read_change(name: str, kind: type[ApiStruct], written: Any, known: dict[_Key, ApiStruct]) -> Change[Any]:
     if isinstance(written[0], str):
         return Change(known.pop((name, *written)), None)
+    if written[0] is None:
+        return Change(read_object(kind, written[1]), None)
     new: Any = read_object(kind, written[0])
     key = (name, new.metadata.namespace, new.metadata.name)
-    old = known[key] if len(written) > 1 else None
+    old = None
+    if len(written) > 1:
+        old = known[key] if written[1] == 1 else read_object(kind, written[1])
     known[key] = new
     return Change(old, new)
 
