@@ -16,7 +16,7 @@ from stowplan.engine.recording import Header, Recording, read_entries, read_head
 from stowplan.engine.written_objects import LAST_APPLIED
 from stowplan.framework.interface import PermitPlugin, PreFilterPlugin
 from stowplan.framework.requests import Delete, Patch
-from stowplan.framework.status import Code, Status
+from stowplan.framework.status import Code, Status, error
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.examples import SCALE, examples
@@ -345,3 +345,26 @@ def test_a_driver_that_begins_with_a_tick_hears_when_to_wake_it():
     engine = loaded(hand)
     assert [effect.action.at for effect in engine.step(TICK, hand.now)] == [START + 0.75]
     assert engine.step(SCHEDULE, hand.now) == []
+
+
+class Broken(PreFilterPlugin):
+    name = "Broken"
+
+    def pre_filter(self, state, pod, nodes):
+        return error("broken")
+
+
+def test_backoffs_end_at_the_same_time():
+    hand = EngineByHand(Broken)
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p"))
+    tried = 0
+    while tried < 3:
+        hand.advance(0.5)
+        tried += hand.engine.wants_turn
+        hand.schedule()
+        hand.answer_all()
+    assert hand.engine.queue.get("default/p").place is Place.ERROR_BACKOFF
+    Twin(hand)
+    while not hand.engine.wants_turn:
+        hand.advance(0.5)
+    assert hand.now - START > 7.0, "1, 2 and 4 seconds"
