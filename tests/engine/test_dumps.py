@@ -2,12 +2,25 @@
 
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from stowplan.engine.dumped import UnfinishedError, decode_dump, encode_dump
+from stowplan.api.api_errors import Conflict
+from stowplan.api.types import Pod
+from stowplan.engine.dumped import DumpError, UnfinishedError, decode_dump, encode_dump
+from stowplan.engine.engine import SCHEDULE, TICK
+from stowplan.engine.inputs import Served, WallClock
+from stowplan.engine.recording import Header, Recording, read_entries, read_header
+from stowplan.engine.written_objects import LAST_APPLIED
+from stowplan.framework.interface import PermitPlugin, PreFilterPlugin
+from stowplan.framework.requests import Delete, Patch
+from stowplan.framework.status import Code, Status, error
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
 from support.examples import SCALE, examples
+from support.scheduling.engine_by_hand import START, EngineByHand
 from support.scheduling.engine_histories import History, chosen_deeds, deeds
 
 
@@ -16,17 +29,26 @@ class Twin:
 
     def __init__(self, hand):
         self._hand = hand
-        dumped = encode_dump(hand.engine.dump())
+        dump = hand.engine.dump()
+        dumped = encode_dump(dump)
         self.engine = hand.new_engine()
         self.engine.load(decode_dump(dumped))
         self.engine.validate()
         assert encode_dump(self.engine.dump()) == dumped
+        #: What is heard from here on is recorded, and read as a recording that begins with the dump.
+        self._lines = []
+        header = Header(now=START, configuration={}, gates={}, max_in_unschedulable=300.0, dump=dump)
+        self._recording = Recording(self._lines.append, header)
+        header = read_header(self._lines.pop())
+        self._entries = read_entries(iter(self._lines.pop, None), header.dump)
         #: Steps that were compared.
         self.steps = self.effects = 0
         hand.heard.append(self._hear)
 
     def _hear(self, input_, effects):
-        also = self.engine.step(input_, self._hand.now)
+        self._recording.add(input_, self._hand.now)
+        self._recording.flush()
+        also = self.engine.step(next(self._entries).input, self._hand.now)
         assert [effect.encoded() for effect in also] == [effect.encoded() for effect in effects], input_
         self.engine.validate()
         assert self.engine.wants_turn == self._hand.engine.wants_turn
@@ -73,3 +95,277 @@ def test_long_histories(seed):
     history.ends_well()
     assert twin is not None
     assert twin.effects > 50
+
+
+# -- what is in a dump ------------------------------------------------------------------------------------------------
+
+
+def loaded(hand, **changes):
+    """Another engine that was given the dump, decoded and changed."""
+    engine = hand.new_engine()
+    dump = decode_dump(encode_dump(hand.engine.dump()))
+    engine.load(msgspec.structs.replace(dump, **changes))
+    engine.validate()
+    return engine
+
+
+def full_node(hand, *names):
+    hand.create(a_node("n").allocatable(cpu=len(names), pods=10))
+    for name in names:
+        hand.create(a_pod(name).uid(name).requests(cpu=1).on("n"))
+
+
+def test_the_order_of_a_nodes_pods_decides_between_victims():
+    hand = EngineByHand()
+    full_node(hand, "b", "c", "a")
+    # A pod that is heard of again is listed last.
+    hand.write(Patch(kind=Pod, namespace="default", name="b", body={"metadata": {"labels": {"x": "y"}}}, type_="merge"))
+    hand.deliver(Pod)
+    twin = Twin(hand)
+    hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
+    hand.schedule()
+    hand.answer_all()
+    listed = [[info.key for info in engine.state.row_pods[0]] for engine in (hand.engine, twin.engine)]
+    assert listed[0] == listed[1] == ["default/a", "default/c", "default/b"]
+    assert [action.regarding.name for action in hand.told if action.reason == "Preempted"] == ["a"]
+
+
+def test_pods_wait_in_their_places():
+    hand = EngineByHand()
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("gated").spec(schedulingGates=[{"name": "g"}]))
+    hand.create(*(a_pod(f"p{i}").uid(f"p{i}").requests(cpu=100) for i in range(2)))
+    hand.schedule()
+    hand.answer_all()
+    hand.create(a_node("m").allocatable(cpu=1000, pods=0))
+    hand.create(a_pod("new").uid("new").requests(cpu=100))
+    engine, queue = loaded(hand), hand.engine.queue
+    places = {name: queue.get(f"default/{name}").place for name in ("gated", "p0", "p1", "new")}
+    assert {name: engine.queue.get(f"default/{name}").place for name in places} == places
+    assert set(places.values()) == {Place.UNSCHEDULABLE, Place.ACTIVE}
+    assert engine.queue.counts() == queue.counts()
+    assert [queued.key for queued in engine.queue.pending()] == [queued.key for queued in queue.pending()]
+    assert engine.queue.rejected_by == queue.rejected_by
+
+
+def test_preemptors_wait_for_victims_that_are_still_to_leave():
+    hand = EngineByHand()
+    full_node(hand, "v")
+    hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
+    hand.schedule()
+    hand.answer_all()
+    assert hand.news[Pod], "the victim's deletion is not heard of yet"
+    assert len(hand.engine.evictions) == 1
+    twin = Twin(hand)
+    preemptor = twin.engine.state.pending.get("default/p")
+    assert twin.engine.evictions.under_way(preemptor)
+    assert twin.engine.state.nominator.node_of("p") == "n"
+    hand.deliver(Pod)
+    assert not twin.engine.evictions.under_way(preemptor)
+    hand.advance(2)
+    hand.schedule()
+    hand.answer_all()
+    hand.deliver(Pod)
+    assert twin.engine.state.placed("p").node_name == "n"
+
+
+def test_how_often_evictions_were_refused_is_known():
+    hand = EngineByHand()
+    full_node(hand, "v")
+    hand.create(a_pod("p").uid("p").requests(cpu=1).priority(10))
+    hand.schedule()
+    while any(not isinstance(action, Delete) for action in hand.under_way.values()):
+        hand.answer(next(n for n, action in hand.under_way.items() if not isinstance(action, Delete)))
+    (number,) = hand.under_way
+    hand.answer(number, refused=Conflict("no"))
+    hand.answer_all()
+    assert loaded(hand).evictions.dump().refusals == {"p": 1}
+
+
+def test_statuses_that_the_watch_has_not_come_up_to_are_known():
+    hand = EngineByHand()
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=100))
+    hand.schedule()
+    hand.answer_all()
+    assert hand.engine.statuses.dump(), "the patch's answer is ahead"
+    Twin(hand)
+    hand.create(a_node("m").allocatable(cpu=2, pods=10))
+    hand.engine.activate([hand.engine.state.pending.get("default/p")])
+    hand.schedule()
+    (patch,) = hand.under_way.values()
+    assert set(patch.body["status"]["conditions"][0]) == {"type", "message"}, "only what changed"
+
+
+def test_sampling_and_chance_go_on_where_they_were():
+    hand = EngineByHand()
+    hand.engine.algorithm.sampling.start = 17
+    engine = loaded(hand)
+    assert engine.algorithm.sampling.start == 17
+    hand.create(*(a_node(f"n{i}").allocatable(cpu=4, pods=10) for i in range(9)))
+    hand.create(*(a_pod(f"p{i}").uid(f"p{i}") for i in range(5)))
+    hand.schedule()
+    hand.answer_all()
+    twin = Twin(hand)
+    hand.create(*(a_pod(f"q{i}").uid(f"q{i}") for i in range(9)))
+    hand.schedule()
+    assert twin.effects == 9
+
+
+def test_plugins_that_are_switched_off_stay_off():
+    hand = EngineByHand()
+    hand.submit(Served(frozenset({"NodeResourcesFit"}), served=False))
+    full_node(hand, "v")
+    twin = Twin(hand)
+    hand.create(a_pod("p").uid("p").requests(cpu=100))
+    hand.schedule()
+    hand.answer_all()
+    hand.deliver(Pod)
+    assert twin.engine.state.placed("p").node_name == "n"
+
+
+def test_the_wall_clock_is_ahead_by_as_much():
+    hand = EngineByHand()
+    hand.submit(WallClock(3600.0))
+    hand.create(a_node("n").allocatable(cpu=1, pods=10))
+    Twin(hand)
+    hand.create(a_pod("p").uid("p").requests(cpu=100))
+    hand.schedule()
+    assert hand.under_way
+
+
+def test_what_kubectl_applied_is_not_in_it():
+    hand = EngineByHand()
+    secret = {LAST_APPLIED: "the environment", "team": "blue"}
+    hand.create(a_node("n").annotations(secret), a_pod("p").annotations(secret).on("n"), a_pod("q").annotations(secret))
+    data = encode_dump(hand.engine.dump())
+    assert b"the environment" not in data
+    assert data.count(b'"team":"blue"') == 3
+
+
+class Counting(PreFilterPlugin):
+    """Keeps how many pods it was asked about, and says so to transactions."""
+
+    name = "Counting"
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        self.asked = 0
+        handle.register_participant("asked", self)
+
+    def pre_filter(self, state, pod, nodes):
+        self.asked += 1
+
+    def begin(self):
+        return self.asked
+
+    def undo(self, mark):
+        self.asked = mark
+
+    def keep(self, mark):
+        pass
+
+    def changed_nodes(self, mark):
+        return ()
+
+    def dump(self):
+        return {"asked": self.asked}
+
+    def load(self, dumped):
+        self.asked = dumped["asked"]
+
+
+def test_what_plugins_keep_of_the_cluster_is_in_it():
+    hand = EngineByHand(Counting)
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p").requests(cpu=100))
+    hand.schedule()
+    hand.answer_all()
+    engine = loaded(hand)
+    assert engine.frameworks["default-scheduler"].plugins["Counting"].asked == 1
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+class Doorman(PermitPlugin):
+    name = "Doorman"
+
+    def permit(self, state, pod, node_name):
+        return Status(Code.Wait), 60.0
+
+
+def test_what_is_under_way_is_named():
+    hand = EngineByHand(Doorman)
+    hand.create(a_node("n").allocatable(cpu=4, pods=100), *(a_pod(f"p{i}").uid(f"p{i}") for i in range(12)))
+    hand.schedule(1)
+    hand.answer_all()
+    with pytest.raises(UnfinishedError, match=r"cannot be dumped: binding of pod default/p0: permit$"):
+        hand.engine.dump()
+    hand.schedule()
+    hand.answer_all()
+    with pytest.raises(UnfinishedError, match=r"p9: permit; and 2 more$"):
+        hand.engine.dump()
+
+
+def test_no_transaction_may_be_open():
+    hand = EngineByHand()
+    with hand.engine.state.transaction(), pytest.raises(UnfinishedError, match="a transaction is open"):
+        hand.engine.dump()
+
+
+def test_only_an_engine_that_has_not_taken_a_step_is_filled():
+    hand = EngineByHand()
+    hand.create(a_node("n"))
+    with pytest.raises(DumpError, match="that has not taken a step"):
+        hand.engine.load(hand.engine.dump())
+
+
+def test_it_has_to_be_the_same_kind_of_engine():
+    hand, two = EngineByHand(), EngineByHand(profiles=("default-scheduler", "other"))
+    with pytest.raises(DumpError, match="the profiles default-scheduler, other, and this engine has default-scheduler"):
+        hand.new_engine().load(two.engine.dump())
+    with pytest.raises(DumpError, match=r'the parts .*"default-scheduler/asked"'):
+        hand.new_engine().load(EngineByHand(Counting).engine.dump())
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        pytest.param(b"hello", "no dump of an engine", id="no JSON"),
+        pytest.param(b"{}", "no dump of an engine.*`version`", id="something else"),
+        pytest.param(b'{"version": 99}', "this dump has version 99, want 1", id="another version"),
+        pytest.param(b'{"version": 1, "now": "late"}', "no dump of an engine", id="not what it should be"),
+    ],
+)
+def test_what_is_no_dump_is_refused(data, said):
+    with pytest.raises(DumpError, match=said):
+        decode_dump(data)
+
+
+def test_a_driver_that_begins_with_a_tick_hears_when_to_wake_it():
+    hand = EngineByHand()
+    hand.advance(0.3)
+    engine = loaded(hand)
+    assert [effect.action.at for effect in engine.step(TICK, hand.now)] == [START + 0.75]
+    assert engine.step(SCHEDULE, hand.now) == []
+
+
+class Broken(PreFilterPlugin):
+    name = "Broken"
+
+    def pre_filter(self, state, pod, nodes):
+        return error("broken")
+
+
+def test_backoffs_end_at_the_same_time():
+    hand = EngineByHand(Broken)
+    hand.create(a_node("n").allocatable(cpu=1, pods=10), a_pod("p").uid("p"))
+    tried = 0
+    while tried < 3:
+        hand.advance(0.5)
+        tried += hand.engine.wants_turn
+        hand.schedule()
+        hand.answer_all()
+    assert hand.engine.queue.get("default/p").place is Place.ERROR_BACKOFF
+    Twin(hand)
+    while not hand.engine.wants_turn:
+        hand.advance(0.5)
+    assert hand.now - START > 7.0, "1, 2 and 4 seconds"

@@ -31,7 +31,9 @@ from stowplan.engine.written_objects import as_written, kind_named, read_object,
 from stowplan.queue.dumped import DumpedQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from stowplan.api.meta import ApiStruct
 
 #: Changes when a dump is written otherwise.
 DUMP_VERSION = 1
@@ -168,6 +170,16 @@ def dumped_state(parts: dict[str, Any]) -> DumpedState:
         pending=[as_written(pod) for pod in others.pop(_PENDING)],
         others=others,
     )
+
+
+def objects_of(dump: EngineDump) -> Iterator[tuple[str, ApiStruct]]:
+    """(kind, object) of all that the API server was heard to have."""
+    state = dump.state
+    yield from (("Node", node) for node in state.placements.nodes.rows if node is not None)
+    # An assumed pod is as it was when it was tried; what was heard of it stands among the pending ones.
+    yield from (("Pod", placed.pod) for placed in state.placements.pods if not placed.assumed)
+    yield from (("Pod", pod) for pod in state.pending)
+    yield from ((name, read_object(kind_named(name), content)) for name, content in state.objects)
 
 
 def restored_state(dumped: DumpedState) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 Decisions hang on nothing but the configuration, the seed and the inputs with their times, so those are all that is
 kept: one line of JSON each. The first line says what the engine was built with. Objects are written as the scheduler
 knows them, without the fields that it does not read, such as the environment of containers, and without what kubectl
-notes of them; of a change only the new object is written, as the old one came before. Where a user's plugin was broken
-off in the middle of a call, the line says in which one, and how that was told.
+notes of them; of a change only the new object is written, as the old one came before. A recording that begins in the
+middle of a run begins with a dump of the engine; it writes the old objects, too, that are neither in that nor came
+since. Where a user's plugin was broken off in the middle of a call, the line says in which one, and how that was told.
 
     recording = Recording(file.write, header)                  # while it runs, once for each step:
     recording.add(input_, now)
@@ -29,10 +30,10 @@ from stowplan.api import api_errors
 from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
 from stowplan.api.decode import DecodeError
-from stowplan.api.meta import ApiStruct, ObjectReference
+from stowplan.api.meta import ApiStruct, ObjectMeta, ObjectReference
 from stowplan.api.port import Unreachable
 from stowplan.config import DEFAULT_FEATURES, load_config
-from stowplan.engine.dumped import set_chance
+from stowplan.engine.dumped import EngineDump, objects_of, set_chance
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import (
     Activated,
@@ -51,7 +52,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
-from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
+from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
@@ -106,6 +107,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     max_in_unschedulable: float
     #: The state of its source of chance, as `random.Random` gives it; None: there is none.
     chance: Any = None
+    #: The engine when the recording began; None: it had taken no step.
+    dump: EngineDump | None = None
 
 
 class Recording:
@@ -117,6 +120,8 @@ class Recording:
         #: What is not written yet; inputs do not change any more.
         self._waiting: list[tuple[Input, float, Sequence[BrokenOff]]] = []
         self._wrote_at = header.now
+        #: Objects that a reader knows; None: all that ever came.
+        self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
         write(_ENCODER.encode(header) + b"\n")
 
     def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
@@ -130,13 +135,15 @@ class Recording:
         """Write what was added."""
         waiting, self._waiting = self._waiting, []
         if waiting:
-            self._write(_ENCODER.encode_lines([_line(*entry) for entry in waiting]))
+            self._write(_ENCODER.encode_lines([self._line(*entry) for entry in waiting]))
 
-
-def _line(input_: Input, now: float, broken_off: Sequence[BrokenOff]) -> tuple[Any, ...]:
-    name, fields = _WRITERS[type(input_)]
-    written: Any = input_ if fields is None else fields(input_)
-    return (now, name, written, broken_off) if broken_off else (now, name, written)
+    def _line(self, input_: Input, now: float, broken_off: Sequence[BrokenOff]) -> tuple[Any, ...]:
+        name, fields = _WRITERS[type(input_)]
+        if self._known is not None and isinstance(input_, Changes):
+            written: Any = _write_changes_since(input_, self._known)
+        else:
+            written = input_ if fields is None else fields(input_)
+        return (now, name, written, broken_off) if broken_off else (now, name, written)
 
 
 def read_header(line: bytes | str) -> Header:
@@ -149,9 +156,9 @@ def read_header(line: bytes | str) -> Header:
     return header
 
 
-def read_entries(lines: Iterable[bytes | str]) -> Iterator[Entry]:
-    """The inputs of the lines after the header."""
-    known: dict[tuple[str, str, str], ApiStruct] = {}
+def read_entries(lines: Iterable[bytes | str], dump: EngineDump | None = None) -> Iterator[Entry]:
+    """The inputs of the lines after the header, which had this dump."""
+    known: dict[_Key, ApiStruct] = {} if dump is None else dict(_objects_of(dump))
     for number, line in enumerate(lines, 2):
         try:
             entry = _read_entry(line, known)
@@ -162,7 +169,7 @@ def read_entries(lines: Iterable[bytes | str]) -> Iterator[Entry]:
         yield entry
 
 
-def _read_entry(line: bytes | str, known: dict[tuple[str, str, str], ApiStruct]) -> Entry:
+def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct]) -> Entry:
     now, name, written, *more = msgspec.json.decode(line)
     return Entry(now, _READERS[name](written, known), tuple(BrokenOff(*call) for call in more[0]) if more else ())
 
@@ -200,6 +207,7 @@ class Replay:
         else:
             set_chance(chance, header.chance)
         self._broken_off = broken_off
+        self._dump = header.dump
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
             load_config(header.configuration, plugins=registry.declarations, features=features),
@@ -212,10 +220,12 @@ class Replay:
             settings=EngineSettings(max_in_unschedulable=header.max_in_unschedulable),
             extenders=extenders,
         )
+        if header.dump is not None:
+            self.engine.load(header.dump)
 
     def steps(self) -> Iterator[tuple[Entry, list[Effect]]]:
         """Each input, and the effects that follow from it."""
-        for entry in read_entries(self._lines):
+        for entry in read_entries(self._lines, self._dump):
             if self._broken_off is not None:
                 self._broken_off.expect(entry.broken_off)
             yield entry, self.engine.step(entry.input, entry.now)
@@ -224,34 +234,68 @@ class Replay:
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
+#: (kind, namespace, name).
+_Key = tuple[str, str, str]
+
+
+def _objects_of(dump: EngineDump) -> Iterator[tuple[_Key, ApiStruct]]:
+    """The objects of which the dumped engine had heard, as it knew them last."""
+    for name, obj in objects_of(dump):
+        metadata: ObjectMeta = obj.metadata  # type: ignore[attr-defined]
+        yield (name, metadata.namespace, metadata.name), obj
+
+
 def _write_changes(changes: Changes) -> Any:
     name = name_of(changes.kind)
     written = writer_of(name)
     return name, [_write_change(change.old, change.new, written) for change in changes.changes]
 
 
+def _write_changes_since(changes: Changes, known: set[_Key]) -> Any:
+    """The same, with old objects that a reader does not know; and note which it knows then."""
+    name = name_of(changes.kind)
+    return name, [_write_change_since(name, change, known) for change in changes.changes]
+
+
+def _write_change_since(name: str, change: Change[Any], known: set[_Key]) -> Any:
+    old, new = change.old, change.new
+    metadata: ObjectMeta = (new or old).metadata  # type: ignore[union-attr]
+    key = name, metadata.namespace, metadata.name
+    if old is not None and key not in known:
+        written: Any = None if new is None else as_written(new), as_written(old)
+    else:
+        written = _write_change(old, new, writer_of(name))
+    (known.discard if new is None else known.add)(key)
+    return written
+
+
 def _write_change(old: Any, new: Any, written: Callable[[Any], Any]) -> Any:
-    """A new object; a new version, marked with 1; or who is gone."""
+    """A new object; a new version, marked with 1; or who is gone.
+
+    Where a reader does not know the old object, that stands in place of the 1, and nothing in place of the new one.
+    """
     if new is None:
         metadata = old.metadata
         return metadata.namespace, metadata.name
     return (written(new),) if old is None else (written(new), 1)
 
 
-def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
+def _read_changes(written: Any, known: dict[_Key, ApiStruct]) -> Changes:
     name, changes = written
     kind = kind_named(name)
     return Changes(kind, [_read_change(name, kind, change, known) for change in changes])
 
 
-def _read_change(
-    name: str, kind: type[ApiStruct], written: Any, known: dict[tuple[str, str, str], ApiStruct]
-) -> Change[Any]:
+def _read_change(name: str, kind: type[ApiStruct], written: Any, known: dict[_Key, ApiStruct]) -> Change[Any]:
     if isinstance(written[0], str):
         return Change(known.pop((name, *written)), None)
+    if written[0] is None:
+        return Change(read_object(kind, written[1]), None)
     new: Any = read_object(kind, written[0])
     key = (name, new.metadata.namespace, new.metadata.name)
-    old = known[key] if len(written) > 1 else None
+    old = None
+    if len(written) > 1:
+        old = known[key] if written[1] == 1 else read_object(kind, written[1])
     known[key] = new
     return Change(old, new)
 
