@@ -3,7 +3,8 @@
 What is due are requests on their way to the store, their answers, news for watchers, arrivals that a caller puts in,
 ends of pods, and times at which the engine wants to be woken. Things of one moment are taken in the order in which they
 were put in (`agenda`); when nothing more is due at it, the engine tries pods as long as there are some to try, and then
-the clock moves on. Requests about one object are carried out one after the other, as are news of one kind told.
+the clock moves on. The engine's requests about one object are carried out one after the other (a binding waits for
+those before it, but nothing waits for a binding), and news of one kind are told in their order.
 
     store = ObjectStore()
     engine = Engine(config, registry=..., now=0.0, api=VirtualApi(), ...)
@@ -261,19 +262,22 @@ class VirtualTime:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def _send(self, effect: Effect) -> None:
+        """Send a request off, to be carried out when those about the same object before it have been answered."""
         self._under_way[effect.number] = None
-        self._post(effect.number, Asked(effect.action))
-
-    def _post(self, sender: PluginCall | int, asked: Asked) -> None:
-        """Send a request off, to be carried out when the one about the same object before it has been answered."""
-        request, latency, at = asked.request, self._latency, self.now
+        request, latency, subject = effect.action, self._latency, effect.action.subject
         there, back = latency.request(request), latency.answer(request)
-        if isinstance(request, Request):
-            subject = request.subject
-            at = max(at, self._free_at.get(subject, at))
+        at = max(self.now, self._free_at.get(subject, self.now))
+        if type(request) is not Bind:
+            # As on a cluster: a binding waits for others, others do not wait for it.
             self._free_at[subject] = at + there + back
             self._sweep()
-        self._agenda.put(at + there, _Sent(sender, asked, back))
+        self._agenda.put(at + there, _Sent(effect.number, Asked(request), back))
+
+    def _post(self, call: PluginCall, asked: Asked) -> None:
+        """Send what a plugin's coroutine asks for: it waits for its own requests only."""
+        request, latency = asked.request, self._latency
+        there, back = latency.request(request), latency.answer(request)
+        self._agenda.put(self.now + there, _Sent(call, asked, back))
 
     def _sweep(self) -> None:
         """Forget objects that nothing is under way about, when they have become many."""
