@@ -181,8 +181,8 @@ class Cluster:
     def explain(self, pod: Mapping[str, Any] | str | t.Pod) -> Verdict:
         """Judge a pod on every node; nothing changes. A placed pod is judged as if it were not placed."""
         info = self.pod(pod)
-        framework = self.framework_of(info)
-        return advise(framework, judged(framework, info))
+        self.framework_of(info)
+        return advise(self.engine, judged(self.engine, info))
 
     def transaction(self) -> Transaction:
         """A context in which everything may be changed; leaving it undoes the changes, unless they are committed.
@@ -194,7 +194,7 @@ class Cluster:
         return self.state.transaction()
 
     def framework_of(self, info: PodInfo) -> Framework:
-        framework = self.algorithm.framework_for(info)
+        framework = self.engine.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
             raise ClusterError(f'pod "{info.key}": no profile for scheduler name "{name}" in the configuration')

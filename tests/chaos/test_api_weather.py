@@ -1,7 +1,8 @@
 """Random changes of a cluster under one kind of trouble with its API; then all must be as if nothing had been.
 
 Time is virtual and chance is seeded, so a failure is the same every time; STOWPLAN_EXAMPLES=20 tries twenty times as
-many seeds of each trouble.
+many seeds of each trouble. What the scheduler hears is recorded, and played again at the end: the effects must be the
+same.
 """
 
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from support.chaos.checks import conditions_and_stories_say_why, everything_fits
 from support.chaos.weather import FAIR, WRITES, Weather, WeatherApi, refusing
 from support.examples import SCALE
 from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 from support.scheduling.worlds import HOST, ZONE
 from support.soak.changes import CONFIG, Changes, first_objects, hesitates
 from support.soak.checks import Watcher
@@ -166,7 +168,7 @@ class Storm:
 
 @asynccontextmanager
 async def storm(seed):
-    random, found = Random(seed), {}
+    random, found, recorded = Random(seed), {}, Recorded()
 
     def wrap(api):
         found["sky"] = WeatherApi(api, random, found["time"])
@@ -176,9 +178,12 @@ async def storm(seed):
         await found["time"].sleep(seconds)
 
     found["time"] = JumpingTime()
-    options = {"config": CONFIG, "plugins": [hesitates(sleep)], "random": random, "wrap": wrap}
-    async with live(*first_objects(), time=found["time"], **options) as cluster:
+    plugin = hesitates(sleep)
+    options = {"config": CONFIG, "plugins": [plugin], "wrap": wrap, "recorder": recorded.recorder}
+    # The engine's chance is its own: the weather does not draw on it again.
+    async with live(*first_objects(), time=found["time"], random=Random(seed), **options) as cluster:
         yield Storm(cluster, found["sky"], random)
+    assert recorded.replayed(plugin) == recorded.effects
 
 
 @pytest.mark.parametrize("seed", range(SCALE))

@@ -88,9 +88,17 @@ def test_a_file_and_a_name(job_of, tmp_path):
     assert [profile.scheduler_name for profile in config.profiles] == ["mine"]
 
 
+def test_a_recording(job_of, tmp_path):
+    path = tmp_path / "recording"
+    assert job_of().recorder is None
+    assert job_of("--record", str(path)).recorder is not None
+    assert path.exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--record", "/nope/file"], "error: --record open /nope/file: no such file or directory\n"),
         (["--kubeconfig", "/nope"], "error: stat /nope: no such file or directory\n"),
         (["--context", "other"], 'context "other" does not exist; the contexts are'),
         (["--config", "/nope"], "error: open /nope: no such file or directory\n"),

@@ -1,11 +1,14 @@
 """What the scheduler reads of one pod, beside what all that look alike have in common."""
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.api.decode import convert
+from stowplan.api.meta import OwnerReference
+from stowplan.api.pod import ResourceRequirements
 from stowplan.api.types import Pod
-from stowplan.cluster.pod_info import NOT_STARTED, scheduler_name_of
-from stowplan.cluster.state import ClusterState
+from stowplan.cluster.pod_info import NOT_STARTED, is_copy, scheduler_name_of, shape_key, template_key
+from stowplan.cluster.state import _IDLE_SHAPES, ClusterState
 from stowplan.testing import a_pod
 
 
@@ -61,3 +64,71 @@ def test_a_pod_with_a_claim_is_no_pod_without():
     holder = state.pod_info(with_claim("db-0", "data-0"))
     without = state.pod_info(convert(a_pod("db-1").labels(app="db").obj(), Pod))
     assert holder.shape.template is not without.shape.template
+
+
+def made(**spec):
+    raw = a_pod("web").uid("1").labels(app="web").requests(cpu="1").obj()
+    raw["spec"] |= spec
+    return convert(raw, Pod)
+
+
+def with_node(pod, **spec):
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, resource_version="2"),
+        spec=replace(pod.spec, node_name="n1", **spec),
+        status=replace(pod.status, nominated_node_name=""),
+    )
+
+
+def test_a_pod_that_got_a_node_is_a_copy_of_the_same_shape():
+    pod = made()
+    assert is_copy(with_node(pod), pod)
+    assert template_key(with_node(pod)) == template_key(pod)
+
+
+CHANGES = [
+    ("containers", "containers", [{"name": "other"}]),
+    ("init_containers", "initContainers", [{"name": "init"}]),
+    ("scheduler_name", "schedulerName", "other"),
+    ("priority", "priority", 7),
+    ("preemption_policy", "preemptionPolicy", "Never"),
+    ("node_selector", "nodeSelector", {"a": "b"}),
+    ("affinity", "affinity", {"podAffinity": {}}),
+    ("tolerations", "tolerations", [{"key": "k"}]),
+    ("topology_spread_constraints", "topologySpreadConstraints", [{"topologyKey": "zone", "maxSkew": 1}]),
+    ("overhead", "overhead", {"cpu": "1"}),
+    ("resources", "resources", {"requests": {"cpu": "3"}}),
+    ("scheduling_gates", "schedulingGates", [{"name": "g"}]),
+    ("resource_claims", "resourceClaims", [{"name": "c"}]),
+    ("host_network", "hostNetwork", True),
+    ("host_users", "hostUsers", False),
+    ("volumes", "volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
+]
+
+
+@pytest.mark.parametrize(("field", "name", "value"), CHANGES)
+def test_a_pod_that_asks_for_something_else_is_no_copy(field, name, value):
+    pod = made()
+    other = with_node(pod, **{field: getattr(made(**{name: value}).spec, field)})
+    assert not is_copy(other, pod)
+    assert (template_key(other), shape_key(other, b"")) != (template_key(pod), shape_key(pod, b""))
+
+
+def test_labels_owners_and_a_resize_make_it_no_copy():
+    pod = made()
+    assert not is_copy(replace(pod, metadata=replace(pod.metadata, labels={"app": "web"})), pod)
+    assert not is_copy(replace(pod, metadata=replace(pod.metadata, owner_references=[OwnerReference(kind="Job")])), pod)
+    assert not is_copy(
+        replace(pod, status=replace(pod.status, resources=ResourceRequirements(requests={"cpu": "2"}))), pod
+    )
+
+
+def test_a_shape_that_was_forgotten_meanwhile_is_made_again():
+    state, pod = ClusterState(), made()
+    first = state.pod_info(pod)
+    assert state.pod_info(pod).shape is first.shape
+    for i in range(2 * _IDLE_SHAPES):
+        state.pod_info(made(priority=i))
+    state._compiled_last = pod, first.shape
+    assert state.pod_info(pod).shape is state.pod_info(made()).shape

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.daemon.pages import SchedulerPages
+from stowplan.engine.questions import NOT_EFFECT_FREE
 from stowplan.explain.page_json import page_from_json
 from stowplan.explain.tables import plain
-from stowplan.explain.verdict import NOT_EFFECT_FREE
 from stowplan.metrics.exposition import render
 from stowplan.plugins import PostFilterPlugin, PostFilterResult, unschedulable
 from stowplan.testing import a_node, a_pod
@@ -112,15 +112,9 @@ def everything(cluster, random):
         "chance": random.getstate(),
         "api": [stored.data for stored in cluster.server.store.list("pods", "")],
         "events": cluster.events(),
-        "evictions": under_way(scheduler.engine.evictions),
+        "evictions": [id(preemption) for preemption in scheduler.engine.evictions._preemptions.values()],
         "acted": Acting.acted,
     }
-
-
-def under_way(evictor):
-    """Without those that are over, which are forgotten when somebody asks about them."""
-    found = evictor._preemptions.values()
-    return [id(p) for p in found if p.running or any(map(evictor._stays, p.deleted))]
 
 
 def changed(before, after):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from stowplan.daemon.broken_off_calls import BrokenOffCalls
 from stowplan.daemon.guarded_plugins import guarded, guarded_plugin
 from stowplan.daemon.hang_guard import HangGuard, PluginTimeoutError
 from stowplan.framework.interface import extension_points
@@ -16,6 +17,7 @@ from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 from support.plugins import hanging_plugins as hanging
 
 pytestmark = pytest.mark.skipif(
@@ -79,7 +81,8 @@ class Binds:
 
 @asynccontextmanager
 async def cluster_with(plugin, guard, *objects):
-    binds = []
+    """What happens is recorded, and played again at the end: nothing hangs then, and the effects are the same."""
+    binds, recorded = [], Recorded(guard=guard)
 
     def counting(port):
         binds.append(Binds(port))
@@ -89,8 +92,12 @@ async def cluster_with(plugin, guard, *objects):
     guard.in_use = True
     with guard.watching():
         config = hanging.configuration(plugin)
-        async with live(*objects, config=config, plugins=[with_guard], wrap=counting) as cluster:
+        options = {"plugins": [with_guard], "wrap": counting, "recorder": recorded.recorder}
+        async with live(*objects, config=config, **options) as cluster:
             yield cluster, binds[0]
+    calls = BrokenOffCalls()
+    replayed = recorded.replayed(guarded_plugin(plugin.harmless(), calls), broken_off=calls)
+    assert replayed == recorded.effects
 
 
 def nodes(count=3):
@@ -187,6 +194,16 @@ async def test_a_hint_that_hangs_for_every_pod_holds_up_an_event_only_once():
             await cluster.advance(11.0)
         assert sum(cluster.node_of(name) != "" for name in names) == 20
         assert set(binds.of.values()) == {1}
+
+
+async def test_who_plays_it_again_has_to_be_told_what_was_broken_off():
+    guard, plugin = a_guard(), hanging.Everywhere.at("reserve")
+    guard.in_use, recorded = True, Recorded(guard=guard)
+    options = {"config": hanging.configuration(plugin), "recorder": recorded.recorder}
+    with guard.watching():
+        async with live(*nodes(), plugins=[guarded_plugin(timed(plugin), guard)], **options) as cluster:
+            await cluster.create(a_pod("odd").labels(hangs="yes").obj())
+    assert recorded.replayed(plugin.harmless()) != recorded.effects
 
 
 @pytest.mark.parametrize("point", ["preBind", "bind"])
@@ -295,6 +312,28 @@ async def test_the_innermost_of_nested_calls_is_broken_off(guard):
 
     assert guard.call("Outer", "Filter", outer, (), {}) == "went on"
     assert guard.broken_off == {("Inner", "PreEnqueue"): 1}
+
+
+async def test_calls_within_one_that_is_broken_off_do_not_count(guard):
+    """Whoever plays it again does not make them."""
+
+    def outer():
+        with pytest.raises(PluginTimeoutError):
+            guard.call("Inner", "PreEnqueue", busy, (), {})
+        guard.call("Inner", "Score", divmod, (7, 2), {})
+        busy()
+
+    guard.call("P", "Score", divmod, (7, 2), {})
+    guard.begin_step()
+    guard.call("P", "Score", divmod, (7, 2), {})
+    with pytest.raises(PluginTimeoutError):
+        guard.call("Outer", "Filter", outer, (), {})
+    with pytest.raises(PluginTimeoutError):
+        guard.call("P", "Score", busy, (), {})
+    said = ('"Outer" did not return from Filter', '"P" did not return from Score')
+    assert guard.broken_off_in_step == [(i, f"plugin {text} {WITHIN}") for i, text in enumerate(said, 2)]
+    guard.begin_step()
+    assert guard.broken_off_in_step == []
 
 
 async def test_the_schedulers_own_code_is_never_broken_off(guard):

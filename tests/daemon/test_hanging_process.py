@@ -1,17 +1,22 @@
-"""A kube-scheduler whose plugin hangs at every extension point: the process lives, and every pod is bound once."""
+"""A kube-scheduler whose plugin hangs at every extension point: the process lives, and every pod is bound once.
+
+It records what it hears; played again, the same calls are broken off, with the same effects.
+"""
 
 import json
 import signal
-import sys
 
 import pytest
 import yaml
 
+from stowplan.daemon.broken_off_calls import BrokenOffCalls
+from stowplan.daemon.guarded_plugins import guarded_plugin
+from stowplan.in_tree.registry import in_tree_registry
 from support.api import manifests
 from support.plugins import hanging_plugins as hanging
+from support.processes.recorded_scheduler import PROGRAM, recording_to, replayed
 from support.processes.servers import embedded_server, running, until
 
-COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
 POINTS = ["sign", "preFilter", "filter", "preScore", "score", "reserve", "permit", "preBindPreFlight"]
 POINTS += ["preBind", "bind", "postBind"]
 
@@ -33,10 +38,10 @@ def test_every_pod_is_bound_once(tmp_path, way):
         }
         config.write_text(yaml.safe_dump(configured))
         server.kubectl("create", "-f", "-", stdin=[pod(point) for point in POINTS])
-        command = [*COMMAND, f"--config={config}", "--secure-port=0"]
+        command = [*PROGRAM, f"--config={config}", "--secure-port=0"]
         command += ["--plugin=support.plugins.hanging_plugins:OnceAtEachPoint"]
         command += ["--plugin-timeout=150ms", "--logging-format=json", "-v=2"]
-        with running(command, log, env={"PYTHONPATH": ":".join(filter(None, sys.path)), "WAY": way}) as process:
+        with running(command, log, env=recording_to(tmp_path / "recording") | {"WAY": way}) as process:
             until(lambda: all(found["spec"].get("nodeName") for found in pods(server)), process, log)
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
@@ -51,6 +56,11 @@ def test_every_pod_is_bound_once(tmp_path, way):
             f'plugin "Hanging" did not return from {point[0].upper()}{point[1:]} within 150ms'
             in failures[point.lower()]
         )
+    calls, registry = BrokenOffCalls(), in_tree_registry()
+    registry.register(guarded_plugin(hanging.Replayed, calls))
+    steps, whole = replayed(tmp_path / "recording", registry, broken_off=calls)
+    assert steps > 50
+    assert whole
 
 
 def pods(server):

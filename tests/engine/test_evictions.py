@@ -10,7 +10,7 @@ from stowplan.api.api_errors import Conflict, Forbidden, NotFound
 from stowplan.api.port import Unreachable
 from stowplan.api.types import PodCondition
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.engine.evictions import MAX_CONCURRENT_EVICTIONS
+from stowplan.engine.victim_evictions import MAX_CONCURRENT_EVICTIONS
 from stowplan.framework.requests import Refused
 from support.api.embedded import pod as a_manifest
 from support.observing.log_lines import logged
@@ -135,7 +135,8 @@ def test_the_log_says_how_a_pod_was_turned_back(world, state, level, text, who):
         world.preempt(boss, victim)
         world.settle()
     type_ = {"preemptorType": "pod"} if level == 2 else {}
-    assert (level, text, type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}) in found.of("evictions")
+    keys = type_ | {"preemptor": "default/boss", who: "default/v", "node": "n1"}
+    assert (level, text, keys) in found.of("victim_evictions")
 
 
 def test_the_log_says_who_is_spared(world):
@@ -148,8 +149,8 @@ def test_the_log_says_who_is_spared(world):
         world.settle()
     where = {"preemptor": "default/boss", "node": "n1"}
     leaving = "Victim Pod is already being deleted, skipping the API call for it"
-    assert (2, leaving, where | {"victim": "default/b"}) in found.of("evictions")
-    assert (2, "Victim Pod is already deleted", where | {"victim": "default/a"}) in found.of("evictions")
+    assert (2, leaving, where | {"victim": "default/b"}) in found.of("victim_evictions")
+    assert (2, "Victim Pod is already deleted", where | {"victim": "default/a"}) in found.of("victim_evictions")
 
 
 GONE = NotFound('pods "v" not found')
@@ -492,11 +493,16 @@ def test_a_new_preemption_of_the_same_pod_outlives_the_end_of_the_old_one(world)
     world.settle()
 
 
-def test_preemptions_that_nobody_asks_about_are_forgotten(world):
-    for i in range(30):
-        world.preempt(world.pending(f"boss{i}"), *world.placed(f"v{i}"))
-        world.settle()
-    assert len(world.evictions) < 5
+def test_a_preemption_is_forgotten_as_soon_as_its_victims_are_seen_to_leave(world):
+    plans = [(world.pending(f"boss{i}"), world.placed(f"v{i}", f"w{i}")) for i in range(3)]
+    for boss, victims in plans:
+        world.preempt(boss, *victims)
+    world.settle()
+    assert len(world.evictions) == 3
+    assert len(list(world.leaving.listeners)) == 6
+    world.hear()
+    assert len(world.evictions) == 0, "nobody had to ask"
+    assert not list(world.leaving.listeners)
 
 
 # -- no victim dies in vain -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.evictions import Evictions
+from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.framework.requests import Delete, Done
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
@@ -53,9 +54,11 @@ class Crowd:
             state=self.state,
             waiting_pods=WaitingPods(now=lambda: 0.0),
             pods_in_pre_bind=PodsInPreBind(),
+            leaving=LeavingPods(),
             report=self.fail,
             queue=SimpleNamespace(activate=lambda pods: None),
         )
+        self.leaving = parts.leaving
         self.evictions = self.profile.handle.preemptions = Evictions(
             parts, statuses=self, metrics=scheduler_metrics(), now=lambda: 0.0
         )
@@ -115,11 +118,13 @@ class Crowd:
         pod = self.state.placed(uid).pod
         if what == "gone":
             self.state.remove_pod(uid)
+            self.leaving.left(uid)
             del self.pods[uid]
             return
         builder = a_pod(uid).uid(uid).requests(cpu="1").on(pod.spec.node_name).deleted("2026-01-01T00:00:00Z")
         self.pods[uid] = struct(builder.condition("DisruptionTarget", "True", reason="PreemptionByScheduler"))
         self.state.add_pod(self.pods[uid])
+        self.leaving.left(uid)
 
     def attempt(self):
         info = self.pending.pop(self.random.randrange(len(self.pending)))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stowplan.api.api_errors import Conflict, Forbidden, InternalError
 from stowplan.api.port import Unreachable
 from stowplan.client.errors import OutcomeUnknown
-from stowplan.engine.evictions import MAX_CONCURRENT_EVICTIONS, EvictionStage
+from stowplan.engine.eviction_records import EvictionStage
+from stowplan.engine.victim_evictions import MAX_CONCURRENT_EVICTIONS
 from stowplan.framework.requests import Done
 from support.api.embedded import pod as a_manifest
 from support.examples import examples
@@ -322,7 +323,7 @@ class History:
 
     def look_at_everything(self):
         """Not too many at once; and who has victims that seem to stay is held back."""
-        assert len(self.evictions._at_work) <= MAX_CONCURRENT_EVICTIONS
+        assert len(self.evictions._victims._at_work) <= MAX_CONCURRENT_EVICTIONS
         assert sum(call.verb in ("delete", "get") for call in self.calls.under_way) <= MAX_CONCURRENT_EVICTIONS
         for planned in self.plans.values():
             if any(map(self.stays, planned.deleted)):
@@ -335,7 +336,7 @@ class History:
         assert {call[2] for call in new if call[0] == "delete"} <= wanted, "deleted in vain"
 
     def look_at_stages(self):
-        stages = {(eviction, eviction.stage) for eviction in self.evictions._at_work}
+        stages = {(eviction, eviction.stage) for eviction in self.evictions._victims._at_work}
         for eviction, stage in stages - self.seen_stages:
             self.look_at_stage(eviction, stage)
         self.seen_stages = stages
@@ -356,7 +357,7 @@ class History:
             assert self.evictions.under_way(planned.preemptor)
 
     def under_way(self):
-        return [*self.evictions._at_work, *self.evictions._waiting]
+        return [*self.evictions._victims._at_work, *self.evictions._victims._waiting]
 
     def look_at_events(self):
         """Who is said to be preempted is on its way, for a plan that had it for a victim."""

@@ -354,9 +354,8 @@ def test_a_candidate_whose_pods_changed_does_not_count():
 
 def test_whoever_only_asks_does_not_ask_outside():
     engine = driven(*full("n1"), filters=["f"], preempts=["e"])
-    (framework,) = engine.engine.frameworks.values()
     pod = engine.engine.state.pod_info(struct(a_pod("p").priority(10).obj()))
-    verdict = judged(framework, pod)
+    verdict = judged(engine.engine, pod)
     assert "1 Too many pods" in verdict.message
     assert list(verdict.preemption.candidates) == ["n1"]
     assert engine.questions() == []

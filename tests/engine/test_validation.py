@@ -389,15 +389,10 @@ PODS = [
 
 
 def eviction(hand):
-    return next(iter(hand.engine.evictions._at_work))
+    return next(iter(hand.engine.evictions._victims._at_work))
 
 
 OTHERS = [
-    pytest.param(
-        lambda hand: setattr(hand.engine._observer, "is_ready", False),
-        "the queue has pods to try (activeQ:1; backoffQ:0; unschedulablePods:2), and the engine wants no turn for them",
-        id="no turn",
-    ),
     pytest.param(
         lambda hand: hand.engine._queue_timer._alarm.cancel(),
         "pods are scheduled, and no alarm is set to look after the queue",
@@ -414,8 +409,8 @@ OTHERS = [
         id="alarm of a preemption",
     ),
     pytest.param(
-        lambda hand: setattr(hand.engine.queue._places, "poppable", True),
-        "a pod became poppable, and nobody was told",
+        lambda hand: hand.engine.queue._places._queued.clear(),
+        "active, but it is not what waits under its name",
         id="the queue",
     ),
     pytest.param(

@@ -3,16 +3,13 @@
 import pytest
 
 import stowplan
-from stowplan.explain.suggestions import advise
 from stowplan.explain.tables import plain
 from stowplan.explain.text import explanation
 
 
 def judged(objects, pod, **options):
     cluster = stowplan.Cluster(objects, **options)
-    verdict = cluster.explain(pod)
-    framework = cluster.framework_of(verdict.pod)
-    return framework, advise(framework, verdict)
+    return cluster.engine, cluster.explain(pod)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import pytest
 
 import stowplan
 from stowplan.api.decode import to_dict
-from stowplan.explain.suggestions import advise
 from stowplan.explain.tables import plain
 from stowplan.explain.text import explanation
 
@@ -71,7 +70,6 @@ def test_suggestions_gain_what_they_promise(category):
         cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
         for pod in scenario["pods"]:
             verdict = cluster.explain(pod)
-            advise(cluster.framework_of(verdict.pod), verdict)
             if verdict.node_name or verdict.error is not None:
                 continue
             pending += 1
@@ -88,7 +86,6 @@ def test_explaining_changes_nothing(category):
         before = [cluster.explain(pod).to_dict() for pod in scenario["pods"]]
         for pod in scenario["pods"]:
             verdict = cluster.explain(pod)
-            framework = cluster.framework_of(verdict.pod)
             for wide in (False, True):
-                assert plain(explanation(framework, advise(framework, verdict), wide=wide))
+                assert plain(explanation(cluster.engine, verdict, wide=wide))
         assert [cluster.explain(pod).to_dict() for pod in scenario["pods"]] == before

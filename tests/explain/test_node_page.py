@@ -17,8 +17,8 @@ from stowplan.testing import a_node, a_pod
 def viewed(objects, name="n"):
     cluster = stowplan.Cluster(objects)
     infos = [cluster.pod(key) for key in cluster.pending()]
-    questions = ((cluster.framework_of(info), cluster.explain(info.key), (info.key,)) for info in infos)
-    return node_view(cluster.state, name, questions)
+    questions = ((cluster.explain(info.key), (info.key,)) for info in infos)
+    return node_view(cluster.engine, name, questions)
 
 
 def page(objects, name="n", *, wide=False):
@@ -198,14 +198,13 @@ def test_what_is_suggested_for_a_node_lets_the_pod_onto_that_node(seed):
     pod = a_pod("p").requests(cpu=str(rng.integers(1, 12))).node_selector(disk="ssd").obj()
     cluster = stowplan.Cluster([*nodes, pod])
     verdict = cluster.explain("p")
-    framework = cluster.framework_of(verdict.pod)
     helped = 0
     for row in np.flatnonzero(~verdict.feasible).tolist():
-        for suggestion in suggest_on(framework, verdict, row):
+        for suggestion in suggest_on(cluster.engine, verdict, row):
             assert suggestion.nodes == (cluster.state.table.names[row],)
             changed = cluster.explain(suggestion.applied_to(verdict.pod.pod))
             assert changed.feasible[row]
             helped += 1
     assert helped
     for row in np.flatnonzero(verdict.feasible).tolist():
-        assert suggest_on(framework, verdict, row) == ()
+        assert suggest_on(cluster.engine, verdict, row) == ()

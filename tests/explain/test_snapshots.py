@@ -33,7 +33,7 @@ def cluster():
 
 
 def page(cluster, verdict):
-    return plain(explanation(cluster.framework_of(verdict.pod), verdict))
+    return plain(explanation(cluster.engine, verdict))
 
 
 def full(verdict):

@@ -1,11 +1,12 @@
 """Crowds: many pods that fit nowhere beside a few that do, and many preemptors at once on a full cluster.
 
-What is counted is work, not time: calls of functions, attempts, deletions. benchmarks/live.py has the times.
+What is counted is work, not time: calls of functions, attempts, deletions. benchmarks/live.py has the times. What the
+scheduler hears is recorded, and played again at the end: the effects must be the same.
 """
 
 import asyncio
 import sys
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from stowplan.live.scheduler import MAX_PODS_PER_TURN
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 
 AT_ONCE = DeleteOptions(grace_period_seconds=0)
 CLASSES = [
@@ -27,6 +29,14 @@ def new(builder):
     obj = builder.obj()
     obj["metadata"].pop("uid", None)
     return obj
+
+
+@asynccontextmanager
+async def recorded_live(*objects, **options):
+    recorded = Recorded()
+    async with live(*objects, recorder=recorded.recorder, validate=False, **options) as cluster:
+        yield cluster
+    assert recorded.replayed() == recorded.effects
 
 
 # -- pods that fit nowhere ---------------------------------------------------------------------------------------------
@@ -84,7 +94,7 @@ async def test_a_good_pod_costs_the_same_beside_any_number_of_sleepers():
 
 
 async def test_a_deletion_wakes_whom_it_may_help_and_each_only_once():
-    async with live(a_node("n1").obj(), *(hopeless(i) for i in range(120)), validate=False) as cluster:
+    async with recorded_live(a_node("n1").obj(), *(hopeless(i) for i in range(120))) as cluster:
         queue = cluster.scheduler.queue
         await cluster.create(new(a_pod("good").requests(cpu="100m")))
         await cluster.advance(60)
@@ -102,7 +112,7 @@ async def test_a_deletion_wakes_whom_it_may_help_and_each_only_once():
 
 async def wave_and_a_good_pod(rest):
     """How many others were tried before a good pod that came when a deletion had just woken a crowd."""
-    async with live(a_node("n1").obj(), *(hopeless(i) for i in range(420)), validate=False) as cluster:
+    async with recorded_live(a_node("n1").obj(), *(hopeless(i) for i in range(420))) as cluster:
         scheduler = cluster.scheduler
         await cluster.create(new(a_pod("gone").requests(cpu="100m")))
         await cluster.advance(rest)
@@ -116,7 +126,7 @@ async def wave_and_a_good_pod(rest):
         await cluster.settle()
         assert scheduler.queue.scheduling_cycle == before + 211, "a half of them were woken"
         tried = [record.key for record in reversed(scheduler.stories.last_decisions(211))]
-        return tried.index("default/good")
+    return tried.index("default/good")
 
 
 #: So many may be tried until the news of a new pod are heard: a few turns of the loop.
@@ -184,7 +194,7 @@ async def crowd(nodes, count, *, grace, guarded=False, classes=("high",), seed=1
     """Preemptors all at once; (where they went, who died where)."""
     random = Random(seed)
     objects = [obj for i in range(nodes) for obj in full_node(i, grace=grace, guarded=guarded)]
-    async with live(*CLASSES, BUDGET, *objects, random=random, validate=False) as cluster:
+    async with recorded_live(*CLASSES, BUDGET, *objects, random=Random(seed)) as cluster:
         kubelets = Kubelets(cluster, random)
         wanted = [preemptor(i, random.choice(classes)) for i in range(count)]
         await cluster.create(*wanted)
@@ -195,7 +205,8 @@ async def crowd(nodes, count, *, grace, guarded=False, classes=("high",), seed=1
         assert len(cluster.scheduler.engine.evictions) <= 2, "only what was not looked at again"
         assert not cluster.scheduler.state.nominator
         assert not [name for name in names if cluster.place(name)]
-        return {name: cluster.node_of(name) for name in names}, kubelets.died
+        placed = {name: cluster.node_of(name) for name in names}
+    return placed, kubelets.died
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -227,3 +238,9 @@ async def test_more_important_preemptors_among_them(seed):
     assert all(placed.values())
     assert 120 <= len(died) <= 120 * 1.1
     assert set(died.values()) == set(placed.values()), "nobody died on a node to which nobody came"
+
+
+async def test_a_thousand_preemptors():
+    placed, died = await crowd(500, 1000, grace=30)
+    assert all(placed.values())
+    assert len(died) == 2000

@@ -116,7 +116,7 @@ async def test_a_pod_that_fits_nowhere(log):
 
 
 async def test_a_pod_that_makes_room_for_itself(log):
-    log.modules = ("evictions", "default_preemption")
+    log.modules = ("victim_evictions", "default_preemption")
     important = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c"}, "value": 5}
     async with live(a_node("n").allocatable(cpu=1, pods=10).obj(), important) as cluster:
         await cluster.create(a_pod("low").requests(cpu=1).obj())

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 
+from stowplan.api.api_errors import Forbidden
 from stowplan.client.http.lanes import Lanes, Turns
 from stowplan.config import load_config
 from stowplan.in_tree.registry import in_tree_registry
@@ -358,3 +359,23 @@ async def test_a_plugin_that_keeps_a_cancellation_to_itself_has_nobody_bound_aft
         assert made[0].sent == []
         assert placed(cluster) == set()
         assert not cluster.scheduler._effects.tasks
+
+
+class WithoutStatuses:
+    """An API that takes no status of a pod."""
+
+    def __init__(self, api):
+        self._api = api
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def patch(self, kind, name, *args, **options):
+        raise Forbidden(f"no status of {name}")
+
+
+async def test_problems_that_were_held_back_are_reported_at_the_end(caplog):
+    async with live(NODE, wrap=WithoutStatuses) as cluster:
+        await under_way(cluster, *(a_pod(f"p{i}").requests(cpu=1000).obj() for i in range(5)))
+        assert "more since the last report" not in caplog.text
+    assert "A pod's status cannot be written: 4 more since the last report" in caplog.text

@@ -1,5 +1,7 @@
 """Ten minutes of random changes, faults among them; then everything must be as if the scheduler had just been started.
 
+What the scheduler hears meanwhile is recorded, and played again at the end: the effects must be the same.
+
 Seeds are fixed, so a failure is the same every time; STOWPLAN_EXAMPLES=20 tries twenty times as many.
 """
 
@@ -12,6 +14,7 @@ from stowplan.live.scheduler import SchedulerSettings
 from support.api.faulty_api import FaultyApi, yields
 from support.examples import SCALE
 from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 from support.soak.changes import CONFIG, Changes, first_objects, hesitates
 from support.soak.checks import (
     Watcher,
@@ -69,7 +72,7 @@ class Soak:
 @asynccontextmanager
 async def soaking(seed):
     random = Random(seed)
-    ways = {}
+    ways, recorded = {}, Recorded()
 
     async def sleep(seconds):
         await ways["sleep"](seconds)
@@ -78,10 +81,14 @@ async def soaking(seed):
         ways["faulty"] = FaultyApi(api, random, sleep)
         return ways["faulty"]
 
-    options = {"config": CONFIG, "plugins": [hesitates(sleep)], "random": random, "settings": NEVER, "wrap": wrap}
-    async with live(*first_objects(), **options) as cluster:
+    plugin = hesitates(sleep)
+    options = {"config": CONFIG, "plugins": [plugin], "settings": NEVER, "wrap": wrap, "recorder": recorded.recorder}
+    # The engine's chance is its own: neither changes nor faults draw on it again.
+    async with live(*first_objects(), random=Random(seed), **options) as cluster:
         ways["sleep"] = cluster.time.sleep
         yield Soak(cluster, ways["faulty"], random)
+    assert len(recorded.effects) > SECONDS
+    assert recorded.replayed(plugin) == recorded.effects
 
 
 def everything_holds(soak, caplog):

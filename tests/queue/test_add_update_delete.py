@@ -17,7 +17,7 @@ def test_a_new_pod_is_active():
     assert (queued.pod, queued.timestamp, queued.initial_attempt_timestamp) == (info, 1000.0, 1000.0)
     assert (queued.attempts, queued.unschedulable_count, queued.consecutive_errors_count) == (0, 0, 0)
     assert queued.place.name == "ACTIVE"
-    assert room.ready == 1
+    assert room.queue.can_pop
 
 
 def test_a_new_pod_takes_the_place_of_an_old_one_of_its_name():

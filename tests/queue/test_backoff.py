@@ -138,7 +138,7 @@ def test_flushed_pods_go_to_the_active_queue_rejected_ones_first():
     room.take_moves()
     room.goes_on(2)
     assert room.take_moves() == [("rejected", "ACTIVE", "BackoffComplete"), ("error", "ACTIVE", "BackoffComplete")]
-    assert room.ready == 4
+    assert room.queue.can_pop
     assert room.queue.incoming["active", "BackoffComplete"] == 2
 
 

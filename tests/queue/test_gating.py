@@ -40,7 +40,7 @@ def test_a_gated_pod_sleeps():
     assert queued.initial_attempt_timestamp is None
     assert room.queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
     assert room.take_moves() == [("a", "UNSCHEDULABLE", "UnschedulablePodAdd")]
-    assert room.ready == 0
+    assert not room.queue.can_pop
 
 
 def test_when_the_gate_opens_the_pod_is_active_without_backoff():
@@ -53,7 +53,7 @@ def test_when_the_gate_opens_the_pod_is_active_without_backoff():
     queued = room.queue.get("default/a")
     assert (queued.place.name, queued.gating_plugin, queued.unschedulable_plugins) == ("ACTIVE", "", {"A"})
     assert queued.initial_attempt_timestamp == room.now
-    assert room.ready == 1
+    assert room.queue.can_pop
 
 
 def test_the_first_plugin_that_refuses_ends_the_questions():

@@ -33,7 +33,6 @@ def full_room():
     room.queue.pop()
     room.happens(event(NODE), None, a_node())
     room.add(a_pod("active"))
-    room.queue._tell_if_ready()
     return room
 
 
@@ -86,11 +85,6 @@ PLACES = [
         lambda room, places: places.rejected_by.subtract([("P", "default-scheduler")]),
         "plugin P of default-scheduler: rejected 2 waiting pods, 1 are counted",
         id="rejectors",
-    ),
-    pytest.param(
-        lambda room, places: setattr(places, "poppable", True),
-        "a pod became poppable, and nobody was told",
-        id="nobody was told",
     ),
 ]
 

@@ -135,25 +135,13 @@ def test_who_fails_the_check_is_not_asked_about():
     assert room.problems == []
 
 
-def test_readiness_is_told_once_an_event():
-    room = Room(waits_for("P", on(NODE, Action.Add)))
-    for name in "abc":
-        room.rejected(a_pod(name), "P")
-    room.ready = 0
-    room.happens(event(NODE), None, a_node())
-    assert room.ready == 1
-    room.happens(event(NODE), None, a_node())
-    assert room.ready == 1
-
-
 @pytest.mark.parametrize("pop_from_backoff", [True, False])
 def test_a_pod_that_backs_off_is_ready_only_if_it_may_be_popped(pop_from_backoff):
     room = Room(waits_for("P", on(NODE, Action.Add)), pop_from_backoff=pop_from_backoff)
     room.rejected(a_pod("a"), "P")
-    room.ready = 0
     room.happens(event(NODE), None, a_node())
     assert room.place("a") == "BACKOFF"
-    assert room.ready == pop_from_backoff
+    assert room.queue.can_pop == pop_from_backoff
 
 
 # -- hints that read a pod's shape alone ------------------------------------------------------------------------------
@@ -380,20 +368,17 @@ def test_activated_pods_are_active_whatever_their_backoff(place):
     if place == "BACKOFF":
         room.happens(event(NODE), None, a_node())
     assert room.place("a") == place
-    room.ready = 0
     room.queue.activate([room.info(a_pod("a"))])
     assert room.moves[-1] == ("a", "ACTIVE", "ForceActivate")
-    assert room.ready == 1
+    assert room.queue.can_pop
 
 
 def test_unknown_and_active_pods_are_not_activated():
     room = Room()
     room.add(a_pod("a"))
     room.take_moves()
-    room.ready = 0
     room.queue.activate([room.info(a_pod("a")), room.info(a_pod("nobody"))])
     assert room.take_moves() == []
-    assert room.ready == 0
 
 
 def test_a_pod_that_is_activated_in_flight_comes_back_and_its_neighbours_do_not():

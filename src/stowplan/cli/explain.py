@@ -179,9 +179,8 @@ def _answer_pods(about: ClusterSource, pods: Sequence[PodInfo], output: str, *, 
     blocks: list[Block] = []
     for first, alike in about.alike(pods):
         blocks += [Line()] if blocks else []
-        framework = about.cluster.framework_of(first)
         verdict, reported = about.verdict(first), about.reported(first)
-        blocks += explanation(framework, verdict, wide=output == "wide", alike=alike, reported=reported)
+        blocks += explanation(about.cluster.engine, verdict, wide=output == "wide", alike=alike, reported=reported)
     write(blocks, sys.stdout)
 
 
@@ -205,11 +204,8 @@ def _answer_node(about: ClusterSource, name: str, output: str) -> None:
 
 def _view(about: ClusterSource, name: str) -> NodeView:
     kinds = about.alike(about.pending())
-    questions = (
-        (about.cluster.framework_of(first), about.cluster.explain(first.key), (first.key, *alike))
-        for first, alike in kinds
-    )
-    return node_view(about.cluster.state, name, questions)
+    questions = ((about.cluster.explain(first.key), (first.key, *alike)) for first, alike in kinds)
+    return node_view(about.cluster.engine, name, questions)
 
 
 # -- a running scheduler --------------------------------------------------------------------------------------------

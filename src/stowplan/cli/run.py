@@ -7,8 +7,9 @@ looks first: two of the same name would bind each other's pods.
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.config.errors import os_error_text
 from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.life_cycle import until_stopped
 from stowplan.daemon.plugin_registry import registry_with
@@ -53,6 +55,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 @click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests a second; without it, no limit.")
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--record", metavar="FILE", help="Record what the scheduler hears, to replay its decisions.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
 def run(
     *,
@@ -64,6 +67,7 @@ def run(
     qps: float | None,
     verbosity: int,
     log_format: str,
+    record: str | None,
     force: bool,
 ) -> None:
     """Schedule the pods of a cluster until Ctrl-C.
@@ -100,7 +104,24 @@ def run(
             command="stowplan",
             guard=guard,
         )
-        work(job, force=force, flush=flush)
+        with _recorded(job, record) as job:
+            work(job, force=force, flush=flush)
+
+
+@contextmanager
+def _recorded(job: Job, path: str | None) -> Iterator[Job]:
+    """The job with a recorder, if it is to be recorded."""
+    if path is None:
+        yield job
+        return
+    from stowplan.daemon.recording_file import recording
+
+    with ExitStack() as stack:
+        try:
+            recorder = stack.enter_context(recording(path, job.guard))
+        except OSError as error:
+            raise InputError(f"--record {os_error_text('open', path, error)}") from error
+        yield dataclasses.replace(job, recorder=recorder)
 
 
 @contextmanager

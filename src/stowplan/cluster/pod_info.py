@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -292,6 +293,26 @@ def _encode(facts: tuple[Any, ...]) -> bytes:
         return repr(facts).encode()
 
 
+#: What a template takes from a pod's spec as it is.
+_of_spec = attrgetter(
+    "containers",
+    "init_containers",
+    "scheduler_name",
+    "priority",
+    "preemption_policy",
+    "node_selector",
+    "affinity",
+    "tolerations",
+    "topology_spread_constraints",
+    "overhead",
+    "resources",
+    "scheduling_gates",
+    "resource_claims",
+    "host_network",
+    "host_users",
+)
+
+
 def template_key(pod: Pod) -> bytes:
     """The bytes in which two pods agree when only labels, owner and names of claims can tell them apart.
 
@@ -302,26 +323,31 @@ def template_key(pod: Pod) -> bytes:
     return _encode(
         (
             pod.metadata.namespace,
-            spec.containers,
-            spec.init_containers,
-            spec.scheduler_name,
-            spec.priority,
-            spec.preemption_policy,
-            spec.node_selector,
-            spec.affinity,
-            spec.tolerations,
-            spec.topology_spread_constraints,
+            *_of_spec(spec),
             [_template_volume(v) for v in spec.volumes if _has_source(v)] if spec.volumes else (),
-            spec.overhead,
-            spec.resources,
-            spec.scheduling_gates,
-            spec.resource_claims,
-            spec.host_network,
-            spec.host_users,
-            _resize(status)
-            if status.container_statuses or status.init_container_statuses or status.resources
-            else None,
+            _resize(status) if _may_be_resized(status) else None,
         )
+    )
+
+
+def _may_be_resized(status: PodStatus) -> bool:
+    return bool(status.container_statuses or status.init_container_statuses or status.resources)
+
+
+def is_copy(pod: Pod, other: Pod) -> bool:
+    """Whether a pod shares with another all that their shape hangs on, as a copy does that only has a node more.
+
+    It need not be known: pods that came from elsewhere may be equal all the same.
+    """
+    mine, others = pod.metadata, other.metadata
+    return (
+        mine.labels is others.labels
+        and mine.owner_references is others.owner_references
+        and mine.namespace == others.namespace
+        and pod.spec.volumes is other.spec.volumes
+        and all(map(is_, _of_spec(pod.spec), _of_spec(other.spec)))
+        and not _may_be_resized(pod.status)
+        and not _may_be_resized(other.status)
     )
 
 

@@ -24,7 +24,7 @@ from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.objects import ObjectStore
 from stowplan.cluster.pending_pods import PendingPods
 from stowplan.cluster.placements import PlacementLog, Placements
-from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, shape_key, template_key
+from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, is_copy, shape_key, template_key
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
@@ -67,6 +67,8 @@ class ClusterState:
         self._ghosts: dict[str, list[PodInfo]] = {}
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}
+        #: The pod that was compiled last: it is mostly asked for more than once.
+        self._compiled_last: tuple[Pod | None, PodShape | None] = None, None
         #: Templates live as long as a shape (or an evaluation) that has them.
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shape_ids = 0
@@ -148,6 +150,14 @@ class ClusterState:
 
     def pod_info(self, pod: Pod) -> PodInfo:
         """The pod compiled, sharing its shape with every equal pod."""
+        last, shape = self._compiled_last
+        if last is pod and shape is not None and self._shapes.get(shape.key) is shape:
+            return PodInfo(pod, shape)
+        shape = self._shape_of(pod)
+        self._compiled_last = pod, shape
+        return PodInfo(pod, shape)
+
+    def _shape_of(self, pod: Pod) -> PodShape:
         of_template = template_key(pod)
         key = shape_key(pod, of_template)
         shape = self._shapes.get(key)
@@ -158,7 +168,7 @@ class ClusterState:
             shape = PodShape(pod, key, -1, template)
             self._shapes[key] = shape
             self._rest(shape)
-        return PodInfo(pod, shape)
+        return shape
 
     def placed(self, uid: str) -> PodInfo | None:
         return self._placed.get(uid)
@@ -196,7 +206,8 @@ class ClusterState:
 
     def add_pod(self, pod: Pod) -> PodInfo:
         """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
-        info = self.pod_info(pod)
+        old = self._placed.get(pod.metadata.uid)
+        info = PodInfo(pod, old.shape) if old is not None and is_copy(pod, old.pod) else self.pod_info(pod)
         # Whatever node it was nominated to, it has one now.
         self.nominator.delete(info.uid)
         self.pending.remove(info.key)

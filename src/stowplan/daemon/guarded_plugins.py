@@ -10,16 +10,16 @@ from dataclasses import replace
 from functools import wraps
 from inspect import isgeneratorfunction
 from types import new_class
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from stowplan.daemon.hang_guard import stepwise
 from stowplan.framework import interface
 from stowplan.framework.events import ClusterEventWithHint
 from stowplan.framework.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from stowplan.daemon.hang_guard import HangGuard
     from stowplan.framework.interface import Plugin
 
 #: Method -> what it is called in messages.
@@ -64,7 +64,26 @@ _LISTS = ("obstacles", "ways_for_pod")
 _LOOPS = (interface.NodeFilterPlugin.filter, interface.NodeScorePlugin.score)
 
 
-def guarded(registry: Registry, in_tree: Registry, guard: HangGuard) -> Registry:
+class Guard(Protocol):
+    """Calls plugins: a `HangGuard` while a scheduler runs, `BrokenOffCalls` when its recording is played again."""
+
+    #: (plugin, point) of what is called through it.
+    guarded: set[tuple[str, str]]
+    #: Set if there is anything.
+    in_use: bool
+
+    def call(
+        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any], /
+    ) -> Any:
+        """Call a plugin; raise PluginTimeoutError if it is broken off."""
+
+    async def wait(
+        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any], /
+    ) -> Any:
+        """The same for what is asynchronous."""
+
+
+def guarded(registry: Registry, in_tree: Registry, guard: Guard) -> Registry:
     """The registry with every plugin guarded that is not in-tree."""
     ours = set(in_tree)
     found = Registry()
@@ -77,7 +96,7 @@ def guarded(registry: Registry, in_tree: Registry, guard: HangGuard) -> Registry
     return found
 
 
-def guarded_plugin(plugin: type[Plugin], guard: HangGuard) -> type[Plugin]:
+def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
     """A subclass that is called like it and does the same."""
     members: dict[str, Any] = {name: getattr(plugin, name) for name in ("__module__", "__qualname__", "__doc__")}
     for name, point in _POINTS.items():
@@ -106,7 +125,7 @@ def _is_own(plugin: type[Plugin], name: str) -> bool:
     return callable(method) and (getattr(method, "__module__", "") != interface.__name__ or method in _LOOPS)
 
 
-def _guarded(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(guard: Guard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
     call = guard.call
     guard.guarded.add((plugin, point))
 
@@ -117,7 +136,7 @@ def _guarded(guard: HangGuard, plugin: str, point: str, method: Callable[..., An
     return calling
 
 
-def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _waited_for(guard: Guard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
     guard.guarded.add((plugin, point))
 
     @wraps(method)
@@ -127,17 +146,17 @@ def _waited_for(guard: HangGuard, plugin: str, point: str, method: Callable[...,
     return waiting
 
 
-def _stepwise(guard: HangGuard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _stepwise(guard: Guard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
     guard.guarded.add((plugin, point))
 
     @wraps(method)
     def stepping(*args: Any, **keys: Any) -> Any:
-        return (yield from guard.stepwise(plugin, point, method(*args, **keys)))
+        return (yield from stepwise(guard.call, plugin, point, method(*args, **keys)))
 
     return stepping
 
 
-def _explaining(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _explaining(guard: Guard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """What answers for the explanation is plugins' code, too: a running scheduler's pages ask it on the event loop."""
     guard.guarded.add((plugin, _EXPLANATION))
 
@@ -173,7 +192,7 @@ def _explaining(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Ca
     return explaining
 
 
-def _registering(guard: HangGuard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _registering(guard: Guard, plugin: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """Hints are plugins' code, too."""
     guard.guarded.add((plugin, _EVENTS))
 

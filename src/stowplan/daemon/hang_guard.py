@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.durations import Duration
+from stowplan.engine.recording import BrokenOff
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -118,9 +119,9 @@ class HangGuard:
         self._spent: dict[_Where, float] = {}
         self._broken_off_now: Counter[_Where] = Counter()
         self._turn_noted = False
-        #: Calls in the present step of the engine, and which of them were broken off, from 1.
+        #: Calls in the present step of the engine, and those of them that were broken off.
         self._calls_in_step = 0
-        self.broken_off_in_step: list[int] = []
+        self.broken_off_in_step: list[BrokenOff] = []
         self._stopped = threading.Event()
 
     @contextmanager
@@ -153,8 +154,7 @@ class HangGuard:
         self._calls_in_step += 1
         number = self._calls_in_step
         if self._broken_off_now and self._broken_off_now[where] >= _MAX_TIMEOUTS_PER_TURN:
-            self.broken_off_in_step.append(number)
-            raise self._timeout(where)
+            raise self._broken_off_in_step(where, number)
         outer, started, spent = self._current, self._clock(), self._spent.get(where, 0.0)
         self._note_turn()
         moment = max(self.seconds * _MOMENT, _LEAST_MOMENT)
@@ -164,9 +164,8 @@ class HangGuard:
         except _BrokenOff as broken_off:
             self._broken_off_now[where] += 1
             self.broken_off[where] += 1
-            self.broken_off_in_step.append(number)
             # With its traceback: that is where the plugin hung.
-            raise self._timeout(where) from broken_off
+            raise self._broken_off_in_step(where, number) from broken_off
         finally:
             self._current = outer
             took = self._clock() - started
@@ -197,30 +196,16 @@ class HangGuard:
 
     @types.coroutine
     def _awaited(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
-        return (yield from self.stepwise(plugin, point, awaited.__await__()))
+        return (yield from stepwise(self.call, plugin, point, awaited.__await__()))
 
-    def stepwise(self, plugin: str, point: str, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """As `yield from` does it, each step a guarded call."""
-        resume: Any
-        value: Any
-        resume, value = steps.send, None
-        while True:
-            try:
-                waits_for = self.call(plugin, point, resume, (value,), {})
-            except StopIteration as end:
-                return end.value
-            try:
-                resume, value = steps.send, (yield waits_for)
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as thrown:
-                resume, value = steps.throw, thrown
-
-    def _timeout(self, where: _Where) -> PluginTimeoutError:
+    def _broken_off_in_step(self, where: _Where, number: int) -> PluginTimeoutError:
+        """What the framework is told of a call, and a recording; calls within that one are as good as never made."""
         plugin, point = where
-        limit = Duration.of_seconds(self.seconds)
-        return PluginTimeoutError(f'plugin "{plugin}" did not return from {point} within {limit}')
+        why = f'plugin "{plugin}" did not return from {point} within {Duration.of_seconds(self.seconds)}'
+        self._calls_in_step = number
+        self.broken_off_in_step = [call for call in self.broken_off_in_step if call.number < number]
+        self.broken_off_in_step.append(BrokenOff(number, why))
+        return PluginTimeoutError(why)
 
     def _note_turn(self) -> None:
         """Have all plugins begin anew when the event loop has turned."""
@@ -264,6 +249,27 @@ class HangGuard:
         call = self._condemned
         if call is not None and call is self._current and _is_plugins_own(frame):
             raise _BrokenOff
+
+
+def stepwise(
+    call: Callable[..., Any], plugin: str, point: str, steps: Generator[Any, Any, Any]
+) -> Generator[Any, Any, Any]:
+    """As `yield from` does it, each step a guarded call."""
+    resume: Any
+    value: Any
+    resume, value = steps.send, None
+    while True:
+        try:
+            waits_for = call(plugin, point, resume, (value,), {})
+        except StopIteration as end:
+            return end.value
+        try:
+            resume, value = steps.send, (yield waits_for)
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as thrown:
+            resume, value = steps.throw, thrown
 
 
 def _is_plugins_own(frame: FrameType | None) -> bool:

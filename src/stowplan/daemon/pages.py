@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
-    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.engine import Engine
     from stowplan.explain.tables import Block
-    from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.records import SchedulerRecord
     from stowplan.inspection.stories import Stories
@@ -89,7 +88,7 @@ class RunningScheduler(Protocol):
     def waiting_pods(self) -> WaitingPods: ...
 
     @property
-    def algorithm(self) -> SchedulingAlgorithm: ...
+    def engine(self) -> Engine: ...
 
     @property
     def queue(self) -> Queue: ...
@@ -192,19 +191,16 @@ class SchedulerPages:
                 raise NotFound(self._unknown(key))
             record = VerdictRecord(pod=key, scheduler=known, leader=self._other_leader())
             return _json(_with_page(record, request, lambda: _page_of_deleted(key, known, wide=_is_wide(request))))
-        framework = self._scheduler.algorithm.framework_for(info)
-        if framework is None:
+        if self._scheduler.engine.framework_for(info) is None:
             name = info.pod.spec.scheduler_name
             raise NotFound(f'pod "{key}" is for scheduler "{name}", which has no profile here: ask that one')
-        return _json(self._judgement(framework, info, known, request))
+        return _json(self._judgement(info, known, request))
 
-    def _judgement(
-        self, framework: Framework, info: PodInfo, known: SchedulerRecord, request: Request
-    ) -> VerdictRecord:
+    def _judgement(self, info: PodInfo, known: SchedulerRecord, request: Request) -> VerdictRecord:
         wide = _is_wide(request)
         too_wide = wide and self._scheduler.state.table.count > _MAX_WIDE
         note = [Line(((_TOO_WIDE, "dim"),))] if too_wide else []
-        verdict = judged(framework, info)
+        verdict = judged(self._scheduler.engine, info)
         # Whoever wants a page has no use for a megabyte of scores.
         record = VerdictRecord(pod=verdict.key) if _wants_page(request) else verdict.record()
         record = msgspec.structs.replace(record, scheduler=known, leader=self._other_leader())
@@ -213,7 +209,7 @@ class SchedulerPages:
             request,
             lambda: [
                 *self._caveat(),
-                *explanation(framework, verdict, wide=wide and not too_wide),
+                *explanation(self._scheduler.engine, verdict, wide=wide and not too_wide),
                 *note,
                 *scheduler_blocks(known, wide=wide),
             ],

@@ -12,11 +12,11 @@ from stowplan.in_tree.registry import in_tree_registry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.daemon.hang_guard import HangGuard
+    from stowplan.daemon.guarded_plugins import Guard
     from stowplan.framework.registry import Registry
 
 
-def registry_with(paths: Sequence[str], *, guard: HangGuard | None = None) -> Registry:
+def registry_with(paths: Sequence[str], *, guard: Guard | None = None) -> Registry:
     """With users' plugins called through a guard, if there is one; raise PluginLoadError for one that cannot be had."""
     registry = in_tree_registry()
     # A plugin that is named may be installed, too; it joins once.

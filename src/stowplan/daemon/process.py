@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.daemon.life_cycle import Elector
     from stowplan.framework.registry import Registry
+    from stowplan.live.recorder import Recorder
     from stowplan.live.scheduler import Scheduler
     from stowplan.metrics.component import ComponentMetrics
 
@@ -56,6 +57,8 @@ class Job:
     emulated_version: str = "1.36.0"
     #: What users' plugins of the registry are called through.
     guard: HangGuard = field(default_factory=HangGuard)
+    #: None: nothing is recorded.
+    recorder: Recorder | None = None
 
 
 class Election(NamedTuple):
@@ -114,6 +117,7 @@ async def opened(job: Job) -> AsyncIterator[Reached]:
                 features=job.features,
                 give_up_waiting=api.give_up_binds,
                 metrics=None if job.metrics is None else job.metrics.scheduler,
+                recorder=job.recorder,
             ),
             election,
             api.lanes,

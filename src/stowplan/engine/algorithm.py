@@ -9,7 +9,7 @@ Upstream: pkg/scheduler/schedule_one.go; docs/behaviour.md, The scheduling cycle
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.evaluation.evaluation import Outcome
+    from stowplan.engine.evaluation.scoring import Scored
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.eviction_plan import EvictionPlan
@@ -95,6 +96,21 @@ class Decision:
     @property
     def pending_plugins(self) -> frozenset[str]:
         return frozenset() if self.diagnosis is None else self.diagnosis.pending_plugins
+
+
+@dataclass(slots=True, eq=False)
+class Judged:
+    """A decision from which nothing follows, and what it was made from; good until the cluster changes."""
+
+    decision: Decision
+    #: What is said of each node; None when none was looked at, or looking failed.
+    diagnosis: Diagnosis | None = None
+    #: Rows that passed every filter.
+    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    #: Of all feasible rows; None when there are none, or scoring failed.
+    scored: Scored | None = None
+    #: Whether the pod is nominated to the chosen node: then scores do not matter.
+    nominated: bool = False
 
 
 class SchedulingAlgorithm:
@@ -202,12 +218,46 @@ class SchedulingAlgorithm:
             # A single feasible node is taken without scoring.
             row = int(found.feasible.argmax())
         else:
-            totals = scored_totals(framework, evaluation, pod, found.feasible)
-            if isinstance(totals, Status):
-                return Decision(pod, status=totals, state=state)
-            row = self.best(totals)
+            scored = scored_nodes(framework, evaluation, pod, found.feasible)
+            if scored.error is not None:
+                return Decision(pod, status=scored.error, state=state)
+            row = self.best(scored.ranked)
         name = self.cluster.table.names[row]
         return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def judge(self, framework: Framework, pod: PodInfo) -> Judged:
+        """Decide with every node and every plugin's word, as if it were asked for; see `CycleState.asking`.
+
+        Sampling leaves nothing out and does not move on, nothing is shared with equal pods, no chance is drawn on.
+        """
+        if not self.cluster.table.count:
+            return Judged(without_nodes(pod))
+        evaluation, outcome = self.filtered(framework, pod)
+        state = outcome.state
+        if outcome.error is not None:
+            return Judged(Decision(pod, status=outcome.error, state=state))
+        if outcome.diagnosis is not None:
+            decision = post_filtered(framework, state, pod, outcome.diagnosis)
+            return Judged(decision, outcome.diagnosis, outcome.feasible)
+        diagnosis = evaluation.diagnosis(outcome.refused)
+        scored = scored_nodes(framework, evaluation, pod, outcome.feasible)
+        if scored.error is not None:
+            return Judged(Decision(pod, status=scored.error, state=state), diagnosis, outcome.feasible)
+        tried = row_tried_first(self.cluster, pod)
+        nominated = tried is not None and bool(outcome.feasible[tried])
+        row = tried if tried is not None and nominated else int(scored.ranked.argmax())
+        decision = Decision(pod, self.cluster.table.names[row], state=state)
+        return Judged(decision, diagnosis, outcome.feasible, scored, nominated)
+
+    @staticmethod
+    def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome]:
+        """What the filters say of every node when they are only asked."""
+        evaluation = Evaluation(framework, asking=True, reusable=False)
+        return evaluation, evaluation.filter(pod)
+
+    # -- parts --------------------------------------------------------------------------------------------------------
 
     def evaluation(self, framework: Framework, pod: PodInfo) -> Evaluation:
         """The nodes as the pod's equals see them."""
@@ -233,21 +283,18 @@ class SchedulingAlgorithm:
         return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
 
 
-def scored_totals(
-    framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64] | Status:
-    """What the feasible nodes are worth, `INFEASIBLE` elsewhere; good until the evaluation is used again."""
+def scored_nodes(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:
+    """What the feasible nodes are worth; good until the evaluation is used again."""
     metrics = framework.metrics
-    if metrics is None or not framework.score:
-        scored = evaluation.score(pod, feasible)
-        return scored.ranked if scored.error is None else scored.error
+    if metrics is None or evaluation.asking or not framework.score:
+        return evaluation.score(pod, feasible)
     started = metrics.now()
     scored = evaluation.score(pod, feasible)
     code = _SUCCESS if scored.error is None else _ERROR
     metrics.points["PreScore"].took(scored.preparing, _ERROR if scored.ended_early else _SUCCESS)
     if not scored.ended_early:
         metrics.points["Score"].ran(started + scored.preparing, code)
-    return scored.ranked if scored.error is None else scored.error
+    return scored
 
 
 def without_nodes(pod: PodInfo) -> Decision:
@@ -255,14 +302,8 @@ def without_nodes(pod: PodInfo) -> Decision:
     return Decision(pod, status=Status(Code.UnschedulableAndUnresolvable, error=RuntimeError(NO_NODES)))
 
 
-def nominated_row(cluster: ClusterState, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> int | None:
-    """The node that the pod is nominated to, if it takes the pod now: it wins without scoring."""
-    row = row_tried_first(cluster, pod)
-    return row if row is not None and feasible[row] else None
-
-
 def row_tried_first(cluster: ClusterState, pod: PodInfo) -> int | None:
-    """The node that the pod is nominated to."""
+    """The node that the pod is nominated to: if it takes the pod now, it wins without scoring."""
     return cluster.table.row_of.get(cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name)
 
 

@@ -587,6 +587,7 @@ class Bindings:
         except ValueError as e:
             _log.error(e, "ForgetPod failed", pod=pod)
             return False
+        self._parts.leaving.left(pod.uid)
         return True
 
     def _over(self, binding: Binding) -> None:

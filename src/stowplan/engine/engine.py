@@ -22,6 +22,7 @@ inputs and effects is that of dask.distributed's worker state machine.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,8 +54,10 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
+from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
+from stowplan.engine.questions import Question
 from stowplan.engine.recorder import EffectRecorder
 from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.size_metrics import SizeMetrics
@@ -162,6 +165,8 @@ class Engine:
         self._ahead = 0.0
         #: Whether a step is under way: what plugins do then need not come in as an input.
         self._stepping = False
+        #: Whether a question is being asked: what plugins do then comes to nothing.
+        self._asking = False
         self._driver: Driver | None = None
         #: Whether the pod that was tried last had been rejected before.
         self.tried_again = False
@@ -174,6 +179,7 @@ class Engine:
             state=self.state,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=PodsInPreBind(outside=self),
+            leaving=LeavingPods(),
             stories=self.stories,
             report=_report,
         )
@@ -200,7 +206,7 @@ class Engine:
             ),
             observer=observer,
         )
-        self._observer = observer
+        self._is_stopped = False
         self._queue_timer = _QueueTimer(self, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
         self.algorithm = SchedulingAlgorithm(
             self.state,
@@ -304,7 +310,7 @@ class Engine:
     @property
     def wants_turn(self) -> bool:
         """Whether a pod can be tried now: `Schedule` is worth a step."""
-        return self._observer.is_ready and not self._observer.is_stopped and self.bindings.writes < MAX_BINDING_WRITES
+        return not self._is_stopped and self.bindings.writes < MAX_BINDING_WRITES and self.queue.can_pop
 
     def now(self) -> float:
         """The time of the last step."""
@@ -329,12 +335,12 @@ class Engine:
         self.suspended.plugins_switched()
 
     def _started(self, input_: Started) -> None:
-        self._observer.is_stopped = False
+        self._is_stopped = False
         self._queue_timer.start()
 
     def _stopped(self, input_: Stopped) -> None:
         self._queue_timer.stop()
-        self._observer.is_stopped = True
+        self._is_stopped = True
         self.suspended.stop()
 
     def _closing(self, input_: Closing) -> None:
@@ -350,9 +356,7 @@ class Engine:
 
     def _schedule(self, input_: Schedule) -> None:
         queued = self.queue.pop()
-        if queued is None:
-            self._observer.is_ready = False
-        else:
+        if queued is not None:
             self.tried_again = bool(queued.unschedulable_count)
             self._try(queued)
 
@@ -413,7 +417,9 @@ class Engine:
         self._driver = driver
 
     def _submitted(self, input_: Input) -> bool:
-        """Whether it was handed in as an input, because no step is under way."""
+        """Whether it was handed in as an input, because no step is under way; or was dropped, as somebody only asks."""
+        if self._asking:
+            return True
         if self._stepping or self._driver is None:
             return False
         self._driver.submit(input_)
@@ -470,6 +476,29 @@ class Engine:
             )
         )
 
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def framework_for(self, pod: PodInfo) -> Framework | None:
+        """The profile that is responsible for a pod."""
+        return self.algorithm.framework_for(pod)
+
+    @contextmanager
+    def asking(self, pod: PodInfo) -> Iterator[Question]:
+        """Ask about a pod of one of the profiles, between steps: nothing follows, and afterwards all is as before."""
+        framework = self.framework_for(pod)
+        if framework is None:
+            raise ValueError(f'pod {pod.key}: no profile for scheduler name "{pod.pod.spec.scheduler_name}"')
+        state, before = self.state, self._asking
+        version, placed = state.version, state.placed(pod.uid)
+        current = "" if placed is None else placed.node_name
+        self._asking = True
+        try:
+            with nullcontext() if placed is None else state.transaction():
+                state.remove_pod(pod.uid)
+                yield Question(self.algorithm, framework, placed or pod, current_node=current, version=version)
+        finally:
+            self._asking = before
+
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
@@ -491,10 +520,17 @@ class Engine:
             raise InvalidStateError(problems)
 
     def _problems_of_turns(self) -> Iterator[str]:
-        if self.queue.can_pop and not self._observer.is_ready:
-            yield f"the queue has pods to try ({self.queue.summary()}), and the engine wants no turn for them"
-        if not self._observer.is_stopped and not self._queue_timer.is_set:
+        if not self._is_stopped and not self._queue_timer.is_set:
             yield "pods are scheduled, and no alarm is set to look after the queue"
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it, after its last step: report what is left to be reported, and have plugins give up what they hold."""
+        self.statuses.close()
+        for framework in self.frameworks.values():
+            for problem in framework.close():
+                _report(problem)
 
     # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
 
@@ -561,11 +597,10 @@ class _Stopwatch:
 
 
 class _Observer(QueueObserver):
-    """Has pods' stories kept, moves logged, and knows whether a pod can be tried."""
+    """Has pods' stories kept, and moves logged."""
 
     def __init__(self, stories: Stories) -> None:
         self._stories = stories
-        self.is_ready = self.is_stopped = False
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         self._stories.moved(queued, place, cause)
@@ -583,9 +618,6 @@ class _Observer(QueueObserver):
 
     def problem(self, text: str) -> None:
         _report(text)
-
-    def ready(self) -> None:
-        self.is_ready = True
 
 
 def _jitter(random: Chance | None) -> Callable[[], float]:

@@ -73,6 +73,7 @@ class EventHandlers:
         self._state = parts.state
         self._queue = parts.queue
         self._waiting_pods = parts.waiting_pods
+        self._leaving = parts.leaving
         self._stories = parts.stories
         self._algorithm = algorithm
         self._statuses = statuses
@@ -181,6 +182,7 @@ class EventHandlers:
             started = self._now()
             _log_change(_SCHEDULED, old, new, pod=new)
             self._state.update_pod(new)
+            self._note_if_it_goes(new)
             self._tell_each(old, new, started)
             # Parity: an update that is nothing in particular has this label already, and counts twice.
             self._handled(_ASSIGNED_UPDATE, started)
@@ -216,6 +218,7 @@ class EventHandlers:
                 currentNode=pod.spec.node_name,
             )
         info = self._state.add_pod(pod)
+        self._note_if_it_goes(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         self._handled(_ASSIGNED_ADD, started)
         if self._ours(pod):
@@ -247,11 +250,16 @@ class EventHandlers:
         if old.status.nominated_node_name and old.status.nominated_node_name != new.status.nominated_node_name:
             self._nomination_lost(old, info.priority)
 
+    def _note_if_it_goes(self, pod: Pod) -> None:
+        if pod.metadata.deletion_timestamp is not None:
+            self._leaving.left(pod.metadata.uid)
+
     def _pod_deleted(self, pod: Pod) -> None:
         started = self._now()
         if pod.spec.node_name:
             _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
+            self._leaving.left(pod.metadata.uid)
             self._tell(pod, None)
             if self._ours(pod):
                 self._stories.gone(pod.metadata.uid)
@@ -271,6 +279,8 @@ class EventHandlers:
             self._assumed_pod_goes(info.uid)
         elif pod.status.nominated_node_name:
             self._nomination_lost(pod, info.priority)
+        if self._state.placed(info.uid) is None:
+            self._leaving.left(info.uid)
 
     def _assumed_pod_goes(self, uid: str) -> None:
         """A pod that we have put on a node, but the API server has not, is going away."""
@@ -280,6 +290,7 @@ class EventHandlers:
         was = on_node(info.pod, info.node_name)
         if not self._waiting_pods.reject(uid):
             self._state.forget(info)
+            self._leaving.left(uid)
         self._queue.move_all(ASSIGNED_POD_DELETE, was, None)
 
     def _nomination_lost(self, pod: Pod, priority: int) -> None:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stowplan.cluster.state import ClusterState
+    from stowplan.engine.leaving_pods import LeavingPods
     from stowplan.engine.outbox import Outbox
     from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
     from stowplan.inspection.stories import Stories
@@ -21,6 +22,7 @@ class Parts:
     state: ClusterState
     waiting_pods: WaitingPods
     pods_in_pre_bind: PodsInPreBind
+    leaving: LeavingPods
     stories: Stories
     #: Where problems go that are nobody's answer: one line each.
     report: Callable[[str], None]

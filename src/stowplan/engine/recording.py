@@ -2,8 +2,9 @@
 
 Decisions hang on nothing but the configuration, the seed and the inputs with their times, so those are all that is
 kept: one line of JSON each. The first line says what the engine was built with. Objects are written as the scheduler
-knows them, without the fields that it does not read; of a change only the new object is written, as the old one came
-before. Where a user's plugin was broken off in the middle of a call, the line says in which one.
+knows them, without the fields that it does not read, such as the environment of containers, and without what kubectl
+notes of them; of a change only the new object is written, as the old one came before. Where a user's plugin was broken
+off in the middle of a call, the line says in which one, and how that was told.
 
     recording = Recording(file.write, header)                  # while it runs, once before each step:
     recording.add(input_, now)
@@ -11,7 +12,10 @@ before. Where a user's plugin was broken off in the middle of a call, the line s
 
 Coroutines of plugins are not run again: what they answered is in the log. A plugin whose synchronous methods depend on
 anything else than what the framework hands them (a clock, a file, what its own coroutine has left behind) decides
-differently the second time; nothing here can know that, but the effects show it.
+differently the second time; nothing here can know that, but the effects show it. Nor is it known what a call did
+before it was broken off.
+
+A process that is killed leaves a last line that is torn: where a file ends within a line, the recording ends before it.
 """
 
 from __future__ import annotations
@@ -19,12 +23,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.api import api_errors
 from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
+from stowplan.api.config_map import ConfigMap
 from stowplan.api.custom_objects import CustomObject, custom_resource
-from stowplan.api.decode import KINDS, DecodeError, decode_custom, decode_json, encode_json
+from stowplan.api.decode import KINDS, DecodeError, convert
 from stowplan.api.meta import ApiStruct, ObjectReference
 from stowplan.api.port import Unreachable
 from stowplan.config import DEFAULT_FEATURES, load_config
@@ -63,9 +69,21 @@ if TYPE_CHECKING:
 #: Changes when lines are written otherwise.
 FORMAT = 1
 
+#: Where kubectl keeps the object as it was applied, with the fields that are left out here.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
 
 class RecordingError(ValueError):
     """A line that is none of a recording, or of another version; says which and why."""
+
+
+class BrokenOff(NamedTuple):
+    """A call of a user's plugin that was broken off."""
+
+    #: Which call of the step it was, from 1. Calls within one that was broken off do not count.
+    number: int
+    #: What the framework was told.
+    why: str
 
 
 class Entry(NamedTuple):
@@ -73,8 +91,8 @@ class Entry(NamedTuple):
 
     now: float
     input: Input
-    #: The calls of users' plugins within the step that were broken off: the how manieth each was, from 1.
-    broken_off: tuple[int, ...]
+    #: Calls within the step that were broken off, in order.
+    broken_off: tuple[BrokenOff, ...]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +115,11 @@ class Recording:
         self._write = write
         write(_ENCODER.encode(header) + b"\n")
 
-    def add(self, input_: Input, now: float, broken_off: Sequence[int] = ()) -> None:
-        fields = _WRITERS.get(type(input_))
+    def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
+        kind = type(input_)
+        fields = _WRITERS.get(kind)
         written = input_ if fields is None else fields(input_)
-        line = [now, type(input_).__name__, written, *([list(broken_off)] if broken_off else ())]
+        line = (now, kind.__name__, written, broken_off) if broken_off else (now, kind.__name__, written)
         self._write(_ENCODER.encode(line) + b"\n")
 
 
@@ -119,17 +138,29 @@ def read_entries(lines: Iterable[bytes | str]) -> Iterator[Entry]:
     known: dict[tuple[str, str, str], ApiStruct] = {}
     for number, line in enumerate(lines, 2):
         try:
-            now, name, written, *broken_off = msgspec.json.decode(line)
-            yield Entry(now, _READERS[name](written, known), tuple(broken_off[0]) if broken_off else ())
+            entry = _read_entry(line, known)
         except (msgspec.DecodeError, DecodeError, LookupError, TypeError, ValueError) as e:
+            if _is_torn(line):
+                return
             raise RecordingError(f"line {number}: {e}") from e
+        yield entry
+
+
+def _read_entry(line: bytes | str, known: dict[tuple[str, str, str], ApiStruct]) -> Entry:
+    now, name, written, *more = msgspec.json.decode(line)
+    return Entry(now, _READERS[name](written, known), tuple(BrokenOff(*call) for call in more[0]) if more else ())
+
+
+def _is_torn(line: bytes | str) -> bool:
+    """Whether the file ends within this line, which no other line is without an end for."""
+    return not (line.endswith("\n") if isinstance(line, str) else line.endswith(b"\n"))
 
 
 class BrokenOffCalls(Protocol):
-    """Breaks off the calls of users' plugins that were broken off then."""
+    """Breaks off the calls of users' plugins that were broken off then: `daemon.broken_off_calls`."""
 
-    def expect(self, numbers: Sequence[int], /) -> None:
-        """In the step that comes, these calls, from 1."""
+    def expect(self, calls: Sequence[BrokenOff], /) -> None:
+        """In the step that comes, these."""
 
 
 class Replay:
@@ -156,7 +187,7 @@ class Replay:
         self._broken_off = broken_off
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
-            load_config(header.configuration, plugins=registry.declarations),
+            load_config(header.configuration, plugins=registry.declarations, features=features),
             registry=registry,
             now=header.now,
             meter=meter,
@@ -179,18 +210,24 @@ class Replay:
 
 
 def _name_of(kind: type[ApiStruct]) -> str:
-    return kind.resource if issubclass(kind, CustomObject) else kind.__name__
+    """Custom kinds have a dot in their name; those of objects that are in no namespace begin with a slash."""
+    if not issubclass(kind, CustomObject):
+        return kind.__name__
+    return kind.resource if kind.namespaced else f"/{kind.resource}"
 
 
 def _kind_named(name: str) -> type[ApiStruct]:
-    return custom_resource(name) if "." in name else _STRUCTS[name]
+    if "." not in name:
+        return _STRUCTS[name]
+    return custom_resource(name[1:], namespaced=False) if name.startswith("/") else custom_resource(name)
 
 
-_STRUCTS = {struct.__name__: struct for struct in KINDS.values()}
+_STRUCTS: dict[str, type[ApiStruct]] = {ConfigMap.__name__: ConfigMap}
+_STRUCTS |= {struct.__name__: struct for struct in KINDS.values()}
 
 
 def _write_changes(changes: Changes) -> Any:
-    return [_name_of(changes.kind), [_write_change(change) for change in changes.changes]]
+    return _name_of(changes.kind), [_write_change(change) for change in changes.changes]
 
 
 def _write_change(change: Change[Any]) -> Any:
@@ -198,13 +235,18 @@ def _write_change(change: Change[Any]) -> Any:
     old, new = change.old, change.new
     if new is None:
         assert old is not None, "a change has an old or a new object"
-        return [old.metadata.namespace, old.metadata.name]
-    written = msgspec.Raw(_encoded(new))
-    return [written] if old is None else [written, 1]
+        return old.metadata.namespace, old.metadata.name
+    return (_written(new),) if old is None else (_written(new), 1)
 
 
-def _encoded(obj: Any) -> bytes:
-    return _ENCODER.encode(obj.content) if isinstance(obj, CustomObject) else encode_json(obj)
+def _written(obj: Any) -> Any:
+    """What JSON is to have of an object."""
+    if LAST_APPLIED in obj.metadata.annotations:
+        annotations = {key: value for key, value in obj.metadata.annotations.items() if key != LAST_APPLIED}
+        if not isinstance(obj, CustomObject):
+            return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
+        return obj.content | {"metadata": obj.content["metadata"] | {"annotations": annotations}}
+    return obj.content if isinstance(obj, CustomObject) else obj
 
 
 def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
@@ -218,17 +260,11 @@ def _read_change(
 ) -> Change[Any]:
     if isinstance(written[0], str):
         return Change(known.pop((name, *written)), None)
-    new: Any = _decoded(kind, written[0])
+    new: Any = convert(written[0], kind)
     key = (name, new.metadata.namespace, new.metadata.name)
-    old = known.get(key) if len(written) > 1 else None
+    old = known[key] if len(written) > 1 else None
     known[key] = new
     return Change(old, new)
-
-
-def _decoded(kind: type[ApiStruct], content: Any) -> ApiStruct:
-    if issubclass(kind, CustomObject):
-        return decode_custom(kind, content)
-    return decode_json(_ENCODER.encode(content), kind)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
@@ -237,37 +273,38 @@ def _decoded(kind: type[ApiStruct], content: Any) -> ApiStruct:
 def _write_answer(answer: Answer) -> Any:
     outcome = answer.outcome
     if isinstance(outcome, Done):
-        return [answer.number, "Done", *_write_value(outcome.value)]
-    return [answer.number, type(outcome).__name__, _write_error(outcome.error)]
+        value = outcome.value
+        return (answer.number, "Done") if value is None else (answer.number, "Done", *_write_value(value))
+    return answer.number, type(outcome).__name__, _write_error(outcome.error)
 
 
-def _write_value(value: Any) -> list[Any]:
+def _write_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, Status):
-        return ["Status", _write_status(value)]
+        return "Status", _write_status(value)
     if isinstance(value, ApiStruct):
-        return [_name_of(type(value)), msgspec.Raw(_encoded(value))]
-    return ["", value]
+        return _name_of(type(value)), _written(value)
+    return "", value
 
 
 def _read_answer(written: Any, known: object) -> Answer:
     number, how, *rest = written
-    outcome: Outcome
     if how == "Done":
-        outcome = Done(_read_value(*rest))
-    else:
-        outcome = (Refused if how == "Refused" else Unknown)(_read_error(rest[0]))
-    return Answer(number, outcome)
+        return Answer(number, Done(_read_value(*rest) if rest else None))
+    return Answer(number, _FAILED[how](_read_error(rest[0])))
+
+
+_FAILED: dict[str, Callable[[Exception], Outcome]] = {"Refused": Refused, "Unknown": Unknown}
 
 
 def _read_value(name: str, written: Any) -> Any:
     if name == "Status":
         return _read_status(written)
-    return _decoded(_kind_named(name), written) if name else written
+    return convert(written, _kind_named(name)) if name else written
 
 
 def _write_status(status: Status) -> Any:
     problem = None if status.error is None else _write_error(status.error)
-    return [int(status.code), list(status.reasons), status.plugin, problem]
+    return int(status.code), status.reasons, status.plugin, problem
 
 
 def _read_status(written: Any) -> Status:
@@ -276,24 +313,32 @@ def _read_status(written: Any) -> Status:
 
 
 def _write_error(error: BaseException) -> Any:
-    code = error.status.code if isinstance(error, ApiError) else 0
-    return [type(error).__name__, str(error), code]
+    """The first of its classes that says something to the engine, its text, and an API server's code."""
+    name = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS), "")
+    return name, str(error), error.status.code if isinstance(error, ApiError) else 0
 
 
 def _read_error(written: Any) -> Exception:
-    """The error, of a class that says the same to the engine and has the same text."""
+    """An error that says the same to the engine and has the same text."""
     name, text, code = written
-    kind = getattr(api_errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, ApiError):
-        return kind(text, code=code)
-    if name == PluginGaveUpError.__name__:
-        return PluginGaveUpError()
-    if name == DecodeError.__name__:
-        return DecodeError(field="", message=text)
-    return _UNREACHABLE.get(name, RuntimeError)(text)
+    return _ERRORS[name](text, code) if name else RuntimeError(text)
 
 
-_UNREACHABLE: dict[str, type[Exception]] = dict.fromkeys(("Unreachable", "OutcomeUnknown", "StreamSilent"), Unreachable)
+def _refusals() -> Iterator[type[ApiError]]:
+    return (kind for kind in vars(api_errors).values() if isinstance(kind, type) and issubclass(kind, ApiError))
+
+
+def _refused_by_api(kind: type[ApiError]) -> Callable[[str, int], Exception]:
+    return lambda text, code: kind(text, code=code)
+
+
+#: Class -> how one is made of its text and its code.
+_ERRORS: dict[str, Callable[[str, int], Exception]] = {
+    "Unreachable": lambda text, code: Unreachable(text),
+    "DecodeError": lambda text, code: DecodeError(field="", message=text),
+    "PluginGaveUpError": lambda text, code: PluginGaveUpError(),
+    **{kind.__name__: _refused_by_api(kind) for kind in _refusals()},
+}
 
 # -- everything else --------------------------------------------------------------------------------------------------
 

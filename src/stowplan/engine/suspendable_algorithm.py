@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.engine.algorithm import Decision, PostFilterAnswers, row_tried_first, scored_totals, without_nodes
+from stowplan.engine.algorithm import Decision, PostFilterAnswers, row_tried_first, scored_nodes, without_nodes
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, OvertakenError, answer_of
@@ -255,10 +255,10 @@ class _Try:
     def _totals(self) -> npt.NDArray[np.int64]:
         feasible = np.zeros(self._cluster.table.n, np.bool_)
         feasible[[self._cluster.table.row_of[name] for name in self._names]] = True
-        totals = scored_totals(self._framework, self._evaluation, self._pod, feasible)
-        if isinstance(totals, Status):
-            raise _FailedError(totals)
-        return totals
+        scored = scored_nodes(self._framework, self._evaluation, self._pod, feasible)
+        if scored.error is not None:
+            raise _FailedError(scored.error)
+        return scored.ranked
 
     def _ask_prioritizers(self, extenders: Sequence[Extender]) -> Generator[Needs, tuple[Outcome, ...], dict[str, int]]:
         """Node -> points; an extender that fails gives none."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.cluster.recount import problems_of as problems_of_state
 from stowplan.engine.bindings import IN_FLIGHT, Binding, PluginCall, Stage
-from stowplan.engine.evictions import Eviction, Preemption
+from stowplan.engine.eviction_records import Eviction, Preemption
 from stowplan.engine.statuses import PodWrites
 from stowplan.engine.suspended_cycles import Need, SuspendedCycle
 

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from stowplan.api.types import Node
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.engine.engine import Engine
     from stowplan.explain.suggestions import Suggestion
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.explanations.preemption import Eviction
-    from stowplan.framework.runtime import Framework
 
 PODS = "pods"
 #: Kinds of refused pods that changes are tried for; each takes many evaluations.
@@ -81,7 +81,7 @@ class Answer:
     """What the node says to pods that no plugin can tell apart."""
 
     verdict: Verdict
-    framework: Framework
+    engine: Engine
     #: The pod of the verdict, then those like it.
     keys: tuple[str, ...]
     #: How many points the best node has more; 0 when this one is as good.
@@ -95,7 +95,7 @@ class Answer:
     eviction: Eviction | None = None
 
     def help(self, row: int) -> tuple[Suggestion, ...]:
-        return suggest_on(self.framework, self.verdict, row)
+        return suggest_on(self.engine, self.verdict, row)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,17 +171,16 @@ class NodeView:
         )
 
 
-def node_view(
-    state: ClusterState, name: str, questions: Iterable[tuple[Framework, Verdict, tuple[str, ...]]]
-) -> NodeView:
-    """`questions`: for each kind of pending pods its framework, its verdict and the keys of all its pods."""
+def node_view(engine: Engine, name: str, questions: Iterable[tuple[Verdict, tuple[str, ...]]]) -> NodeView:
+    """`questions`: for each kind of pending pods its verdict and the keys of all its pods."""
+    state = engine.state
     row = state.table.row_of[name]
     node = state.table.nodes[row]
     assert node is not None
     pods = sorted(state.row_pods[row], key=lambda info: (-info.priority, info.start_time, info.key))
     view = NodeView(node=node, row=row, uses=_uses(state, row), pods=pods, nominated=list(state.nominator.on(name)))
-    for framework, verdict, keys in questions:
-        _judge(view, framework, verdict, keys)
+    for verdict, keys in questions:
+        _judge(view, engine, verdict, keys)
     view.refused.sort(key=lambda answer: (-len(answer.keys), answer.keys))
     return view
 
@@ -196,7 +195,7 @@ def _uses(state: ClusterState, row: int) -> list[Use]:
     return [use for use in found if use.used or use.total]
 
 
-def _judge(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple[str, ...]) -> None:
+def _judge(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, ...]) -> None:
     if verdict.gated is not None or verdict.error is not None:
         status = verdict.gated or verdict.error
         assert status is not None
@@ -205,12 +204,12 @@ def _judge(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple[s
         behind = 0
         if verdict.node_name != view.name and len(verdict.totals):
             behind = int(verdict.totals[verdict.names.index(verdict.node_name)] - verdict.totals[view.row])
-        view.taken.append(Answer(verdict=verdict, framework=framework, keys=keys, behind=behind))
+        view.taken.append(Answer(verdict=verdict, engine=engine, keys=keys, behind=behind))
     else:
-        view.refused.append(_refusal(view, framework, verdict, keys))
+        view.refused.append(_refusal(view, engine, verdict, keys))
 
 
-def _refusal(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple[str, ...]) -> Answer:
+def _refusal(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, ...]) -> Answer:
     diagnosis = verdict.diagnosis
     assert diagnosis is not None, "a pod that was filtered has a diagnosis"
     eviction = verdict.preemption.candidates.get(view.name) if verdict.preemption is not None else None
@@ -219,17 +218,17 @@ def _refusal(view: NodeView, framework: Framework, verdict: Verdict, keys: tuple
         # A plugin refused the pod as a whole and gave no reason for single nodes.
         return Answer(
             verdict=verdict,
-            framework=framework,
+            engine=engine,
             keys=keys,
             plugin=diagnosis.absent.plugin or ", ".join(sorted(diagnosis.pre_filter_plugins)),
             code=diagnosis.absent.code.name,
             reason=diagnosis.pre_filter_message or "not looked at",
         )
-    with inspecting(framework, verdict) as at:
+    with inspecting(engine, verdict) as at:
         detail = Explanations(at).of_node(found, view.row)
     return Answer(
         verdict=verdict,
-        framework=framework,
+        engine=engine,
         keys=keys,
         plugin=found.plugin,
         code=found.code.name,

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.types import Pod
+    from stowplan.engine.engine import Engine
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.explanations.changes import Step, Way
-    from stowplan.framework.runtime import Framework
 
     Rows = npt.NDArray[np.intp]
 
@@ -108,11 +108,11 @@ class Advice:
         }
 
 
-def suggest(framework: Framework, verdict: Verdict) -> Advice:
+def suggest(engine: Engine, verdict: Verdict) -> Advice:
     """Advice for a pod that fits nowhere; empty for one that does, and after an error."""
     if verdict.error is not None or verdict.node_name:
         return Advice()
-    with inspecting(framework, verdict) as at:
+    with inspecting(engine, verdict) as at:
         if verdict.gated is not None:
             return _ungated(at)
         explanations = Explanations(at)
@@ -120,19 +120,19 @@ def suggest(framework: Framework, verdict: Verdict) -> Advice:
         return Advice(tuple(found), tuple(obstacles(at, explanations, solved=bool(found))))
 
 
-def suggest_on(framework: Framework, verdict: Verdict, row: int) -> tuple[Suggestion, ...]:
+def suggest_on(engine: Engine, verdict: Verdict, row: int) -> tuple[Suggestion, ...]:
     """What would let a pod onto one node that refuses it, wherever else it could go; the smallest changes first."""
     if verdict.error is not None or verdict.gated is not None or verdict.feasible[row]:
         return ()
-    with inspecting(framework, verdict) as at:
+    with inspecting(engine, verdict) as at:
         only = np.zeros(len(at.valid), np.bool_)
         only[row] = True
         return tuple(_Search(at, Explanations(at), only=only).run())
 
 
-def advise(framework: Framework, verdict: Verdict) -> Verdict:
+def advise(engine: Engine, verdict: Verdict) -> Verdict:
     """Let the verdict give advice when it is asked for it."""
-    verdict.adviser = partial(suggest, framework)
+    verdict.adviser = partial(suggest, engine)
     return verdict
 
 
@@ -147,7 +147,7 @@ def _ungated(at: VerdictInspection) -> Advice:
 
 def _lifted(at: VerdictInspection, trials: Trials, way: Way) -> Suggestion:
     changes = _at_most(way)
-    still = at.framework.run_pre_enqueue(at.cluster.pod_info(trials.changed(changes)))
+    still = at.question.gated(at.cluster.pod_info(trials.changed(changes)))
     if still is not None:
         return _suggestion(at, changes, np.zeros(0, np.intp), still.message)
     return _suggestion(at, changes, trials.feasible(changes))

@@ -14,12 +14,12 @@ from stowplan.explain.explanations import Explanations
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
 from stowplan.explain.tables import Cell, Grid, Line
-from stowplan.explain.verdict import NOT_EFFECT_FREE
 from stowplan.framework.explanations.formatting import count, listed, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.engine.engine import Engine
     from stowplan.explain.inspection import VerdictInspection
     from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.suggestions import Suggestion
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.explanations.grouping import Refusal
     from stowplan.framework.explanations.preemption import Eviction, Preemption
-    from stowplan.framework.runtime import Framework
 
 #: What the short form shows of each part.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8
 
 
 def explanation(
-    framework: Framework,
+    engine: Engine,
     verdict: Verdict,
     *,
     wide: bool = False,
@@ -44,7 +43,7 @@ def explanation(
     """The page; `alike` are other pods of which all of it is true as well, `reported` is what a live scheduler said."""
     # Before the inspection: advice takes a placed pod off its node itself.
     _ = verdict.advice
-    with inspecting(framework, verdict) as at:
+    with inspecting(engine, verdict) as at:
         page = _Page(at, wide, alike, reported)
         return page.blocks()
 
@@ -69,7 +68,7 @@ class _Page:
             who = f" ({verdict.gated.plugin})"
             blocks.append(Line(((verdict.gated.message, ""), (who, "dim")), 2))
         elif verdict.node_name:
-            blocks += self._choice()
+            blocks += [*self._choice(), *self._not_asked()]
         else:
             blocks.append(Line(verdict.full_message, 2))
         blocks += self._said()
@@ -240,11 +239,11 @@ class _Page:
         return [Line(), head, *self._victims(outcome, outcome.selected)]
 
     def _not_asked(self) -> list[Block]:
-        names = self._verdict.not_asked
-        if not names:
+        not_asked = self._verdict.not_asked
+        if not not_asked:
             return []
         head = Line((("Not asked", "head"),))
-        return [Line(), head, *(Line(((name, ""), (f": {NOT_EFFECT_FREE}", "dim")), 2) for name in names)]
+        return [Line(), head, *(Line(((name, ""), (f": {why}", "dim")), 2) for name, why in not_asked.items())]
 
     def _victims(self, outcome: Preemption, selected: Eviction) -> list[Block]:
         victims = selected.victims

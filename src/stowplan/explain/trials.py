@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.engine.evaluation.evaluation import Evaluation
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -58,6 +56,5 @@ class Trials:
                 cluster.update_node(node)
             for uid in dict.fromkeys(info.uid for change in changes for info in change.leaving):
                 cluster.remove_pod(uid)
-            evaluation = Evaluation(self.inspection.framework, asking=True, reusable=False)
-            outcome = evaluation.filter(cluster.pod_info(self.changed(changes)))
-            return np.flatnonzero(outcome.feasible if self.only is None else outcome.feasible & self.only)
+            feasible = self.inspection.question.feasible(cluster.pod_info(self.changed(changes)))
+            return np.flatnonzero(feasible if self.only is None else feasible & self.only)

@@ -7,20 +7,18 @@ as the verdict saw it, and raises `StaleVerdictError` once that has moved on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.engine.questions import Judgement
 from stowplan.inspection.records import CandidateRecord, PreemptionRecord, StatusRecord, VerdictRecord, document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy.typing as npt
-
-    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.explain.suggestions import Advice, Suggestion
     from stowplan.framework.diagnosis import Diagnosis
@@ -32,42 +30,12 @@ class StaleVerdictError(RuntimeError):
     """The cluster has moved on since the verdict; says whose verdict it is, and what to do."""
 
 
-#: Why a PostFilter plugin was not asked.
-NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
-
-
-@dataclass
-class Verdict:
+@dataclass(kw_only=True)
+class Verdict(Judgement):
     """The scheduler's view of one pod on every node."""
 
-    pod: PodInfo
-    #: Node names by row; "" where no node is.
-    names: list[str]
-    #: The node that the pod would go to; "" when there is none.
-    node_name: str = ""
-    #: The pod is nominated to that node, which takes it: it is chosen without comparing scores.
-    nominated: bool = False
-    #: PreEnqueue refused the pod: it does not get as far as an attempt.
-    gated: Status | None = None
-    #: The attempt ended with an error.
-    error: Status | None = None
-    diagnosis: Diagnosis | None = None
-    #: Rows that passed every filter.
-    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
-    #: Plugin -> normalized scores times weight, by row; skipped plugins are absent.
-    scores: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
-    totals: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    #: The reference's text when nothing is feasible, before PostFilter adds to it.
-    message: str = ""
-    #: The same with what PostFilter added: the condition's message on a live cluster.
-    full_message: str = ""
+    #: What evicting pods would do; None when nobody looked.
     preemption: Preemption | None = None
-    #: PostFilter plugins that were left out, as they may have effects.
-    not_asked: tuple[str, ...] = ()
-    #: The node that holds the pod now, when it was placed already and judged as if it were not.
-    current_node: str = ""
-    #: The version of the cluster that was judged.
-    version: tuple[int, ...] = ()
     #: Works out what would help; advice takes many evaluations, so only when somebody asks (see `suggestions.advise`).
     adviser: Callable[[Verdict], Advice] | None = None
 
@@ -123,9 +91,8 @@ class Verdict:
             fields |= self._scores()
         else:
             fields |= {"message": self.message, "full_message": self.full_message}
-            fields |= {"preemption": self._preemption(), "not_asked": dict.fromkeys(self.not_asked, NOT_EFFECT_FREE)}
-            fields |= advised
-        return VerdictRecord(pod=self.key, **fields)
+            fields |= {"preemption": self._preemption(), **advised}
+        return VerdictRecord(pod=self.key, not_asked=dict(self.not_asked), **fields)
 
     def _refusals(self, diagnosis: Diagnosis) -> dict[str, Any]:
         rows = np.flatnonzero(diagnosis.valid & diagnosis.examined)

@@ -244,7 +244,7 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     message: str = ""
     full_message: str = ""
     preemption: PreemptionRecord | None = None
-    #: PostFilter plugins that were left out -> why.
+    #: PostFilter plugins and extenders that were left out -> why.
     not_asked: dict[str, str] = {}
     suggestions: tuple[SuggestionRecord, ...] = ()
     obstacles: tuple[str, ...] = ()

@@ -1,10 +1,14 @@
-"""Recording what a running scheduler's engine hears."""
+"""Recording what a running scheduler's engine hears.
+
+The scheduler goes on whatever becomes of the recording: if a line cannot be written, the recording ends there.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.engine.recording import Header, Recording
+from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,6 +17,9 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import Effect
     from stowplan.engine.engine import Chance, Engine, EngineSettings
     from stowplan.engine.inputs import Input
+    from stowplan.engine.recording import BrokenOff
+
+_log = get_logger(__name__)
 
 
 class GuardedCalls(Protocol):
@@ -21,15 +28,17 @@ class GuardedCalls(Protocol):
     def begin_step(self) -> None: ...
 
     @property
-    def broken_off_in_step(self) -> Sequence[int]: ...
+    def broken_off_in_step(self) -> Sequence[BrokenOff]: ...
 
 
 class Recorder:
     def __init__(self, write: Callable[[bytes], object], *, guard: GuardedCalls | None = None) -> None:
-        """`write` takes one line at a time."""
+        """`write` takes one line at a time, and does not wait; what it raises ends the recording."""
         self._write = write
         self._guard = guard
+        #: None before it begins, and once it has ended early.
         self._recording: Recording | None = None
+        self._ended = False
 
     def begin(
         self,
@@ -49,17 +58,32 @@ class Recorder:
             # Chance of another kind cannot be set back; ties then go elsewhere when it is played again.
             chance=random.getstate() if random is not None and hasattr(random, "getstate") else None,
         )
-        self._recording = Recording(self._write, header)
+        try:
+            self._recording = Recording(self._write, header)
+        except Exception as e:
+            self.end(e)
 
     def step(self, engine: Engine, input_: Input, now: float) -> list[Effect]:
         """Have the engine take the input, and write it down."""
-        assert self._recording is not None, "recording has not begun"
         guard = self._guard
-        if guard is None:
-            self._recording.add(input_, now)
-            return engine.step(input_, now)
-        guard.begin_step()
+        if guard is not None:
+            guard.begin_step()
         try:
             return engine.step(input_, now)
         finally:
-            self._recording.add(input_, now, guard.broken_off_in_step)
+            if self._recording is not None:
+                self._add(self._recording, input_, now)
+
+    def _add(self, recording: Recording, input_: Input, now: float) -> None:
+        guard = self._guard
+        try:
+            recording.add(input_, now, () if guard is None else guard.broken_off_in_step)
+        except Exception as e:
+            # A full disk, or an answer of a plugin that JSON cannot hold.
+            self.end(e)
+
+    def end(self, why: Exception) -> None:
+        """Record nothing more, and say why; no-op once it has ended."""
+        if not self._ended:
+            self._recording, self._ended = None, True
+            _log.error(why, "Cannot write the recording; it ends here")

@@ -201,6 +201,13 @@ class Scheduler:
 
     def submit(self, input_: Input) -> None:
         """Hand an input to the engine now, and carry out what follows."""
+        ahead = self._times.wall_clock() - self.clock()
+        if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
+            self._ahead = ahead
+            self._take(WallClock(ahead))
+        self._take(input_)
+
+    def _take(self, input_: Input) -> None:
         if self._recorder is None:
             effects = self.engine.step(input_, self.clock())
         else:
@@ -237,10 +244,6 @@ class Scheduler:
 
     def tick(self) -> None:
         """Time has come for something."""
-        ahead = self._times.wall_clock() - self.clock()
-        if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
-            self._ahead = ahead
-            self.submit(WallClock(ahead))
         self.submit(TICK)
 
     def wake_at(self, at: float) -> None:
@@ -318,9 +321,7 @@ class Scheduler:
         await self._broadcaster.flush(FLUSH_TIMEOUT_AFTER_LOST_LEASE if self._halted else SHUTDOWN_TIMEOUT)
         broadcasting.cancel()
         await asyncio.gather(broadcasting, return_exceptions=True)
-        for framework in self.frameworks.values():
-            for problem in framework.close():
-                _report(problem)
+        self.engine.close()
 
     async def _cancelled(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
         stubborn = await cancel_all(tasks, seconds=CANCELLATION_TIMEOUT, sleep=self._times.sleep)

@@ -19,6 +19,3 @@ class QueueObserver:
 
     def problem(self, text: str) -> None:
         """A plugin failed, or a pod is in two places; the queue goes on."""
-
-    def ready(self) -> None:
-        """A pod can be popped that could not before."""

@@ -65,8 +65,6 @@ class Places:
         #: Waiting pods by `namespace/name`.
         self._queued: dict[str, QueuedPod] = {}
         self._arrivals = 0
-        #: Whether a pod became poppable since this was last reset.
-        self.poppable = False
         #: No ungated unschedulable pod has an earlier timestamp.
         self.oldest = inf
         #: (plugin, profile) -> waiting pods that it rejected.
@@ -110,7 +108,6 @@ class Places:
         self._arrive(queued)
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
-        self.poppable = True
         self._metrics.came("active", cause)
         if cause in _NEW:
             self._nominations.add(queued.pod)
@@ -125,7 +122,6 @@ class Places:
         self._arrive(queued)
         place = self.backoff.put(queued)
         self.settle(queued, place, cause)
-        self.poppable = self.poppable or (place is Place.BACKOFF and self._pop_from_backoff)
         self._metrics.came("backoff", cause)
         return True
 
@@ -231,8 +227,6 @@ class Places:
         yield from self.unschedulable.problems()
         yield from self._problems_of_places()
         yield from self._problems_of_rejectors()
-        if self.poppable:
-            yield "a pod became poppable, and nobody was told"
 
     def _held(self) -> Iterator[tuple[Place, QueuedPod]]:
         """Waiting pods, and the place in which each is found."""

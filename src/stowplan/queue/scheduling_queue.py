@@ -124,7 +124,6 @@ class SchedulingQueue:
     def add(self, info: PodInfo) -> None:
         """Add a new pending pod."""
         self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_ADD)
-        self._tell_if_ready()
 
     def update(self, old: Pod, info: PodInfo) -> None:
         """Take over the new version of a pending pod."""
@@ -142,7 +141,6 @@ class SchedulingQueue:
             self._places.refresh(queued)
             if queued.place is Place.UNSCHEDULABLE:
                 self._update_unschedulable(queued, old)
-        self._tell_if_ready()
 
     def _update_unschedulable(self, queued: QueuedPod, old: Pod) -> None:
         for event in events_of_change(old, queued.pod.pod):
@@ -238,7 +236,6 @@ class SchedulingQueue:
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
         self._log_return(queued, strategy)
-        self._tell_if_ready()
 
     def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
         """Log where the pod went and which plugins rejected it, as a set that Go formats."""
@@ -296,7 +293,6 @@ class SchedulingQueue:
             verbose = _log.v(5)
             if verbose.enabled:
                 verbose.info("Event received while pods are in flight", event=interest.label)
-        self._tell_if_ready()
 
     def _log_unmoved(self, interest: Interest, pre_check: Callable[[PodInfo], bool] | None) -> None:
         """Log the unschedulable pods whose rejecting plugins did not register for the event."""
@@ -313,7 +309,6 @@ class SchedulingQueue:
         for info in pods:
             if not self._activate(info) and info.uid in self._in_flight:
                 self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))
-        self._tell_if_ready()
 
     def _activate(self, info: PodInfo) -> bool:
         queued = self._places.get(info.key)
@@ -336,7 +331,6 @@ class SchedulingQueue:
                 orphans.append(queued)
         for queued in orphans:
             self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
-        self._tell_if_ready()
 
     def clear(self) -> None:
         """Forget every waiting pod; nominations stay."""
@@ -354,7 +348,6 @@ class SchedulingQueue:
         self._places.end_backoffs(BACKOFF_COMPLETE)
         if self._now() >= self._next_leftovers:
             self._flush_leftovers()
-        self._tell_if_ready()
 
     def _flush_leftovers(self) -> None:
         look, self._next_leftovers = ticks_around(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
@@ -381,13 +374,6 @@ class SchedulingQueue:
             return None
         grown_old, look = self._places.oldest + self._settings.max_in_unschedulable, self._next_leftovers
         return look if grown_old < look else ticks_around(grown_old, look, _LEFTOVERS_INTERVAL)[1]
-
-    def _tell_if_ready(self) -> None:
-        if self._places.poppable:
-            self._places.poppable = False
-            self._observer.ready()
-
-    # -- views --------------------------------------------------------------------------------------------------------
 
     @property
     def incoming(self) -> Counter[tuple[str, str]]:

@@ -16,7 +16,6 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.reported_status import ReportedStatus
-from stowplan.explain.suggestions import advise
 from stowplan.offline import Cluster, ClusterError
 from stowplan.sources.admission import admit
 
@@ -119,7 +118,7 @@ class ClusterSource:
         infos = [self.cluster.pod(key) for key in self.cluster.pending()]
         others: dict[str, list[str]] = {}
         for info in infos:
-            if self.cluster.algorithm.framework_for(info) is None:
+            if self.cluster.engine.framework_for(info) is None:
                 others.setdefault(info.pod.spec.scheduler_name, []).append(info.key)
         for scheduler, keys in others.items():
             who = keys[0] if len(keys) == 1 else f"{len(keys)} pods ({keys[0]}, …)"
@@ -127,7 +126,7 @@ class ClusterSource:
                 f'skipped {who}: for scheduler "{scheduler}", which the configuration has no profile for; '
                 + _OTHER_CONFIG
             )
-        return [info for info in infos if self.cluster.algorithm.framework_for(info) is not None]
+        return [info for info in infos if self.cluster.engine.framework_for(info) is not None]
 
     def alike(self, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, list[str]]]:
         """Pods that no plugin can tell apart are explained once; (the first, keys of the others)."""
@@ -139,8 +138,7 @@ class ClusterSource:
         return [(infos[0], [info.key for info in infos[1:]]) for infos in groups.values()]
 
     def verdict(self, info: PodInfo) -> Verdict:
-        verdict = self.cluster.explain(info.key)
-        return advise(self.cluster.framework_of(info), verdict)
+        return self.cluster.explain(info.key)
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""

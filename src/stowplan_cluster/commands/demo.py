@@ -129,7 +129,7 @@ def _placed(about: ClusterSource, total: int, seconds: float) -> list[Block]:
 
 def _explained(about: ClusterSource) -> list[Block]:
     info = about.find(demo_cluster.WAITING)
-    return explanation(about.cluster.framework_of(info), about.verdict(info), reported=about.reported(info))
+    return explanation(about.cluster.engine, about.verdict(info), reported=about.reported(info))
 
 
 async def _create(

@@ -1,4 +1,7 @@
-"""Replicas of the scheduler that contend for a lease, and pods that arrive meanwhile."""
+"""Replicas of the scheduler that contend for a lease, and pods that arrive meanwhile.
+
+Each replica records what it hears. When all have ended, in whatever way, each recording is played again.
+"""
 
 import threading
 from contextlib import contextmanager
@@ -9,6 +12,7 @@ import pytest
 from support.chaos.lines import Lines
 from support.chaos.outside_view import Cluster
 from support.examples import SCALE
+from support.processes.recorded_scheduler import PROGRAM, recording_to, replayed
 from support.processes.scheduler_process import kube_scheduler
 
 #: Seconds. The shortest that a busy machine keeps up with.
@@ -23,6 +27,10 @@ class Replicas:
     """Schedulers of one lease, each on a line of its own; the first one leads."""
 
     def __init__(self, server, folder, stack):
+        #: Each scheduler, and the file of its recording.
+        self._recorded = []
+        # Goes first, so it comes last: when the processes have ended.
+        stack.callback(self._replay)
         self.lease = f"failover-{next(_NUMBERS)}"
         self.cluster = stack.enter_context(Cluster(server.kubeconfig))
         self.lines = stack.enter_context(Lines(server.kubeconfig, folder))
@@ -35,7 +43,8 @@ class Replicas:
         line = self.line_of[name] = self.lines.new(name, clients=clients)
         if kubeconfig is not None:
             kubeconfig(line)
-        return self._stack.enter_context(
+        recording = self._folder / f"{name}.recording"
+        started = self._stack.enter_context(
             kube_scheduler(
                 self._folder,
                 line.kubeconfig,
@@ -46,8 +55,20 @@ class Replicas:
                 "-v=2",
                 *arguments,
                 name=name,
+                program=PROGRAM,
+                env=recording_to(recording),
             )
         )
+
+        self._recorded.append((started, recording))
+        return started
+
+    def _replay(self):
+        for scheduler, recording in self._recorded:
+            steps, whole = replayed(recording)
+            print(f"{recording.name}: {steps} steps played again")
+            assert steps
+            assert whole or scheduler.process.returncode != 0
 
     def leader_and_standby(self):
         leader = self.start("a")

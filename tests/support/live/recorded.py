@@ -11,9 +11,9 @@ from stowplan.timing.manual_time import ManualTime
 class Recorded:
     """A recorder's lines, and the effects that were seen to follow from each."""
 
-    def __init__(self):
+    def __init__(self, *, guard=None):
         self.lines, self.effects = [], []
-        self.recorder = Recorder(self.lines.append)
+        self.recorder = Recorder(self.lines.append, guard=guard)
         step = self.recorder.step
 
         def seen(engine, input_, now):
@@ -23,10 +23,12 @@ class Recorded:
 
         self.recorder.step = seen
 
-    def replayed(self, *plugins, lines=None, extenders=()):
+    def replayed(self, *plugins, lines=None, **options):
+        """The effects of each step when it is played again; `options` are those of `Replay`."""
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
-        lines = self.lines if lines is None else lines
-        replay = Replay(lines, registry, meter=ManualTime(), chance=Random(), extenders=extenders)
+        replay = Replay(
+            self.lines if lines is None else lines, registry, meter=ManualTime(), chance=Random(), **options
+        )
         return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]

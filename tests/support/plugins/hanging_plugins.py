@@ -86,9 +86,19 @@ class Hanging:
     #: How often it will.
     left = (0,)
 
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        #: How often it turned a pod away, so that it was given back.
+        self.turned_away = 0
+
     @classmethod
     def at(cls, point, way="busy loop", times=1):
         return type(cls.__name__, (cls,), {"point": point, "way": staticmethod(WAYS[way]), "left": [times]})
+
+    @classmethod
+    def harmless(cls):
+        """The same plugin, which comes back."""
+        return type(cls.__name__, (cls,), {"way": staticmethod(lambda: None)})
 
     def maybe(self, point, pod):
         if point == self.point and self.left[0] and "hangs" in pod.labels:
@@ -152,7 +162,8 @@ class Everywhere(
 
     def permit(self, state, pod, node_name):
         self.maybe("permit", pod)
-        if self.point == "unreserve" and "hangs" in pod.labels and self.left[0]:
+        if self.point == "unreserve" and "hangs" in pod.labels and not self.turned_away:
+            self.turned_away += 1
             return unschedulable("so that it is given back"), 0.0
         return None, 0.0
 
@@ -254,3 +265,10 @@ class OnceAtEachPoint(Everywhere):
         if pod.labels.get("at") == point and pod.uid not in self.asked:
             self.asked.add(pod.uid)
             WAYS[os.environ["WAY"]]()
+
+
+class Replayed(OnceAtEachPoint):
+    """The same when it is played again: what hung then is not called."""
+
+    def maybe(self, point, pod):
+        pass

@@ -1,6 +1,7 @@
 """What parts of an engine share, for a test of one of them."""
 
 from stowplan.cluster.state import ClusterState
+from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
@@ -18,6 +19,7 @@ def parts(*, reports=None, **given):
         "state": ClusterState(),
         "waiting_pods": WaitingPods(now=now),
         "pods_in_pre_bind": PodsInPreBind(),
+        "leaving": LeavingPods(),
         "stories": Stories(now=now),
         "report": (reports if reports is not None else []).append,
     }

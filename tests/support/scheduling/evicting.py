@@ -11,6 +11,7 @@ from stowplan.api.decode import decode_json, to_dict
 from stowplan.api.types import Pod
 from stowplan.cluster.state import ClusterState
 from stowplan.engine.evictions import Evictions
+from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.statuses import PodStatuses
 from stowplan.framework.eviction_plan import EvictionPlan
@@ -160,6 +161,7 @@ class World:
         self.outbox = Outbox()
         self.waiting_pods = WaitingPods(now=lambda: 0.0)
         self.pods_in_pre_bind = PodsInPreBind()
+        self.leaving = LeavingPods()
         self.recorder = Recorder()
         self.metrics = scheduler_metrics()
         self.activated, self.reports, self.delays = [], [], []
@@ -168,6 +170,7 @@ class World:
             state=self.state,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.pods_in_pre_bind,
+            leaving=self.leaving,
             report=self.reports.append,
             queue=None,
         )
@@ -213,6 +216,7 @@ class World:
     def hear(self):
         """Let the scheduler hear all that has happened."""
         pods = {stored.uid: decode_json(stored.data, Pod) for stored in self.cluster.store.list("pods", "")}
+        known = [info.uid for info in (*self.state.placed_pods(), *self.state.pending.values())]
         for info in self.state.placed_pods():
             if info.uid not in pods:
                 self.state.remove_pod(info.uid)
@@ -227,6 +231,9 @@ class World:
                 self.state.pending.put(self.state.pod_info(pod))
             if self.statuses is not None:
                 self.statuses.observe(pod)
+        for uid in known:
+            if uid not in pods or pods[uid].metadata.deletion_timestamp is not None:
+                self.leaving.left(uid)
 
     def info(self, name):
         uid = self.cluster.store.get("pods", "default", name).uid

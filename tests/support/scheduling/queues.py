@@ -34,9 +34,6 @@ class Observer(QueueObserver):
     def problem(self, text):
         self._room.problems.append(text)
 
-    def ready(self):
-        self._room.ready += 1
-
 
 class Room:
     """A queue and its surroundings: `profiles` maps names to plugin classes.
@@ -47,7 +44,7 @@ class Room:
     def __init__(self, *plugins, profiles=None, framework=None, sort=None, features=None, start=1000.0, **settings):
         self.now = start
         self.state = ClusterState()
-        self.moves, self.problems, self.ready = [], [], 0
+        self.moves, self.problems = [], []
         self.frameworks = {}
         for name, classes in (profiles or {DEFAULT: plugins}).items():
             built = framework(self.state) if framework else framework_of(self.state, *classes)

@@ -80,6 +80,7 @@ class Evaluation:
         Without `reusable`, it is made for one pod: objects that answers depend on need not be watched.
         """
         self._framework = framework
+        self.asking = asking
         self._cluster = framework.handle.cluster
         sums = sums if sums is not None else NodeSums(framework)
         self._filtering = Filtering(framework, sums, asking=asking)

@@ -1,0 +1,42 @@
+"""Pods that are expected to leave, and who waits until they are seen to.
+
+That a pod was deleted is known from the API server's answer; that its room is free, only once the watch says so. A pod
+has left when it is on no node any more, or when somebody is deleting it: then nothing holds it. Whoever changes the
+state for such a reason calls `left` before the queue is told, so that what depends on it is true from that moment on.
+
+A listener of `ClusterState` would hear of what transactions only try out, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class DepartureListener(Protocol):
+    """Waits for pods to leave."""
+
+    def pod_left(self, uid: str, /) -> None: ...
+
+
+class LeavingPods:
+    """By UID, in the order in which they were expected to leave."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, dict[DepartureListener, None]] = {}
+
+    def expect(self, uid: str, listener: DepartureListener) -> None:
+        """Tell the listener once when the pod has left. Idempotent."""
+        self._listeners.setdefault(uid, {})[listener] = None
+
+    def left(self, uid: str) -> None:
+        """The pod is gone, or goes; no-op if nobody waits for that."""
+        for listener in self._listeners.pop(uid, ()):
+            listener.pod_left(uid)
+
+    @property
+    def listeners(self) -> Iterator[tuple[str, DepartureListener]]:
+        """Who waits for which pod."""
+        return ((uid, listener) for uid, listeners in self._listeners.items() for listener in listeners)

@@ -1,0 +1,74 @@
+"""`kube-scheduler` as a process that records what its scheduler hears and, for tests, the effects that followed.
+
+RECORDING names the file; the effects are beside it, a line for each input. A process that is killed may end both
+anywhere.
+"""
+
+import os
+import sys
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+
+from stowplan.cli.kube_scheduler import main
+from stowplan.daemon.process import opened
+from stowplan.daemon.recording_file import RecordingFile, recording
+from stowplan.engine.recording import Replay
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.timing.manual_time import ManualTime
+
+PROGRAM = [sys.executable, "-m", "support.processes.recorded_scheduler"]
+
+
+def recording_to(path):
+    """The environment of a process that records into this file."""
+    return {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path)), "RECORDING": str(path)}
+
+
+def _effects_of(path):
+    return Path(f"{path}.effects")
+
+
+def _line(effects):
+    return b"[" + b",".join(effect.encoded() for effect in effects) + b"]\n"
+
+
+@asynccontextmanager
+async def _opened(job):
+    path = os.environ["RECORDING"]
+    with recording(path, job.guard) as recorder, closing(RecordingFile(str(_effects_of(path)))) as seen:
+        step = recorder.step
+
+        def stepping(engine, input_, now):
+            effects = step(engine, input_, now)
+            seen.write(_line(effects))
+            return effects
+
+        recorder.step = stepping
+        async with opened(replace(job, recorder=recorder)) as reached:
+            yield reached
+
+
+def replayed(path, registry=None, **options):
+    """How many steps were played again, all with the same effects as far as both files go, and whether both are whole.
+
+    `options` are those of `Replay`.
+    """
+    whole = True
+    steps = 0
+    with path.open("rb") as lines:
+        again = Replay(lines, registry or in_tree_registry(), meter=ManualTime(), **options).steps()
+        seen = (line for line in _effects_of(path).read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
+        for found, line in zip_longest(again, seen):
+            if found is None or line is None:
+                whole = False
+                break
+            steps += 1
+            entry, effects = found
+            assert _line(effects) == line, f"step {steps} of {path.name}: other effects of {entry}"
+    return steps, whole
+
+
+if __name__ == "__main__":
+    sys.exit(main(opener=_opened))
