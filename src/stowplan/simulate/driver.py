@@ -151,12 +151,12 @@ class VirtualTime:
     def now(self) -> float:
         return self._agenda.now
 
-    def write(self, request: Request) -> Any:
+    def write(self, request: Request, *, grace: int | None = None) -> Any:
         """Write to the store, as somebody else than the scheduler, and return the object; an ApiError if it refuses.
 
-        The engine hears of it when the clock goes on.
+        The engine hears of it when the clock goes on. `grace`: of a deletion, in place of the latency model's.
         """
-        change = self._cluster.write(request)
+        change = self._cluster.write(request, Asked(request, grace=grace))
         self._cluster.tell(change)
         return change.old if change.new is None else change.new
 
@@ -194,6 +194,13 @@ class VirtualTime:
             agenda.advance()
             self._settle()
         agenda.now = until
+
+    def close(self) -> None:
+        """End the plugins' coroutines that are under way, where they wait; nothing goes on after that."""
+        calls = [call for call in self._under_way.values() if call is not None and not call.ended]
+        self._under_way.clear()
+        for call in calls:
+            call.stop()
 
     @property
     def under_way(self) -> int:
@@ -333,7 +340,7 @@ class VirtualTime:
     def _resume(self, call: PluginCall) -> None:
         if call.ended:
             return
-        asked = call.resume() if call.stopped_for is None else call.stop()
+        asked = call.resume(self.now) if call.stopped_for is None else call.stop()
         if isinstance(asked, Asked):
             self._post(call, asked)
         else:
