@@ -93,7 +93,7 @@ def test_cluster_scoped_kinds_and_versions():
     with live_cluster(definition("tapes", "Tape", "Cluster", ("v1beta1", "v1"))) as cluster:
         cluster.create(licence("a", "shop.example.com/v1", "Tape", length=1))
         assert cluster.get("tapes.shop.example.com", "a")["spec"] == {"length": 1}
-        with pytest.raises(ValueError, match="no kind 'Tape' of 'shop.example.com/v2'"):
+        with pytest.raises(ValueError, match=r"no kind 'Tape' of 'shop\.example\.com/v2'"):
             cluster.create(licence("b", "shop.example.com/v2", "Tape"))
 
 

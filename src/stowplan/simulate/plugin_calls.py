@@ -26,8 +26,8 @@ FOREIGN_AWAIT = (
 )
 
 RESTLESS = (
-    'plugin "{plugin}" asked for {times} things at one moment in {point}: simulated time does not pass while a plugin asks '
-    "again and again; one that is written as steps (a generator) can wait for time, or until an object changes"
+    'plugin "{plugin}" asked for {times} things at one moment in {point}: simulated time does not pass while a plugin '
+    "asks again and again; one that is written as steps (a generator) can wait for time, or until an object changes"
 )
 #: Requests of one call at one moment after which it will never end.
 MAX_REQUESTS_AT_A_MOMENT = 10_000
