@@ -16,7 +16,6 @@ from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, va
 from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
-from stowplan.cluster.transaction import CopiedAtBeginning
 from stowplan.config import Configuration, load_config
 from stowplan.engine.algorithm import Decision
 from stowplan.engine.engine import Engine, EngineSettings
@@ -97,16 +96,8 @@ class Cluster:
         self.algorithm = self.engine.algorithm
         for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
             self.add(obj)
-        self._take_part_in_transactions(random)
-
-    def _take_part_in_transactions(self, random: Any) -> None:
-        register, sampling = self.state.transactions.register, self.algorithm.sampling
-        register("pod names", self._names)
-        register("sampling", CopiedAtBeginning(lambda: sampling.start, lambda start: setattr(sampling, "start", start)))
-        # A source of chance of the caller's own may not be able to go back; it goes on then.
-        if hasattr(random, "getstate") and hasattr(random, "setstate"):
-            register("random", CopiedAtBeginning(random.getstate, random.setstate))
-        register("reservations", self._reservations)
+        self.state.transactions.register("pod names", self._names)
+        self.state.transactions.register("reservations", self._reservations)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 

@@ -95,6 +95,11 @@ def test_a_recording(job_of, tmp_path):
     assert path.exists()
 
 
+def test_validation(job_of):
+    assert not job_of().validate
+    assert job_of("--validate").validate
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

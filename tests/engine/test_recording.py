@@ -35,7 +35,6 @@ from stowplan.engine.inputs import (
     WallClock,
 )
 from stowplan.engine.recording import (
-    LAST_APPLIED,
     BrokenOff,
     Entry,
     Header,
@@ -45,6 +44,7 @@ from stowplan.engine.recording import (
     read_entries,
     read_header,
 )
+from stowplan.engine.written_objects import LAST_APPLIED
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Refused, Unknown
 from stowplan.framework.status import Code, Status, error, unschedulable

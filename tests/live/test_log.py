@@ -14,7 +14,7 @@ from support.live.live_scheduler import live
 
 #: Of these modules, as others are nobody's business here.
 MODULES = ("event_handlers", "engine", "scheduler", "failure_handler", "scheduling_cycle", "bindings", "default_binder")
-MODULES += ("scheduling_queue", "default_preemption")
+MODULES += ("queue_watcher", "scheduling_queue", "default_preemption")
 
 
 class Lines:
@@ -167,7 +167,7 @@ async def test_a_node_that_changes_its_zone(log):
 
 
 async def test_a_pod_that_is_gated(log):
-    log.modules = ("engine", "gating", "scheduling_queue")
+    log.modules = ("engine", "queue_watcher", "gating", "scheduling_queue")
     async with live(a_node("n").obj()) as cluster:
         await cluster.create(a_pod("p").spec(schedulingGates=[{"name": "g"}]).obj())
         status = "waiting for scheduling gates: [g]"

@@ -56,6 +56,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--record", metavar="FILE", help="Record what the scheduler hears, to replay its decisions.")
+@click.option("--validate", is_flag=True, help="For debugging: end when the scheduler contradicts itself. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
 def run(
     *,
@@ -68,6 +69,7 @@ def run(
     verbosity: int,
     log_format: str,
     record: str | None,
+    validate: bool,
     force: bool,
 ) -> None:
     """Schedule the pods of a cluster until Ctrl-C.
@@ -103,6 +105,7 @@ def run(
             max_in_unschedulable=_MAX_IN_UNSCHEDULABLE,
             command="stowplan",
             guard=guard,
+            validate=validate,
         )
         with _recorded(job, record) as job:
             work(job, force=force, flush=flush)

@@ -17,12 +17,13 @@ import numpy as np
 from stowplan.api.quantity import milli_value, parse_quantity, value
 from stowplan.api.resource_names import is_scalar
 from stowplan.cluster.columns import grown, with_rows
+from stowplan.cluster.dumped import DumpedNodes
 from stowplan.cluster.images import ImageIndex
 from stowplan.cluster.labels import LabelColumn, LabelColumns
 from stowplan.cluster.node_order import NodeOrder, zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable
 
     import numpy.typing as npt
 
@@ -263,32 +264,30 @@ class NodeTable:
 
         return restore
 
-    def dump(self) -> dict[str, Any]:
-        """The nodes by row (None: no node there), with everything of their history that a decision depends on."""
-        return {
-            "rows": list(self.nodes),
-            "free rows": list(self._free),
-            "order": self.order.by_zone(),
-            "image sizes": {name: state.size for name, state in self.images.items()},
-            "resources": list(self.resources),
-        }
+    def dump(self) -> DumpedNodes:
+        return DumpedNodes(
+            rows=list(self.nodes),
+            free_rows=list(self._free),
+            zones=self.order.by_zone(),
+            image_sizes={name: state.size for name, state in self.images.items()},
+            resources=list(self.resources),
+        )
 
-    def load(self, dumped: dict[str, Any]) -> None:
+    def load(self, dumped: DumpedNodes) -> None:
         """Fill the table, which must be without nodes."""
-        for name in dumped["resources"]:
+        for name in dumped.resources:
             self.resource(name)
-        nodes: Sequence[Node | None] = dumped["rows"]
         self.n = 0
         self.nodes, self.names = [], []
-        for _ in nodes:
+        for _ in dumped.rows:
             self._append()
-        for row, node in enumerate(nodes):
+        for row, node in enumerate(dumped.rows):
             if node is not None:
                 self._free = [row]
                 self.add(node)
-        self._free = list(dumped["free rows"])
-        self.order.load(dumped["order"])
-        for name, size in dumped["image sizes"].items():
+        self._free = list(dumped.free_rows)
+        self.order.load(dumped.zones)
+        for name, size in dumped.image_sizes.items():
             self.images.set_size(name, size)
 
     # -- what plugins read --------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from stowplan.cluster.dumped import DumpedPlacements, DumpedPod
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -189,23 +191,22 @@ class Placements:
     def changed_nodes(self, mark: _Mark) -> set[str]:
         return mark.nodes | (mark.pods_on & self._state.table.row_of.keys())
 
-    def dump(self) -> dict[str, Any]:
-        """The nodes, and the pods in the order in which they came to their nodes: (pod, node, whether assumed)."""
+    def dump(self) -> DumpedPlacements:
         state = self._state
-        pods = [(info.pod, info.node_name, state.is_assumed(info.uid)) for info in state.placed_pods()]
-        return {"nodes": state.table.dump(), "pods": pods}
+        pods = [DumpedPod(info.pod, info.node_name, state.is_assumed(info.uid)) for info in state.placed_pods()]
+        return DumpedPlacements(nodes=state.table.dump(), pods=pods)
 
-    def load(self, dumped: dict[str, Any]) -> None:
+    def load(self, dumped: DumpedPlacements) -> None:
         state = self._state
         for info in state.placed_pods():
             state.remove_pod(info.uid)
         for name in list(state.table.row_of):
             state.remove_node(name)
-        state.table.load(dumped["nodes"])
+        state.table.load(dumped.nodes)
         del state.row_pods[state.table.n :]
         state.fit_to_table()
-        for pod, node_name, assumed in dumped["pods"]:
-            self._load_pod(pod, node_name, assumed=assumed)
+        for placed in dumped.pods:
+            self._load_pod(placed.pod, placed.node, assumed=placed.assumed)
 
     def _load_pod(self, pod: Pod, node_name: str, *, assumed: bool) -> None:
         state = self._state

@@ -59,6 +59,8 @@ class Job:
     guard: HangGuard = field(default_factory=HangGuard)
     #: None: nothing is recorded.
     recorder: Recorder | None = None
+    #: For debugging: end with an error when the engine contradicts itself.
+    validate: bool = False
 
 
 class Election(NamedTuple):
@@ -106,7 +108,9 @@ async def opened(job: Job) -> AsyncIterator[Reached]:
                 may_change=None if elector is None else lambda: elector.is_leader,
             )
         )
-        settings = SchedulerSettings(max_in_unschedulable=job.max_in_unschedulable, hostname=socket.gethostname())
+        settings = SchedulerSettings(
+            max_in_unschedulable=job.max_in_unschedulable, hostname=socket.gethostname(), validate=job.validate
+        )
         yield Reached(
             api,
             lambda: Scheduler(

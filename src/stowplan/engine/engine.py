@@ -24,15 +24,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.api.types import Pod
 from stowplan.cluster.state import ClusterState
+from stowplan.cluster.transaction import CopiedAtBeginning
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.algorithm import SchedulingAlgorithm
 from stowplan.engine.attempt import Failure
 from stowplan.engine.attempt_metrics import AttemptMetrics, NoAttemptMetrics
 from stowplan.engine.bindings import Bindings
+from stowplan.engine.dumped import set_chance
+from stowplan.engine.dumping import Dumping
 from stowplan.engine.effects import Tell
 from stowplan.engine.event_handlers import EventHandlers
 from stowplan.engine.evictions import Evictions
@@ -58,6 +62,8 @@ from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
 from stowplan.engine.questions import Question
+from stowplan.engine.queue_timer import QueueTimer
+from stowplan.engine.queue_watcher import QueueWatcher
 from stowplan.engine.recorder import EffectRecorder
 from stowplan.engine.scheduling_cycle import SchedulingCycle
 from stowplan.engine.size_metrics import SizeMetrics
@@ -66,7 +72,6 @@ from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
 from stowplan.engine.suspended_cycles import SuspendedCycles
 from stowplan.engine.validation import InvalidStateError, Validation
 from stowplan.framework.binding import call_plugin
-from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.framework.handle import Handle
 from stowplan.framework.metrics import FrameworkMetrics
 from stowplan.framework.runtime import Framework
@@ -75,9 +80,7 @@ from stowplan.inspection.stories import NoStories, Stories
 from stowplan.klog import get_logger
 from stowplan.queue.backoff import QueueSettings
 from stowplan.queue.metrics import NoQueueMetrics, QueueMetrics
-from stowplan.queue.observer import QueueObserver
-from stowplan.queue.queued_pod import Place
-from stowplan.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
+from stowplan.queue.scheduling_queue import SchedulingQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -87,8 +90,8 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration, FeatureGates
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.decision_listener import DecisionListener
+    from stowplan.engine.dumped import EngineDump
     from stowplan.engine.effects import Effect, RunPlugin
-    from stowplan.engine.outbox import Alarm
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
     from stowplan.framework.status import Status
@@ -191,7 +194,7 @@ class Engine:
             name: Framework(profile, registry, self._handle(name, features, random, api, meter, settings, extenders))
             for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
         }
-        observer = _Observer(self.stories)
+        watcher = QueueWatcher(self.stories, _report)
         self.queue = self.parts.queue = SchedulingQueue(
             self.frameworks,
             self.state.nominator,
@@ -204,10 +207,10 @@ class Engine:
                 max_in_unschedulable=settings.max_in_unschedulable,
                 pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             ),
-            observer=observer,
+            observer=watcher,
         )
         self._is_stopped = False
-        self._queue_timer = _QueueTimer(self, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
+        self._queue_timer = QueueTimer(self.parts, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
         self.algorithm = SchedulingAlgorithm(
             self.state,
             self.frameworks,
@@ -215,6 +218,7 @@ class Engine:
             reuse=settings.reuse,
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
+        self._register_participants(random)
         self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
         attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch.now)
         self._failures = FailureHandler(
@@ -248,6 +252,15 @@ class Engine:
             durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
         )
+        self._dumping = Dumping(
+            self.parts,
+            algorithm=self.algorithm,
+            statuses=self.statuses,
+            suspended=self.suspended,
+            bindings=self.bindings,
+            evictions=self.evictions,
+            queue_timer=self._queue_timer,
+        )
         self._stopwatch = stopwatch
         self._take: dict[type[Any], Callable[[Any], None]] = {
             Changes: self._changes,
@@ -265,6 +278,14 @@ class Engine:
             Cancelled: self._cancelled,
             Told: self._told,
         }
+
+    def _register_participants(self, random: Any) -> None:
+        """Let transactions restore, and dumps contain, what decisions depend on beside the cluster."""
+        register, sampling = self.state.transactions.register, self.algorithm.sampling
+        register("sampling", CopiedAtBeginning(lambda: sampling.start, lambda start: setattr(sampling, "start", start)))
+        # A source of chance of somebody's own may not be able to go back; it goes on then.
+        if hasattr(random, "getstate") and hasattr(random, "setstate"):
+            register("random", CopiedAtBeginning(random.getstate, partial(set_chance, random)))
 
     def _handle(
         self,
@@ -523,6 +544,27 @@ class Engine:
         if not self._is_stopped and not self._queue_timer.is_set:
             yield "pods are scheduled, and no alarm is set to look after the queue"
 
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def unfinished(self) -> list[str]:
+        """What the engine is in the middle of, and cannot be dumped for."""
+        return self._dumping.unfinished()
+
+    def dump(self) -> EngineDump:
+        """The whole engine as a plain value, between two steps; UnfinishedError while it is in the middle of something.
+
+        What goes on from it, and what is not in it: see `stowplan.engine.dumped`.
+        """
+        return self._dumping.dump(ahead=self._ahead, stopped=self._is_stopped)
+
+    def load(self, dump: EngineDump) -> None:
+        """Go on where another engine was dumped, before the first step; DumpError if that was another kind of engine.
+
+        The driver begins with a `Tick`, to hear when the engine wants to be woken.
+        """
+        self._dumping.load(dump)
+        self._ahead, self._is_stopped = dump.ahead, dump.stopped
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -550,41 +592,6 @@ class Engine:
         return len(self.suspended.under_way) + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
-class _QueueTimer:
-    """Has the queue looked after: once a second, and whenever it knows that something is due."""
-
-    def __init__(self, engine: Engine, *, second: float) -> None:
-        """`second`: where a second begins. Backoffs that end in whole seconds do so for all pods at once."""
-        self._engine = engine
-        self._second = second
-        self._alarm: Alarm | None = None
-
-    def __str__(self) -> str:
-        return "queue's timer"
-
-    @property
-    def is_set(self) -> bool:
-        """Whether it will ring, or has not been asked to yet."""
-        return self._alarm is None or self._alarm.sleeper is self
-
-    def woken(self) -> None:
-        engine = self._engine
-        engine.queue.flush()
-        now = engine.now()
-        at = now + 1.0 - (now - self._second) % 1.0
-        due = engine.queue.next_flush()
-        self._alarm = engine.parts.outbox.wake(at if due is None or due <= now else min(at, due), self)
-
-    def start(self) -> None:
-        if self._alarm is None:
-            self.woken()
-
-    def stop(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-
-
 class _Stopwatch:
     """Time for metrics that is comparable with the engine's: it goes on within a step."""
 
@@ -594,30 +601,6 @@ class _Stopwatch:
 
     def now(self) -> float:
         return self._base + self._clock()
-
-
-class _Observer(QueueObserver):
-    """Has pods' stories kept, and moves logged."""
-
-    def __init__(self, stories: Stories) -> None:
-        self._stories = stories
-
-    def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
-        self._stories.moved(queued, place, cause)
-        verbose = _log.v(5)
-        if not verbose.enabled or place not in QUEUE_NAMES:
-            return
-        text = "Pod moved to an internal scheduling queue"
-        if place is Place.UNSCHEDULABLE:
-            if queued.gated:
-                text += ", because the pod is gated"
-            elif cause == SCHEDULE_ATTEMPT_FAILURE:
-                # The queue itself logs more of these.
-                return
-        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
-
-    def problem(self, text: str) -> None:
-        _report(text)
 
 
 def _jitter(random: Chance | None) -> Callable[[], float]:

@@ -18,9 +18,12 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import NotFound
+from stowplan.engine.dumped import DumpedEvictions, DumpedPreemption
 from stowplan.engine.eviction_metrics import EvictionMetrics
 from stowplan.engine.eviction_records import PlanStage, Preemption, Result
 from stowplan.engine.victim_evictions import VictimEvictions, log_spared
+from stowplan.engine.written_objects import as_written
+from stowplan.framework.eviction_plan import EvictionPlan
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses, StatusListener
-    from stowplan.framework.eviction_plan import EvictionPlan
     from stowplan.framework.handle import EventRecorder
     from stowplan.metrics.scheduler import SchedulerMetrics
 
@@ -265,6 +267,42 @@ class Evictions:
             return False
         here = self._state.placed(preemption.victims[-1].uid)
         return here is None or here.node_name != preemption.node_name
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> Iterator[str]:
+        """Plans of which something is still to be done."""
+        return (f"{preemption}: {preemption.stage.value}" for preemption in self._plans)
+
+    def dump(self) -> DumpedEvictions:
+        """What is left of plans once they are over; none may be unfinished."""
+        return DumpedEvictions(
+            preemptions=[
+                DumpedPreemption(
+                    preemptor=as_written(preemption.preemptor.pod),
+                    node=preemption.node_name,
+                    plugin=preemption.plugin,
+                    leaving=sorted(preemption.leaving),
+                )
+                for preemption in self._preemptions.values()
+            ],
+            refusals=dict(self._refusals),
+        )
+
+    def load(self, dumped: DumpedEvictions) -> None:
+        """`ClusterState` has the pods already."""
+        for one in dumped.preemptions:
+            preemptor = self._state.pod_info(one.preemptor)
+            plan = EvictionPlan(preemptor=preemptor, node_name=one.node, victims=(), plugin=one.plugin)
+            preemption = Preemption(owner=self, plan=plan, recorder=None, victims=(), lesser=deque())
+            preemption.stage = PlanStage.OVER
+            self._preemptions[preemptor.uid] = preemption
+            for uid in one.leaving:
+                self._expect_to_leave(preemption, uid)
+        for uid, times in dumped.refusals.items():
+            self._refusals[uid] = times
+            self._leaving.expect(uid, self)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import heapq
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
+from stowplan.engine.dumped import DumpedOutbox
 from stowplan.engine.effects import Cancel, Effect, Wake, Withdraw
 
 if TYPE_CHECKING:
@@ -101,6 +102,11 @@ class Outbox:
         return effects
 
     @property
+    def number(self) -> int:
+        """Of the last effect."""
+        return self._number
+
+    @property
     def awaited(self) -> dict[int, Waiter]:
         """Effects whose answers are waited for, and by whom."""
         return self._waiters
@@ -186,6 +192,16 @@ class Outbox:
     def _tell(self, at: float) -> None:
         self._told = at
         self.tell(Wake(at))
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def dump(self) -> DumpedOutbox:
+        """Nobody may wait for an answer; whoever has an alarm dumps it."""
+        return DumpedOutbox(number=self._number, told=None if self._told == inf else self._told)
+
+    def load(self, dumped: DumpedOutbox) -> None:
+        """Go on with these numbers; alarms are set anew after that, and tell the driver nothing that it was told."""
+        self._number, self._told = dumped.number, inf if dumped.told is None else dumped.told
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

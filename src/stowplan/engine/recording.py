@@ -23,17 +23,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
 from stowplan.api import api_errors
 from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
-from stowplan.api.config_map import ConfigMap
-from stowplan.api.custom_objects import CustomObject, custom_resource
-from stowplan.api.decode import KINDS, DecodeError, convert
+from stowplan.api.decode import DecodeError
 from stowplan.api.meta import ApiStruct, ObjectReference
 from stowplan.api.port import Unreachable
 from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.dumped import set_chance
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import (
     Activated,
@@ -52,6 +50,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
+from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
@@ -68,9 +67,6 @@ if TYPE_CHECKING:
 
 #: Changes when lines are written otherwise.
 FORMAT = 1
-
-#: Where kubectl keeps the object as it was applied, with the fields that are left out here.
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class RecordingError(ValueError):
@@ -182,8 +178,7 @@ class Replay:
         if header.chance is None:
             chance = None
         else:
-            version, words, gauss = header.chance
-            chance.setstate((version, tuple(words), gauss))
+            set_chance(chance, header.chance)
         self._broken_off = broken_off
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
@@ -209,25 +204,8 @@ class Replay:
 # -- objects ----------------------------------------------------------------------------------------------------------
 
 
-def _name_of(kind: type[ApiStruct]) -> str:
-    """Custom kinds have a dot in their name; those of objects that are in no namespace begin with a slash."""
-    if not issubclass(kind, CustomObject):
-        return kind.__name__
-    return kind.resource if kind.namespaced else f"/{kind.resource}"
-
-
-def _kind_named(name: str) -> type[ApiStruct]:
-    if "." not in name:
-        return _STRUCTS[name]
-    return custom_resource(name[1:], namespaced=False) if name.startswith("/") else custom_resource(name)
-
-
-_STRUCTS: dict[str, type[ApiStruct]] = {ConfigMap.__name__: ConfigMap}
-_STRUCTS |= {struct.__name__: struct for struct in KINDS.values()}
-
-
 def _write_changes(changes: Changes) -> Any:
-    return _name_of(changes.kind), [_write_change(change) for change in changes.changes]
+    return name_of(changes.kind), [_write_change(change) for change in changes.changes]
 
 
 def _write_change(change: Change[Any]) -> Any:
@@ -236,22 +214,12 @@ def _write_change(change: Change[Any]) -> Any:
     if new is None:
         assert old is not None, "a change has an old or a new object"
         return old.metadata.namespace, old.metadata.name
-    return (_written(new),) if old is None else (_written(new), 1)
-
-
-def _written(obj: Any) -> Any:
-    """What JSON is to have of an object."""
-    if LAST_APPLIED in obj.metadata.annotations:
-        annotations = {key: value for key, value in obj.metadata.annotations.items() if key != LAST_APPLIED}
-        if not isinstance(obj, CustomObject):
-            return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
-        return obj.content | {"metadata": obj.content["metadata"] | {"annotations": annotations}}
-    return obj.content if isinstance(obj, CustomObject) else obj
+    return (as_written(new),) if old is None else (as_written(new), 1)
 
 
 def _read_changes(written: Any, known: dict[tuple[str, str, str], ApiStruct]) -> Changes:
     name, changes = written
-    kind = _kind_named(name)
+    kind = kind_named(name)
     return Changes(kind, [_read_change(name, kind, change, known) for change in changes])
 
 
@@ -260,7 +228,7 @@ def _read_change(
 ) -> Change[Any]:
     if isinstance(written[0], str):
         return Change(known.pop((name, *written)), None)
-    new: Any = convert(written[0], kind)
+    new: Any = read_object(kind, written[0])
     key = (name, new.metadata.namespace, new.metadata.name)
     old = known[key] if len(written) > 1 else None
     known[key] = new
@@ -282,7 +250,7 @@ def _write_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, Status):
         return "Status", _write_status(value)
     if isinstance(value, ApiStruct):
-        return _name_of(type(value)), _written(value)
+        return name_of(type(value)), as_written(value)
     return "", value
 
 
@@ -299,7 +267,7 @@ _FAILED: dict[str, Callable[[Exception], Outcome]] = {"Refused": Refused, "Unkno
 def _read_value(name: str, written: Any) -> Any:
     if name == "Status":
         return _read_status(written)
-    return convert(written, _kind_named(name)) if name else written
+    return read_object(kind_named(name), written) if name else written
 
 
 def _write_status(status: Status) -> Any:

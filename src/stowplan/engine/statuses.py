@@ -29,16 +29,18 @@ from msgspec.structs import replace
 
 from stowplan.api.api_errors import ApiError, Conflict, InternalError, NotFound, ServiceUnavailable
 from stowplan.api.decode import DecodeError
+from stowplan.api.meta import ObjectMeta
 from stowplan.api.port import Unreachable
 from stowplan.api.timestamps import timestamp
 from stowplan.api.types import Pod
+from stowplan.engine.dumped import DumpedStatus
 from stowplan.engine.pod_status import status_patch
 from stowplan.framework.requests import Done, Patch, Refused
 from stowplan.timing.backoff import Backoff, BackoffPolicy
 from stowplan.timing.reports import Reports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from stowplan.api.types import PodCondition, PodStatus
     from stowplan.engine.outbox import Alarm, Outbox
@@ -473,6 +475,34 @@ class PodStatuses:
 
     def _now(self) -> float:
         return self._outbox.now
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    @property
+    def unfinished(self) -> Iterator[str]:
+        """Pods of which something is still to be written."""
+        return (f"{writes}: {writes.stage.value}" for writes in self._known.values() if writes.stage is not Stage.IDLE)
+
+    def dump(self) -> list[DumpedStatus]:
+        """What is ahead of the informer; nothing may be unfinished."""
+        return [
+            DumpedStatus(
+                uid=writes.uid,
+                namespace=writes.namespace,
+                name=writes.name,
+                status=writes.status,
+                version=writes.version,
+            )
+            for writes in self._known.values()
+        ]
+
+    def load(self, dumped: Iterable[DumpedStatus]) -> None:
+        for one in dumped:
+            metadata = ObjectMeta(
+                name=one.name, namespace=one.namespace, uid=one.uid, resource_version=str(one.version)
+            )
+            writes = self._known[one.uid] = PodWrites(self, Pod(metadata=metadata, status=one.status))
+            writes.ahead = True
 
     # -- checking -----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ class ActiveQueue:
         #: Those of them that were never rejected.
         self._new = PodHeap(key)
         #: Rejected pods that were popped since the last new one.
-        self._in_a_row = 0
+        self.in_a_row = 0
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -49,11 +49,11 @@ class ActiveQueue:
         queued = self._pods.peek()
         if queued is None:
             return None
-        if self._in_a_row >= self._limit > 0:
+        if self.in_a_row >= self._limit > 0:
             new = self._new.peek()
             if new is not None and new.pod.priority == queued.pod.priority:
                 queued = new
-        self._in_a_row = self._in_a_row + 1 if queued.unschedulable_count else 0
+        self.in_a_row = self.in_a_row + 1 if queued.unschedulable_count else 0
         self.discard(queued.pod.key)
         return queued
 

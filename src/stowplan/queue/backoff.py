@@ -56,7 +56,8 @@ class BackoffQueue:
         self.rejected = PodHeap(by_expiry_and_order if settings.pop_from_backoff else self.expiry)
         self.errors = PodHeap(self.expiry)
         start = now()
-        self._next_look = floor(start) + _INTERVAL if self._in_whole_seconds else start + _INTERVAL
+        #: When to check next for completed backoffs.
+        self.next_check = floor(start) + _INTERVAL if self._in_whole_seconds else start + _INTERVAL
 
     def __len__(self) -> int:
         return len(self.rejected) + len(self.errors)
@@ -113,14 +114,14 @@ class BackoffQueue:
         if not heads:
             return None
         expiry = min(self.expiry(head) for head in heads)
-        return self._next_look if expiry < self._next_look else ticks_around(expiry, self._next_look, _INTERVAL)[1]
+        return self.next_check if expiry < self.next_check else ticks_around(expiry, self.next_check, _INTERVAL)[1]
 
     def completed(self) -> list[QueuedPod]:
         """Remove and return the pods whose backoff was over at the last due check; rejected pods first."""
         now = self._now()
-        if now < self._next_look:
+        if now < self.next_check:
             return []
-        look, self._next_look = ticks_around(now, self._next_look, _INTERVAL)
+        look, self.next_check = ticks_around(now, self.next_check, _INTERVAL)
         return [queued for heap in (self.rejected, self.errors) for queued in self._free(heap, look)]
 
     def _free(self, heap: PodHeap, moment: float) -> Iterator[QueuedPod]:

@@ -64,7 +64,7 @@ class Places:
         self.unschedulable = UnschedulablePods()
         #: Waiting pods by `namespace/name`.
         self._queued: dict[str, QueuedPod] = {}
-        self._arrivals = 0
+        self.arrivals = 0
         #: No ungated unschedulable pod has an earlier timestamp.
         self.oldest = inf
         #: (plugin, profile) -> waiting pods that it rejected.
@@ -214,9 +214,19 @@ class Places:
                 self.settle(present, Place.GONE, cause)
 
     def _arrive(self, queued: QueuedPod) -> None:
-        self._arrivals += 1
-        queued.arrival = self._arrivals
+        self.arrivals += 1
+        queued.arrival = self.arrivals
         self._queued[queued.pod.key] = queued
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def restore(self, queued: QueuedPod) -> None:
+        """Put a pod back to its place as it was there; all of a place in their order."""
+        self._queued[queued.pod.key] = queued
+        if queued.place is Place.UNSCHEDULABLE:
+            self.unschedulable.put(queued)
+        else:
+            self._heap_of(queued).put(queued)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from stowplan.framework.events import (
 )
 from stowplan.klog import get_logger
 from stowplan.queue.backoff import DEFAULT_SETTINGS, QueueSettings, ticks_around
+from stowplan.queue.dumped import DumpedQueue, dumped_pod, restored_pod
 from stowplan.queue.gating import Gate
 from stowplan.queue.in_flight import Happened, InFlight
 from stowplan.queue.nominating import Nominations
@@ -431,6 +432,39 @@ class SchedulingQueue:
             self.done(uid)
         self.closed = True
         return uids
+
+    # -- dump and load ------------------------------------------------------------------------------------------------
+
+    def dump(self) -> DumpedQueue:
+        """The waiting pods, and all that is remembered of them; no pod may be in flight."""
+        places = self._places
+        return DumpedQueue(
+            pods=[dumped_pod(queued) for queued in self.pending()],
+            arrivals=places.arrivals,
+            rejected_in_a_row=places.active.in_a_row,
+            next_backoff_look=places.backoff.next_check,
+            next_leftovers=self._next_leftovers,
+            oldest=None if places.oldest == inf else places.oldest,
+            scheduling_cycle=self.scheduling_cycle,
+            rejected_by=[(*key, number) for key, number in places.rejected_by.items()],
+        )
+
+    def load(self, dumped: DumpedQueue, pending: PendingPods) -> None:
+        """Fill the queue, which must be empty; `pending` has the pods already, and profiles their plugins."""
+        places = self._places
+        self._requeueing.read_registrations()
+        for one in dumped.pods:
+            info = pending.get(one.key)
+            if info is None:
+                raise ValueError(f"pod {one.key} waits in the queue of the dump, and is not among its pending pods")
+            queued = restored_pod(one, info)
+            queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
+            places.restore(queued)
+        places.arrivals, places.active.in_a_row = dumped.arrivals, dumped.rejected_in_a_row
+        places.backoff.next_check, self._next_leftovers = dumped.next_backoff_look, dumped.next_leftovers
+        places.oldest = inf if dumped.oldest is None else dumped.oldest
+        self.scheduling_cycle = dumped.scheduling_cycle
+        places.rejected_by.update({(plugin, profile): number for plugin, profile, number in dumped.rejected_by})
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

@@ -32,3 +32,10 @@ class Recorded:
             self.lines if lines is None else lines, registry, meter=ManualTime(), chance=Random(), **options
         )
         return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]
+
+    def check(self, *plugins, **options):
+        """Play it again; the effects have to be the same, byte for byte."""
+        again = self.replayed(*plugins, **options)
+        assert len(again) == len(self.effects)
+        for step, (effects, those_then) in enumerate(zip(again, self.effects, strict=True)):
+            assert effects == those_then, f"step {step}: {self.lines[step + 1]}"

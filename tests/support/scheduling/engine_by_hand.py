@@ -49,8 +49,16 @@ class EngineByHand:
         }
         config = load_config(raw, plugins=registry.declarations)
         self.now = START
-        self.engine = Engine(config, registry=registry, now=START, meter=Meter(), random=Random(seed), **options)
+
+        def engine():
+            return Engine(config, registry=registry, now=self.now, meter=Meter(), random=Random(seed), **options)
+
+        #: Makes another engine like this one.
+        self.new_engine = engine
+        self.engine = engine()
         self.engine.attach(self)
+        #: Called with each input and the effects that follow from it.
+        self.heard = []
         self.store = ObjectStore()
         self._asked = asked
         #: What is to be answered, by number, in order.
@@ -76,6 +84,8 @@ class EngineByHand:
         for effect in effects:
             self._take(effect.number, effect.action)
         self.engine.validate()
+        for hear in self.heard:
+            hear(input_, effects)
         assert self.under_way.keys() == self.engine.parts.outbox.awaited.keys(), "answers are owed to those who wait"
 
     def _take(self, number, action):

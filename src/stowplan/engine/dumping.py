@@ -1,0 +1,91 @@
+"""The parts of an engine written down, and filled from a dump; what that is for: see `stowplan.engine.dumped`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.cluster.transaction import TransactionError
+from stowplan.engine.dumped import DumpError, EngineDump, UnfinishedError, dumped_state, restored_state
+
+if TYPE_CHECKING:
+    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.bindings import Bindings
+    from stowplan.engine.evictions import Evictions
+    from stowplan.engine.parts import Parts
+    from stowplan.engine.queue_timer import QueueTimer
+    from stowplan.engine.statuses import PodStatuses
+    from stowplan.engine.suspended_cycles import SuspendedCycles
+
+
+class Dumping:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        algorithm: SchedulingAlgorithm,
+        statuses: PodStatuses,
+        suspended: SuspendedCycles,
+        bindings: Bindings,
+        evictions: Evictions,
+        queue_timer: QueueTimer,
+    ) -> None:
+        self._parts = parts
+        self._algorithm = algorithm
+        self._statuses = statuses
+        self._suspended = suspended
+        self._bindings = bindings
+        self._evictions = evictions
+        self._queue_timer = queue_timer
+
+    def unfinished(self) -> list[str]:
+        """What the engine is in the middle of, and cannot be dumped for."""
+        return [
+            *(["a transaction is open"] if self._parts.state.transactions.depth else ()),
+            *(f"{cycle}: {cycle.stage.value}" for cycle in self._suspended.under_way.values()),
+            *(f"{binding}: {binding.stage.value}" for binding in self._bindings.under_way.values()),
+            *self._evictions.unfinished,
+            *self._statuses.unfinished,
+        ]
+
+    def dump(self, *, ahead: float, stopped: bool) -> EngineDump:
+        """`ahead`: what the wall clock is ahead of the engine's time; `stopped`: no pod is tried."""
+        unfinished = self.unfinished()
+        if unfinished:
+            raise UnfinishedError(unfinished)
+        frameworks = self._algorithm.frameworks
+        return EngineDump(
+            now=self._parts.outbox.now,
+            ahead=ahead,
+            stopped=stopped,
+            switched_off={name: sorted(framework.switched_off) for name, framework in frameworks.items()},
+            state=dumped_state(self._parts.state.dump()),
+            queue=self._parts.queue.dump(),
+            timer=self._queue_timer.dump(),
+            outbox=self._parts.outbox.dump(),
+            evictions=self._evictions.dump(),
+            statuses=self._statuses.dump(),
+        )
+
+    def load(self, dump: EngineDump) -> None:
+        self._check(dump)
+        self._parts.outbox.now = dump.now
+        for name, off in dump.switched_off.items():
+            self._algorithm.frameworks[name].switch_off(off)
+        self._algorithm.forget()
+        try:
+            self._parts.state.load(restored_state(dump.state))
+        except TransactionError as e:
+            raise DumpError(str(e)) from e
+        self._parts.queue.load(dump.queue, self._parts.state.pending)
+        self._parts.outbox.load(dump.outbox)
+        self._queue_timer.load(dump.timer)
+        self._evictions.load(dump.evictions)
+        self._statuses.load(dump.statuses)
+
+    def _check(self, dump: EngineDump) -> None:
+        """Raise DumpError if it cannot be loaded here, before anything has changed."""
+        if any(self._parts.state.version) or self._parts.outbox.number:
+            raise DumpError("a dump can only be loaded into an engine that has not taken a step")
+        theirs, ours = (", ".join(sorted(names)) for names in (dump.switched_off, self._algorithm.frameworks))
+        if theirs != ours:
+            raise DumpError(f"the dump has the profiles {theirs}, and this engine has {ours}")

@@ -1,0 +1,42 @@
+"""What the engine makes of the queue's moves: pods' stories, and log lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
+from stowplan.klog import get_logger
+from stowplan.queue.observer import QueueObserver
+from stowplan.queue.queued_pod import Place
+from stowplan.queue.scheduling_queue import QUEUE_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.inspection.stories import Stories
+    from stowplan.queue.queued_pod import QueuedPod
+
+_log = get_logger(__name__)
+
+
+class QueueWatcher(QueueObserver):
+    def __init__(self, stories: Stories, report: Callable[[str], None]) -> None:
+        self._stories = stories
+        self._report = report
+
+    def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        self._stories.moved(queued, place, cause)
+        verbose = _log.v(5)
+        if not verbose.enabled or place not in QUEUE_NAMES:
+            return
+        text = "Pod moved to an internal scheduling queue"
+        if place is Place.UNSCHEDULABLE:
+            if queued.gated:
+                text += ", because the pod is gated"
+            elif cause == SCHEDULE_ATTEMPT_FAILURE:
+                # The queue itself logs more of these.
+                return
+        verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+
+    def problem(self, text: str) -> None:
+        self._report(text)

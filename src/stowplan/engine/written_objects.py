@@ -1,0 +1,53 @@
+"""API objects in logs and dumps: as the scheduler knows them, each with the name of its kind.
+
+Fields that the scheduler does not read, such as the environment of containers, are not there; nor is what kubectl notes
+of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.api.config_map import ConfigMap
+from stowplan.api.custom_objects import CustomObject, custom_resource
+from stowplan.api.decode import KINDS, convert
+
+if TYPE_CHECKING:
+    from stowplan.api.meta import ApiStruct
+
+#: Where kubectl keeps the object as it was applied, with the fields that are left out here.
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def name_of(kind: type[ApiStruct]) -> str:
+    """Custom kinds have a dot in their name; those of objects that are in no namespace begin with a slash."""
+    if not issubclass(kind, CustomObject):
+        return kind.__name__
+    return kind.resource if kind.namespaced else f"/{kind.resource}"
+
+
+def kind_named(name: str) -> type[ApiStruct]:
+    if "." not in name:
+        return _STRUCTS[name]
+    return custom_resource(name[1:], namespaced=False) if name.startswith("/") else custom_resource(name)
+
+
+_STRUCTS: dict[str, type[ApiStruct]] = {ConfigMap.__name__: ConfigMap}
+_STRUCTS |= {struct.__name__: struct for struct in KINDS.values()}
+
+
+def as_written(obj: Any) -> Any:
+    """What JSON is to have of an object."""
+    if LAST_APPLIED in obj.metadata.annotations:
+        annotations = {key: value for key, value in obj.metadata.annotations.items() if key != LAST_APPLIED}
+        if not isinstance(obj, CustomObject):
+            return replace(obj, metadata=replace(obj.metadata, annotations=annotations))
+        return obj.content | {"metadata": obj.content["metadata"] | {"annotations": annotations}}
+    return obj.content if isinstance(obj, CustomObject) else obj
+
+
+def read_object(kind: type[ApiStruct], content: Any) -> ApiStruct:
+    """The object that was written, or its decoded JSON."""
+    return content if isinstance(content, kind) else convert(content, kind)

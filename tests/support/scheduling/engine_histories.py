@@ -1,0 +1,351 @@
+"""Random histories of an engine: a cluster where anything happens in any order; each step is validated.
+
+In the end, when all is answered, told and allowed, every pod is where it can be: on a node, or pending for a reason
+that a plain look at the cluster confirms.
+"""
+
+from hypothesis import strategies as st
+
+from stowplan.api.api_errors import ApiError, Conflict, InternalError
+from stowplan.api.port import Unreachable
+from stowplan.api.quantity import milli_value, parse_quantity
+from stowplan.api.types import Node, Pod
+from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.engine.inputs import Closing, Served, Started, Stopped
+from stowplan.framework.requests import Bind, Create, Delete, Patch, Update
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.plugins.moody_plugins import MOODS, World, plugins_of
+from support.scheduling.engine_by_hand import EngineByHand
+from support.scheduling.outside import Outside
+from support.scheduling.worlds import struct
+
+DEFAULT, OTHER = "default-scheduler", "other"
+NODES = ("n0", "n1", "n2")
+PODS = ("a", "b", "c", "d", "e", "f")
+REFUSALS = (Conflict("newer"), InternalError("no"), Unreachable("away"))
+
+
+TRAITS = (
+    *(
+        "",
+        "",
+        "",
+        "x",
+        "y",
+        "wait",
+        "wait x",
+        "sleep",
+        "patch",
+        "node",
+        "run",
+        "now",
+        "now run",
+        "sleep patch run",
+        "wait node run",
+    ),
+    *("gated", "never", "other", "other wait patch", "stranger"),
+)
+CHANGES = ("ungated", "label", "annotation", "nomination", "deleted", "deleted gracefully", "ended", "ended", "bound")
+#: How an effect ends: mostly well.
+ENDS = ("done", "done", "done", "done gracefully", "done gracefully", "refused", "lost", "lost before")
+#: They are switched off and on. Without the last one nodes take more pods than they have room for.
+PLUGINS = ("Gate", "Doorman", "NodeResourcesFit")
+#: What may happen: how often, the method, and what is chosen from for each of its arguments.
+DEEDS = (
+    (4, "pod_comes", PODS, ("1", "2", "3", "5"), (0, 5, 10), TRAITS),
+    (1, "node_changes", NODES, ("4", "4", "2", "6", "cordoned", "gone")),
+    (3, "pod_changes", PODS, CHANGES, NODES),
+    (4, "all_goes_well", (1, 3, 10)),
+    (4, "news_are_told", (Node, Pod, Pod), (1, 2, None, "list")),
+    (4, "pods_are_tried", (1, 2, 10)),
+    (8, "effect_ends", tuple(range(8)), ENDS),
+    (1, "withdrawn_request_gets_there"),
+    (4, "time_passes", (0.0, 0.25, 1.0, 2.0, 5.0, 12.0), ("on time", "on time", "late", "early")),
+    (1, "plugin_is_switched", PLUGINS, (True, True, False)),
+    (1, "gate_moves", ("x", "y"), (True, True, False)),
+    (1, "mood_changes", ("reserve", "permit", "prepare"), ("yes", "yes", *MOODS)),
+    (1, "patience_changes", (True, False)),
+    (1, "extenders_change", ("all", "all", "some", "none")),
+    (2, "waiting_pod_is_decided", tuple(range(4)), (True, True, False)),
+    (1, "pod_in_pre_bind_is_cancelled", tuple(range(4))),
+)
+
+
+class History:
+    """What happened so far to an engine and its cluster, deed by deed."""
+
+    def __init__(self, *, extenders=False):
+        self.world = World()
+        self.uids = 0
+        self.hand = EngineByHand(
+            *plugins_of(self.world),
+            profiles=(DEFAULT, OTHER),
+            extenders=[Outside("first", filters=True, prioritizes=True), Outside("second", filters=True)]
+            if extenders
+            else (),
+            asked=self._asked,
+        )
+        self.engine, self.store = self.hand.engine, self.hand.store
+        self.hand.submit(Started())
+
+    def goes_on(self, deed, *arguments):
+        getattr(self, deed)(*arguments)
+
+    def write(self, request):
+        """Write what may not be possible just now."""
+        try:
+            self.hand.write(request)
+        except ApiError:
+            return False
+        return True
+
+    # -- the cluster --------------------------------------------------------------------------------------------------
+
+    def node_changes(self, name, change):
+        if change == "gone":
+            self.write(Delete(kind=Node, namespace="", name=name))
+            return
+        node = a_node(name)
+        if change == "cordoned":
+            node.spec(unschedulable=True)
+        else:
+            node.allocatable(cpu=change)
+        node = struct(node)
+        if not self.write(Create(obj=node)):
+            self.write(Update(obj=node))
+
+    def pod_comes(self, name, cpu, priority, traits):
+        self.uids += 1
+        pod = a_pod(name).uid(f"{name}-{self.uids}").requests(cpu=cpu).priority(priority)
+        pod.labels({trait: trait for trait in traits.split()})
+        if "other" in traits:
+            pod.scheduler(OTHER)
+        if "stranger" in traits:
+            pod.scheduler("stranger")
+        if "gated" in traits:
+            pod.spec(schedulingGates=[{"name": "g"}])
+        if "never" in traits:
+            pod.spec(preemptionPolicy="Never")
+        self.write(Create(obj=struct(pod)))
+
+    def pod_changes(self, name, change, node):
+        pod = next((pod for pod in self.store.list(Pod) if pod.metadata.name == name), None)
+        if pod is None:
+            return
+        if change == "ungated":
+            self._patch(name, {"spec": {"schedulingGates": None}})
+        elif change in ("label", "annotation"):
+            self._patch(name, {"metadata": {f"{change}s": {"changed": str(self.store.version)}}})
+        elif change == "nomination":
+            self._patch(name, {"status": {"nominatedNodeName": None}}, subresource="status")
+        elif change == "bound":
+            self.write(Bind(namespace="default", name=name, uid="", node=node))
+        elif change == "ended":
+            self._end(pod)
+        else:
+            self._delete(pod, graceful=change == "deleted gracefully")
+
+    def _patch(self, name, body, **options):
+        self.write(Patch(kind=Pod, namespace="default", name=name, body=body, type_="merge", **options))
+
+    def _delete(self, pod, *, graceful):
+        name = pod.metadata.name
+        if graceful and not pod.spec.node_name:
+            # Somebody's finalizer keeps it for a while.
+            self._patch(name, {"metadata": {"finalizers": ["f"]}})
+        request = Delete(kind=Pod, namespace="default", name=name, uid=pod.metadata.uid)
+        self.hand.write(request, grace=30.0 if graceful else 0.0)
+
+    def _end(self, pod):
+        """Whoever keeps a terminating pod is through with it."""
+        if pod.metadata.deletion_timestamp:
+            if pod.metadata.finalizers:
+                self._patch(pod.metadata.name, {"metadata": {"finalizers": None}})
+            self.hand.changed(self.store.end(Pod, "default", pod.metadata.name, pod.metadata.uid))
+
+    # -- the scheduler ------------------------------------------------------------------------------------------------
+
+    def all_goes_well(self, turns):
+        """For a moment."""
+        self.hand.deliver(Node)
+        self.hand.deliver(Pod)
+        self.hand.schedule(turns)
+        for number in self.hand.answerable:
+            if number in self.hand.under_way:
+                self.hand.answer(number)
+
+    def news_are_told(self, kind, number):
+        if number == "list":
+            self.hand.deliver_at_once(kind)
+        else:
+            self.hand.deliver(kind, number)
+
+    def pods_are_tried(self, turns):
+        self.hand.schedule(turns)
+
+    def effect_ends(self, which, how):
+        answerable = self.hand.answerable
+        if not answerable:
+            return
+        options = {
+            "done": {},
+            "done gracefully": {"grace": 30.0},
+            "refused": {"refused": REFUSALS[which % len(REFUSALS)]},
+            "lost": {"lost": True},
+            "lost before": {"lost": False},
+        }
+        self.hand.answer(answerable[which % len(answerable)], **options[how])
+
+    def withdrawn_request_gets_there(self):
+        if self.hand.withdrawn:
+            self.hand.withdrawn_gets_there()
+
+    def time_passes(self, seconds, how):
+        if how == "on time":
+            self.hand.advance(seconds)
+        elif how == "late":
+            self.hand.now += seconds
+        else:
+            self.hand.tick()
+
+    def plugin_is_switched(self, plugin, served):
+        self.hand.submit(Served(frozenset({plugin}), served=served))
+
+    # -- plugins ------------------------------------------------------------------------------------------------------
+
+    def gate_moves(self, gate, is_open):
+        if is_open:
+            self.world.closed.discard(gate)
+            self.engine.activate([info for info in self.engine.state.pending.values() if gate in info.labels])
+        else:
+            self.world.closed.add(gate)
+
+    def mood_changes(self, point, mood):
+        setattr(self.world, point, mood)
+
+    def patience_changes(self, patient):
+        self.world.patient = patient
+
+    def extenders_change(self, leave):
+        self.world.extenders_leave = leave
+
+    def _asked(self, ask):
+        """What an extender answers."""
+        nodes = ask.question["nodes"]
+        if ask.verb == "prioritize":
+            return {name: score for score, name in enumerate(nodes)}
+        return {"all": nodes, "some": nodes[1:], "none": []}[self.world.extenders_leave]
+
+    def waiting_pod_is_decided(self, which, allowed):
+        waiting = list(self.engine.waiting_pods)
+        if waiting and allowed:
+            waiting[which % len(waiting)].allow("Doorman")
+        elif waiting:
+            waiting[which % len(waiting)].reject("Doorman", "no")
+
+    def pod_in_pre_bind_is_cancelled(self, which):
+        pods = self.engine.parts.pods_in_pre_bind
+        uids = pods.uids()
+        if uids:
+            pods.get(uids[which % len(uids)]).cancel("somebody needs the room more")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def ends_well(self):
+        self._come_to_rest()
+        self._state_is_the_cluster()
+        self._pending_pods_cannot_be_placed()
+
+    def shuts_down(self):
+        """In the middle of it all."""
+        self.hand.submit(Stopped())
+        self.hand.answer_all()
+        self.engine.queue.close()
+        self.hand.submit(Closing())
+        self.hand.answer_all()
+        assert self.engine.statuses.idle
+        assert self.engine.under_way <= self.engine.resting, "only those are left that wait for time"
+
+    def _come_to_rest(self):
+        """Answer, tell and allow everything, and let time pass; not so long that pods are tried for no reason."""
+        self.world.be_kind()
+        for plugin in PLUGINS:
+            self.hand.submit(Served(frozenset({plugin}), served=True))
+        for seconds in range(60):
+            self._settle()
+            if not seconds:
+                self._tell_that_plugins_are_kind()
+            self.hand.advance(1.0)
+        self._settle()
+
+    def _settle(self):
+        while True:
+            for pod in self.store.list(Pod):
+                if pod.metadata.deletion_timestamp:
+                    self._end(pod)
+            self.hand.answer_all()
+            self.hand.deliver(Node)
+            self.hand.deliver(Pod)
+            self.hand.schedule()
+            if not (self.hand.under_way or self.hand.news[Pod] or self.hand.news[Node]):
+                return
+
+    def _tell_that_plugins_are_kind(self):
+        for node in self.store.list(Node):
+            body = {"metadata": {"labels": {"kind": "yes"}}}
+            self.write(Patch(kind=Node, namespace="", name=node.metadata.name, body=body, type_="merge"))
+
+    def _state_is_the_cluster(self):
+        state = self.engine.state
+        pods = self.store.list(Pod)
+        assert {info.uid: info.node_name for info in state.placed_pods()} == {
+            pod.metadata.uid: pod.spec.node_name for pod in pods if pod.spec.node_name
+        }
+        assert {info.pod.metadata.uid for info in state.pending.values()} == {
+            pod.metadata.uid for pod in pods if not pod.spec.node_name and scheduler_name_of(pod) != "stranger"
+        }
+        assert set(state.table.row_of) == {node.metadata.name for node in self.store.list(Node)}
+        assert not self.engine.bindings.under_way
+
+    def _pending_pods_cannot_be_placed(self):
+        for info in self.engine.state.pending.values():
+            queued = self.engine.queue.get(info.key)
+            assert queued is not None, f"{info.key} is pending, and nowhere"
+            # Parity: it is an error to be tried while there is no node at all.
+            fails = queued.place is Place.ERROR_BACKOFF and not self.store.list(Node)
+            assert fails or queued.place is Place.UNSCHEDULABLE, f"{info.key} is {queued.place}"
+            if not info.pod.spec.scheduling_gates:
+                found = [node.metadata.name for node in self.store.list(Node) if self._takes(node, info.pod)]
+                assert not found, f"{info.key} could be on {found}; rejected by {queued.rejectors}"
+
+    def _takes(self, node, pod):
+        """Whether the pod could be on the node, once less important ones have left if it may evict any."""
+        if node.spec.unschedulable:
+            return False
+        here = [one for one in self.store.list(Pod) if one.spec.node_name == node.metadata.name]
+        here += [info.pod for info in self.engine.state.nominator.on(node.metadata.name) if info.pod is not pod]
+        evicts = pod.spec.preemption_policy != "Never"
+        staying = [one for one in here if not evicts or (one.spec.priority or 0) >= (pod.spec.priority or 0)]
+        return _cpu(node.status.allocatable) >= sum(_requested(one) for one in (*staying, pod))
+
+
+def _requested(pod):
+    return sum(_cpu(container.resources.requests) for container in pod.spec.containers)
+
+
+def _cpu(amounts):
+    return milli_value(parse_quantity(amounts["cpu"]))
+
+
+def deeds():
+    """One of all deeds, with its arguments."""
+    return st.sampled_from([what for often, *what in DEEDS for _ in range(often)]).flatmap(
+        lambda what: st.tuples(st.just(what[0]), *map(st.sampled_from, what[1:]))
+    )
+
+
+def chosen_deeds(chance, number):
+    """The same without hypothesis: so many."""
+    known, often = [what for _, *what in DEEDS], [times for times, *_ in DEEDS]
+    return [(deed, *map(chance.choice, args)) for deed, *args in chance.choices(known, often, k=number)]
