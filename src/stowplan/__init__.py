@@ -4,7 +4,8 @@
     verdict = cluster.explain("default/web-0")     # evaluates, changes nothing
     cluster.schedule(["default/web-0"])            # places, one after the other
 
-`stowplan.plugins` holds what plugins are written with, `stowplan.testing` builders for tests.
+`stowplan.plugins` holds what plugins are written with, `stowplan.testing` builders for tests, `stowplan.live_testing` a
+cluster with a scheduler at work to test plugins on.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 import stowplan.plugins
 from stowplan.cli.main import cli
 from stowplan.framework.interface import EXTENSION_POINTS
+from stowplan.live_testing import Latency, live_cluster
 from stowplan.plugins import Reads
 from stowplan.testing import a_node, a_pod
-from stowplan_cluster.testing import live_cluster
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
 BLOCKS = [block.group(1) for block in re.finditer(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)]
@@ -63,37 +63,37 @@ def test_classes_that_the_guide_names_can_be_imported():
 def example(name):
     """What a block defines, without its running anything."""
     block = next(block for block in BLOCKS if f"class {name}(" in block)
-    return run(block.replace("asyncio.run(example())", "assert True"))
+    return run(block.partition("\nwith live_cluster(")[0])
 
 
-async def test_a_plugin_whose_resource_is_not_served_yet_is_off_until_it_is():
+def test_a_plugin_whose_resource_is_not_served_yet_is_off_until_it_is():
     guide = example("Licensed")
     node, wants = a_node("n1").obj(), a_pod("early").labels(licence="cad")
-    async with live_cluster(node, config=guide["config"], plugins=[guide["Licensed"]]) as cluster:
-        await cluster.create(wants.obj())
+    with live_cluster(node, config=guide["config"], plugins=[guide["Licensed"]]) as cluster:
+        cluster.create(wants.obj())
         assert cluster.node_of("early") == "n1"
-        await cluster.create(guide["definition"])
-        await cluster.advance(61)
-        await cluster.create(a_pod("late").labels(licence="cad").obj())
+        cluster.create(guide["definition"])
+        cluster.advance(61)
+        cluster.create(a_pod("late").labels(licence="cad").obj())
         assert "no seat of licence cad is free" in cluster.why_pending("late")
-        await cluster.create(guide["cad"])
-        await cluster.advance(2)
+        cluster.create(guide["cad"])
+        cluster.advance(2)
         assert cluster.node_of("late") == "n1"
 
 
-async def test_the_hint_wakes_only_the_pods_of_the_licence():
+def test_the_hint_wakes_only_the_pods_of_the_licence():
     guide = example("Licensed")
-    async with live_cluster(
+    with live_cluster(
         guide["definition"], a_node("n1").obj(), config=guide["config"], plugins=[guide["Licensed"]]
     ) as cluster:
-        await cluster.create(a_pod("cad").labels(licence="cad").obj(), a_pod("cam").labels(licence="cam").obj())
-        await cluster.create(guide["cad"])
-        await cluster.advance(2)
+        cluster.create(a_pod("cad").labels(licence="cad").obj(), a_pod("cam").labels(licence="cam").obj())
+        cluster.create(guide["cad"])
+        cluster.advance(2)
         assert (cluster.node_of("cad"), cluster.node_of("cam")) == ("n1", "")
-        assert cluster.scheduler.queue.get("default/cam").attempts == 1
+        assert cluster.engine.queue.get("default/cam").attempts == 1
 
 
-async def test_a_licence_that_changed_meanwhile_is_not_overbooked():
+def test_a_licence_that_changed_meanwhile_is_not_overbooked():
     """The version in the patch: PreBind fails, and the pod is tried again with the truth."""
     guide = example("Licensed")
 
@@ -101,12 +101,10 @@ async def test_a_licence_that_changed_meanwhile_is_not_overbooked():
         def pre_filter(self, state, pod, nodes):
             return None if "licence" in pod.labels else super().pre_filter(state, pod, nodes)
 
-    async with live_cluster(
-        guide["definition"], guide["cad"], a_node("n1").obj(), config=guide["config"], plugins=[Slow]
-    ) as cluster:
-        for name in ("a", "b"):
-            cluster.server.create_all([a_pod(name).labels(licence="cad").obj()])
-        await cluster.settle()
+    there = guide["definition"], guide["cad"], a_node("n1").obj()
+    with live_cluster(*there, config=guide["config"], plugins=[Slow], latency=Latency(requests=0.5)) as cluster:
+        cluster.create(*(a_pod(name).labels(licence="cad").obj() for name in ("a", "b")))
+        cluster.advance(5)
         holders = cluster.get("licences.shop.example.com", "cad")["spec"]["holders"]
         assert len(holders) == 1
         assert sorted(name for name in ("a", "b") if cluster.node_of(name)) == [holder[-1] for holder in holders]

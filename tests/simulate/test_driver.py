@@ -342,6 +342,14 @@ def test_requests_about_one_object_go_one_after_the_other(engine):
     assert time.store.get(Pod, "default", "a").metadata.labels == {"x": "2"}
 
 
+def test_a_binding_waits_for_others_and_nobody_waits_for_it(engine):
+    time = simulated(engine, latency=Latency(requests={Bind: 10.0, Patch: 1.0}))
+    time.write(create())
+    engine.on(Started, label("1"), bind(), label("2"))
+    time.run()
+    assert [(at, type(action)) for at, action, _ in engine.answers] == [(1.0, Patch), (2.0, Patch), (11.0, Bind)]
+
+
 def test_news_of_a_kind_keep_their_order(engine):
     slow_first = iter((3.0, 1.0, 1.0))
     time = simulated(engine, latency=Latency(watches=lambda kind: next(slow_first)))

@@ -81,6 +81,24 @@ def test_uids_differ(store):
     assert all(one.name.startswith("web-") for one in found)
 
 
+def test_the_generation_of_a_pod_counts_what_was_asked_of_it(store):
+    generations = [created(store, pod()).metadata.generation]
+    for request in (
+        relabel(a="b"),
+        Patch(kind=Pod, namespace="default", name="web", body={"spec": {"priority": 5}}, type_="merge"),
+        Patch(kind=Pod, namespace="default", name="web", body={"metadata": {"generation": 9}}, type_="merge"),
+        bind(),
+    ):
+        store.write(request, NOW)
+        generations.append(stored(store).metadata.generation)
+    store.delete(delete(), NOW, 30.0)
+    assert [*generations, stored(store).metadata.generation] == [1, 1, 2, 2, 2, 3]
+
+
+def test_other_kinds_have_no_generation(store):
+    assert created(store, convert(a_node("n1").obj(), Node)).metadata.generation == 0
+
+
 def test_cluster_scoped_objects_have_no_namespace(store):
     created(store, convert(a_node("n1").obj(), Node))
     assert store.get(Node, "", "n1").metadata.namespace == ""

@@ -9,7 +9,7 @@ from stowplan.api.decode import convert
 from stowplan.api.types import Node, Pod
 from stowplan.engine.effects import Cancel, RunPlugin, Wake, Withdraw
 from stowplan.engine.inputs import Activated, Answer, Started, Tick
-from stowplan.framework.requests import Create, Done
+from stowplan.framework.requests import Create, Done, Read
 from stowplan.framework.status import Code, error, unschedulable
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import Latency
@@ -98,6 +98,21 @@ def test_its_requests_take_their_time(engine):
     time.run()
     assert seen == [1.5, 3.0]
     assert answer(engine) == (3.0, None)
+
+
+def test_its_requests_wait_for_nobody_elses(engine):
+    """Not even for the engine's about the same object."""
+    seen = []
+
+    async def reads():
+        await API.get(Pod, "web", namespace="default")
+        seen.append(time.now)
+
+    time = simulated(engine, reads, latency=Latency(requests=1.0))
+    engine.on(Activated, Read(kind=Pod, namespace="default", name="web"))
+    time.submit(Activated(()))
+    time.run()
+    assert seen == [1.0]
 
 
 def test_its_grace_is_that_of_the_latency_model_unless_it_says_one(engine):

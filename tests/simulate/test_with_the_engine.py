@@ -1,5 +1,9 @@
 """The engine in virtual time: pods are placed, make room, wait, and every run is like the last."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -157,6 +161,16 @@ def test_the_same_inputs_give_the_same_bytes():
     assert first == again
     assert first[0].count(b'"type":"Bind"') > 50
     assert b"Preempted" in first[0]
+
+
+def test_another_process_gives_the_same_bytes():
+    """No order hangs on the hashes of texts, which are others in each process."""
+    program = "from test_with_the_engine import a_day; import sys; sys.stdout.buffer.write(a_day(3)[0])"
+    here = Path(__file__).parent
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}"}
+        run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        assert run.stdout == a_day(3)[0]
 
 
 def test_other_chances_give_others():

@@ -35,7 +35,7 @@ from stowplan.framework.binding import (
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.metrics import ended
-from stowplan.framework.requests import Done, OddStepError, Request, Wait
+from stowplan.framework.requests import Done, OddStepError, Request, Wait, problem_of
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, well_formed
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
@@ -428,13 +428,14 @@ class Bindings:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
                 return
-            if isinstance(asked, Request):
+            odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
+            if odd is None:
                 call.number = self.outbox.ask(asked, call)
                 call.writes = True
                 self.writes += 1
                 return
             self._end_steps(binding, call)
-            answer = error(OddStepError(asked))
+            answer = error(odd)
         self._steps_ended(binding, call, answer)
 
     @staticmethod

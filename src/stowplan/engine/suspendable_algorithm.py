@@ -29,7 +29,7 @@ from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, OvertakenError, answer_of
 from stowplan.framework.interface import MAX_SCORE
 from stowplan.framework.rejections import from_statuses
-from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait
+from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait, problem_of
 from stowplan.framework.status import Status, error, unresolvable, unschedulable
 from stowplan.klog import get_logger
 
@@ -323,6 +323,9 @@ def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], A
                 yield needed
                 outcome = Done()
             elif isinstance(needed, Request | Ask):
+                odd = problem_of(needed) if isinstance(needed, Request) else None
+                if odd is not None:
+                    raise odd
                 (outcome,) = yield (needed,)
             else:
                 raise OddStepError(needed)

@@ -104,6 +104,15 @@ class Read(Request, frozen=True, tag=True, kw_only=True):
         return _subject(self.kind, self.namespace, self.name)
 
 
+def problem_of(request: Request) -> Exception | None:
+    """Why nobody can carry a plugin's request out: it is about no object."""
+    try:
+        _ = request.subject
+    except Exception as e:
+        return e
+    return None
+
+
 def _subject(kind: type[ApiStruct], namespace: str, name: str) -> str:
     return f"{kind.__name__}/{namespace}/{name}"
 

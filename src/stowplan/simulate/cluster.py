@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
 from stowplan.api.pod import FINISHED, Pod
 from stowplan.api.port import Listing
@@ -74,7 +73,8 @@ class SimulatedCluster:
                 found = self._store.list(request.kind, request.namespace)
                 return Done(Listing(found, str(self._store.version))), None
             change = self.write(request, asked)
-        except ApiError as error:
+        except Exception as error:
+            # Not only an ApiError: a plugin may ask for what makes no sense.
             return Refused(error), None
         if kind is Bind or kind is Delete:
             # An API server answers these with no object.

@@ -3,7 +3,8 @@
 What is due are requests on their way to the store, their answers, news for watchers, arrivals that a caller puts in,
 ends of pods, and times at which the engine wants to be woken. Things of one moment are taken in the order in which they
 were put in (`agenda`); when nothing more is due at it, the engine tries pods as long as there are some to try, and then
-the clock moves on. Requests about one object are carried out one after the other, as are news of one kind told.
+the clock moves on. The engine's requests about one object are carried out one after the other (a binding waits for
+those before it, but nothing waits for a binding), and news of one kind are told in their order.
 
     store = ObjectStore()
     engine = Engine(config, registry=..., now=0.0, api=VirtualApi(), ...)
@@ -150,12 +151,12 @@ class VirtualTime:
     def now(self) -> float:
         return self._agenda.now
 
-    def write(self, request: Request) -> Any:
+    def write(self, request: Request, *, grace: int | None = None) -> Any:
         """Write to the store, as somebody else than the scheduler, and return the object; an ApiError if it refuses.
 
-        The engine hears of it when the clock goes on.
+        The engine hears of it when the clock goes on. `grace`: of a deletion, in place of the latency model's.
         """
-        change = self._cluster.write(request)
+        change = self._cluster.write(request, Asked(request, grace=grace))
         self._cluster.tell(change)
         return change.old if change.new is None else change.new
 
@@ -193,6 +194,13 @@ class VirtualTime:
             agenda.advance()
             self._settle()
         agenda.now = until
+
+    def close(self) -> None:
+        """End the plugins' coroutines that are under way, where they wait; nothing goes on after that."""
+        calls = [call for call in self._under_way.values() if call is not None and not call.ended]
+        self._under_way.clear()
+        for call in calls:
+            call.stop()
 
     @property
     def under_way(self) -> int:
@@ -261,19 +269,22 @@ class VirtualTime:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def _send(self, effect: Effect) -> None:
+        """Send a request off, to be carried out when those about the same object before it have been answered."""
         self._under_way[effect.number] = None
-        self._post(effect.number, Asked(effect.action))
-
-    def _post(self, sender: PluginCall | int, asked: Asked) -> None:
-        """Send a request off, to be carried out when the one about the same object before it has been answered."""
-        request, latency, at = asked.request, self._latency, self.now
+        request, latency, subject = effect.action, self._latency, effect.action.subject
         there, back = latency.request(request), latency.answer(request)
-        if isinstance(request, Request):
-            subject = request.subject
-            at = max(at, self._free_at.get(subject, at))
+        at = max(self.now, self._free_at.get(subject, self.now))
+        if type(request) is not Bind:
+            # As on a cluster: a binding waits for others, others do not wait for it.
             self._free_at[subject] = at + there + back
             self._sweep()
-        self._agenda.put(at + there, _Sent(sender, asked, back))
+        self._agenda.put(at + there, _Sent(effect.number, Asked(request), back))
+
+    def _post(self, call: PluginCall, asked: Asked) -> None:
+        """Send what a plugin's coroutine asks for: it waits for its own requests only."""
+        request, latency = asked.request, self._latency
+        there, back = latency.request(request), latency.answer(request)
+        self._agenda.put(self.now + there, _Sent(call, asked, back))
 
     def _sweep(self) -> None:
         """Forget objects that nothing is under way about, when they have become many."""
@@ -329,7 +340,7 @@ class VirtualTime:
     def _resume(self, call: PluginCall) -> None:
         if call.ended:
             return
-        asked = call.resume() if call.stopped_for is None else call.stop()
+        asked = call.resume(self.now) if call.stopped_for is None else call.stop()
         if isinstance(asked, Asked):
             self._post(call, asked)
         else:

@@ -5,7 +5,7 @@ version, one series for all kinds, and answers with the `Change` that it was: th
 that is not written to is shared with whoever put it in. Refusals are the errors of an API server, and change nothing.
 
 Left out: admission, most of validation, defaults but for a UID and the time of creation, what a kind's strategy fills
-in on writes of its status, generations, managed fields, earlier versions.
+in on writes of its status, generations but for pods', managed fields, earlier versions.
 
 Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go.
 """
@@ -106,6 +106,7 @@ class ObjectStore:
             uid=metadata.uid or f"00000000-0000-4000-8000-{self.version:012}",
             creation_timestamp=metadata.creation_timestamp or timestamp(now),
             resource_version=str(self.version),
+            generation=metadata.generation or int(kind is Pod),
         )
         return Change(None, self._keep(_with_metadata(obj, metadata)))
 
@@ -152,7 +153,12 @@ class ObjectStore:
             return self._remove(old)
         if metadata.deletion_timestamp:
             return Change(old, old)
-        marked = replace(metadata, deletion_timestamp=timestamp(now + grace), deletion_grace_period_seconds=ceil(grace))
+        marked = replace(
+            metadata,
+            deletion_timestamp=timestamp(now + grace),
+            deletion_grace_period_seconds=ceil(grace),
+            generation=metadata.generation + bool(metadata.generation),
+        )
         return Change(old, self._keep(_with_metadata(old, self._next_version(marked))))
 
     def end(self, kind: type[ApiStruct], namespace: str, name: str, uid: str) -> Change[Any] | None:
@@ -181,6 +187,8 @@ class ObjectStore:
             return Change(old, old)
         if type(new) is Pod:
             _check_nomination(old, new)
+            if new.spec != old.spec:
+                metadata = replace(metadata, generation=metadata.generation + 1)
         if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
             # The last finalizer is gone.
             return self._remove(old)
@@ -263,6 +271,7 @@ def _servers_own(metadata: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
         namespace=old.namespace,
         uid=old.uid,
         resource_version=old.resource_version,
+        generation=old.generation,
         creation_timestamp=old.creation_timestamp,
         deletion_timestamp=old.deletion_timestamp,
         deletion_grace_period_seconds=old.deletion_grace_period_seconds,

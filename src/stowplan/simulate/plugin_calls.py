@@ -7,6 +7,7 @@ ends the call with an Error that says so.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.requests import Done
@@ -24,6 +25,13 @@ FOREIGN_AWAIT = (
     "one that is written as steps (a generator) can wait for time, too"
 )
 
+RESTLESS = (
+    'plugin "{plugin}" asked for {times} things at one moment in {point}: simulated time does not pass while a plugin '
+    "asks again and again; one that is written as steps (a generator) can wait for time, or until an object changes"
+)
+#: Requests of one call at one moment after which it will never end.
+MAX_REQUESTS_AT_A_MOMENT = 10_000
+
 #: What event loops say where there is none, and who says it.
 _NO_LOOP, _LOOPS = "no running event loop", "asyncio"
 
@@ -31,7 +39,7 @@ _NO_LOOP, _LOOPS = "no running event loop", "asyncio"
 class PluginCall:
     """One run of a plugin's coroutine."""
 
-    __slots__ = ("_action", "_coroutine", "ended", "number", "outcome", "stopped_for")
+    __slots__ = ("_action", "_asked", "_at", "_coroutine", "ended", "number", "outcome", "stopped_for")
 
     def __init__(self, number: int, action: RunPlugin, coroutine: Coroutine[Any, Any, Status | None]) -> None:
         #: The effect's.
@@ -43,8 +51,11 @@ class PluginCall:
         #: Why it is to be broken off, if it is.
         self.stopped_for: str | None = None
         self.ended = False
+        #: How often it has asked for something at this time.
+        self._asked = 0
+        self._at = -inf
 
-    def resume(self) -> Asked | Done:
+    def resume(self, now: float) -> Asked | Done:
         """Let it run until it asks for something, or ends."""
         try:
             asked = self._coroutine.send(self.outcome)
@@ -56,10 +67,19 @@ class PluginCall:
         except BaseException as e:
             self.ended = True
             return Done(error(e))
-        if type(asked) is Asked:
-            return asked
-        self._close()
-        return Done(self._foreign(f"a {type(asked).__name__}"))
+        if type(asked) is not Asked:
+            self._close()
+            return Done(self._foreign(f"a {type(asked).__name__}"))
+        if self._asks_for_ever(now):
+            self._close()
+            return Done(self._failed(RESTLESS, times=MAX_REQUESTS_AT_A_MOMENT))
+        return asked
+
+    def _asks_for_ever(self, now: float) -> bool:
+        if now != self._at:
+            self._at, self._asked = now, 0
+        self._asked += 1
+        return self._asked > MAX_REQUESTS_AT_A_MOMENT
 
     def stop(self) -> Done:
         """Break it off where it waits."""
@@ -87,7 +107,10 @@ class PluginCall:
         return explained
 
     def _foreign(self, what: str) -> Status:
-        return error(FOREIGN_AWAIT.format(plugin=self._action.plugin, point=self._action.point, what=what))
+        return self._failed(FOREIGN_AWAIT, what=what)
+
+    def _failed(self, text: str, **about: object) -> Status:
+        return error(text.format(plugin=self._action.plugin, point=self._action.point, **about))
 
 
 def _wants_loop(failed: Exception) -> bool:

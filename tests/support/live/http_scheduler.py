@@ -24,8 +24,8 @@ from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import TICK
 from stowplan.live.scheduler import SchedulerSettings
 from stowplan.timing.manual_time import ManualTime
-from stowplan_cluster.testing import _opened
 from support.api.clients import AGENT, UNLIMITED
+from support.live.live_scheduler import opened
 
 PATIENCE = 20.0
 
@@ -409,8 +409,8 @@ async def scheduled(
             heard = Heard(http, objects.births)
             api = heard if wrap is None else wrap(heard)
             async with asyncio.timeout(PATIENCE):
-                opened = await stack.enter_async_context(_opened(api, time, **options))
-            found = Scheduled(server, objects, heard, api, *opened)
+                parts = await stack.enter_async_context(opened(api, time, **options))
+            found = Scheduled(server, objects, heard, api, *parts)
             await found.settle()
             yield found
     finally:

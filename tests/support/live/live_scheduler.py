@@ -1,48 +1,118 @@
 """A Scheduler on an embedded API, in one event loop, with time that passes only when a test says so."""
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
 
-from stowplan.config import DEFAULT_FEATURES
+from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.engine import TICK
-from stowplan.live.scheduler import SchedulerSettings
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.live.scheduler import SHUTDOWN_TIMEOUT, Scheduler, SchedulerSettings
 from stowplan.timing.manual_time import ManualTime
+from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.controllers.controller_manager import set_up_controllers
-from stowplan_cluster.testing import LiveCluster, _opened
 from support.api.embedded import Api
 
+#: Turns of the event loop without any work after which nothing is under way.
+_CALM = 20
+#: Seconds, real ones, in which a scheduler that ends may get on without time passing.
+_A_MOMENT = 0.02
 
-class Live(LiveCluster):
-    """What plugin authors test with, and more to look at; here everything has to come to rest."""
 
-    def __init__(self, api, *opened):
-        super().__init__(api.server, *opened)
+class Live:
+    """The API server, the scheduler, and what a test does to them. Objects are dicts, kinds are named as in URLs."""
+
+    def __init__(self, api, scheduler, time, running):
         self.api = api
+        self.server = api.server
+        self.scheduler = scheduler
+        self.time = time
+        self._running = running
 
-    async def settle(self, turns=100_000):
-        # A test may have moved a pod in the queue behind the engine's back.
-        self.scheduler.submit(TICK)
-        assert await super().settle(turns), "the scheduler does not come to rest"
-        return True
+    def plugin(self, name, profile=DEFAULT_SCHEDULER_NAME):
+        """The instance of a plugin that a profile works with."""
+        return self.scheduler.frameworks[profile].plugins[name]
+
+    # -- doing --------------------------------------------------------------------------------------------------------
 
     async def create(self, *objects):
         """Create dicts as Kubernetes has them, in order, before the scheduler sees the first of them."""
         self.server.create_all(objects)
         await self.settle()
 
+    async def patch(self, plural, name, patch, *, namespace="default"):
+        """Merge a patch into an object."""
+        resource = self.api.resource(plural)
+        self.server.registry.patch(resource, _scoped(resource, namespace), name, patch, kind="merge")
+        await self.settle()
+
+    async def delete(self, plural, name, *, namespace="default"):
+        """Delete an object at once, without grace."""
+        resource = self.api.resource(plural)
+        options = DeleteOptions(grace_period_seconds=0)
+        self.server.registry.delete(resource, _scoped(resource, namespace), name, options=options)
+        await self.settle()
+
+    async def advance(self, seconds):
+        """Let time pass: timeouts come, backoffs end."""
+        await self.time.advance(seconds, settle=self.settle)
+
+    async def settle(self, turns=100_000):
+        """Let everything happen that needs no time; all has to come to rest."""
+        # A test may have moved a pod in the queue behind the engine's back.
+        self.scheduler.submit(TICK)
+        calm = 0
+        for _ in range(turns):
+            await asyncio.sleep(0)
+            if self._running.done():
+                self._running.result()
+            calm = 0 if self.scheduler.busy else calm + 1
+            if calm > _CALM:
+                return
+        raise AssertionError("the scheduler does not come to rest")
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def get(self, plural, name, *, namespace="default"):
+        """An object as the API server has it; NotFound if there is none."""
+        resource = self.api.resource(plural)
+        return self.server.registry.get(resource, _scoped(resource, namespace), name).to_dict()
+
     def pod(self, name, namespace="default"):
         return self.get("pods", name, namespace=namespace)
+
+    def node_of(self, pod, *, namespace="default"):
+        """Where a pod is; "" while it is nowhere."""
+        return self.pod(pod, namespace)["spec"].get("nodeName", "")
 
     def condition(self, name, type_="PodScheduled", namespace="default"):
         conditions = self.pod(name, namespace).get("status", {}).get("conditions", [])
         return next((c for c in conditions if c["type"] == type_), None)
 
+    def why_pending(self, pod, *, namespace="default"):
+        """What its PodScheduled condition says; "" if it says nothing."""
+        return (self.condition(pod, namespace=namespace) or {}).get("message", "")
+
+    def events(self, about="", reason=""):
+        """The Events, in order: all of them, or those about objects of that name, or with that reason."""
+        events = (stored.to_dict() for stored in self.server.store.list("events", ""))
+        return [
+            event
+            for event in events
+            if about in ("", event.get("regarding", {}).get("name")) and reason in ("", event["reason"])
+        ]
+
     def place(self, name, namespace="default"):
         """Where the queue has a pod; None when it does not."""
         queued = self.scheduler.queue.get(f"{namespace}/{name}")
         return None if queued is None else queued.place
+
+
+def _scoped(resource, namespace):
+    return namespace if resource.namespaced else ""
 
 
 @asynccontextmanager
@@ -72,7 +142,64 @@ async def live(
         port = wrap(port)
     options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
     options |= {"extenders": extenders, "askers": askers}
-    async with _opened(port, time, random=random or Random(1), **options) as opened:
-        cluster = Live(api, *opened)
+    async with opened(port, time, random=random or Random(1), **options) as found:
+        cluster = Live(api, *found)
         await cluster.settle()
         yield cluster
+
+
+@asynccontextmanager
+async def opened(
+    api,
+    time,
+    *,
+    config,
+    plugins,
+    random,
+    settings=None,
+    features=DEFAULT_FEATURES,
+    recorder=None,
+    extenders=(),
+    askers=None,
+):
+    """A scheduler that is ready, and runs until the end of the block; with its time and its task."""
+    registry = in_tree_registry()
+    for plugin in plugins:
+        registry.register(plugin)
+    scheduler = Scheduler(
+        api,
+        load_config(config, plugins=registry.declarations),
+        registry=registry,
+        times=time,
+        random=random,
+        settings=settings,
+        features=features,
+        recorder=recorder,
+        extenders=extenders,
+        askers=askers,
+    )
+    running = asyncio.create_task(scheduler.run())
+    try:
+        await _ready(scheduler, running)
+        yield scheduler, time, running
+    finally:
+        await _stopped(running, time)
+
+
+async def _ready(scheduler, running):
+    ready = asyncio.create_task(scheduler.ready.wait())
+    try:
+        await asyncio.wait((ready, running), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ready.cancel()
+    if running.done():
+        running.result()
+
+
+async def _stopped(running, time):
+    """End a scheduler; time passes meanwhile, as it gives what is under way some seconds."""
+    running.cancel()
+    while not running.done():
+        await asyncio.wait([running], timeout=_A_MOMENT)
+        time.next_alarm(time.now + SHUTDOWN_TIMEOUT)
+    await asyncio.gather(running, return_exceptions=True)

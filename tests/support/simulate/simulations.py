@@ -39,7 +39,7 @@ class WritingDown(Engine):
         return effects
 
 
-def simulation(*plugins, config=None, seed=1, checked=True, store=None, **options):
+def simulation(*plugins, config=None, seed=1, checked=True, store=None, start=0.0, **options):
     """An engine and its time; `options` are those of `VirtualTime`."""
     registry = in_tree_registry()
     for plugin in plugins:
@@ -47,13 +47,13 @@ def simulation(*plugins, config=None, seed=1, checked=True, store=None, **option
     engine = WritingDown(
         load_config(config, plugins=registry.declarations),
         registry=registry,
-        now=0.0,
+        now=start,
         meter=StoppedWatch(),
         random=Random(seed),
         api=VirtualApi(),
     )
     engine.checked = checked
-    return engine, VirtualTime(engine, ObjectStore() if store is None else store, **options)
+    return engine, VirtualTime(engine, ObjectStore() if store is None else store, start=start, **options)
 
 
 def node(name, **sizes):

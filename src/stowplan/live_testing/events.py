@@ -1,0 +1,45 @@
+"""What the scheduler tells users, written to the store as Events: one like an earlier one counts in its series."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.types import Event
+from stowplan.client.events.event_forms import EventsV1, namespace_of_event
+from stowplan.client.events.event_series import EventKey, EventSeries
+from stowplan.framework.requests import Create, Patch
+
+if TYPE_CHECKING:
+    from stowplan.client.events.event_series import RecordedEvent
+    from stowplan.engine.effects import Tell
+    from stowplan.framework.requests import Request
+
+
+class Events:
+    def __init__(self) -> None:
+        self._series = EventSeries()
+        self._form = EventsV1()
+        self._nanoseconds = 0
+
+    def told(self, tell: Tell, now: float) -> list[Request]:
+        """What is to be written for it."""
+        over = [self._again(event) for event in self._series.finish(now)]
+        # Names are made of them: two events must not share one.
+        self._nanoseconds = max(int(now * 1e9), self._nanoseconds + 1)
+        instance = f"{tell.profile}-localhost"
+        key = EventKey(tell.type_, tell.action, tell.reason, tell.profile, instance, tell.regarding, tell.related)
+        due = self._series.observe(key, tell.note, time=now, nanoseconds=self._nanoseconds)
+        if due is None:
+            return over
+        return [*over, self._again(due) if due.is_series else self._new(due)]
+
+    def _new(self, event: RecordedEvent) -> Request:
+        event.name = f"{event.key.regarding.name}.{event.nanoseconds:x}"
+        return Create(obj=self._form.create(event, series=False))
+
+    def _again(self, event: RecordedEvent) -> Request:
+        """How often it has happened."""
+        if event.final:
+            self._series.forget(event)
+        namespace = namespace_of_event(event.key.regarding)
+        return Patch(kind=Event, namespace=namespace, name=event.name, body=self._form.patch(event), type_="merge")

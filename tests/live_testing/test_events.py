@@ -1,0 +1,49 @@
+"""What users are told: Events, and series of them."""
+
+from stowplan.api.meta import ObjectReference
+from stowplan.api.types import Event
+from stowplan.engine.effects import Tell
+from stowplan.live_testing import live_cluster
+from stowplan.live_testing.events import Events
+from stowplan.simulate.object_store import ObjectStore
+from stowplan.testing import a_node, a_pod
+
+
+def tell(note="n", name="web", version="1"):
+    about = ObjectReference(kind="Pod", namespace="default", name=name, resource_version=version)
+    return Tell(profile="p", regarding=about, type_="Normal", reason="R", action="A", note=note)
+
+
+def told(*tells):
+    """The Events in a store, as (name of the object, note, how often it happened)."""
+    events, store = Events(), ObjectStore()
+    for now, one in tells:
+        for request in events.told(one, now):
+            store.write(request, now)
+    found = store.list(Event)
+    return sorted((one.regarding.name, one.note, one.series.count if one.series else 1) for one in found)
+
+
+def test_the_second_one_alike_makes_a_series():
+    assert told((1.0, tell())) == [("web", "n", 1)]
+    assert told((1.0, tell()), (2.0, tell())) == [("web", "n", 2)]
+    assert told((1.0, tell()), (2.0, tell(name="other"))) == [("other", "n", 1), ("web", "n", 1)]
+
+
+def test_of_one_moment_each_has_a_name():
+    assert len(told((1.0, tell()), (1.0, tell(version="2")))) == 2
+
+
+def test_how_often_is_written_when_it_is_over():
+    often = [(float(i), tell()) for i in range(5)]
+    assert told(*often) == [("web", "n", 2)]
+    assert told(*often, (1000.0, tell(name="other"))) == [("other", "n", 1), ("web", "n", 5)]
+    assert len(told(*often, (1000.0, tell(name="other")), (1001.0, tell()))) == 3, "another series"
+
+
+def test_they_are_objects_of_the_cluster():
+    with live_cluster(a_node("n1").obj(), a_pod("a").obj()) as cluster:
+        (event,) = cluster.events()
+        assert event == cluster.get("events.events.k8s.io", event["metadata"]["name"])
+        assert (event["regarding"]["name"], event["note"]) == ("a", "Successfully assigned default/a to n1")
+        assert event["reportingController"] == "default-scheduler"
