@@ -131,7 +131,7 @@ CHANGED = [
 ]
 
 
-@pytest.mark.parametrize("input_", [*PLAIN, *CHANGED], ids=str)
+@pytest.mark.parametrize("input_", [*PLAIN, *CHANGED], ids=lambda input_: type(input_).__name__)
 def test_an_input_is_read_as_it_was_written(input_):
     assert repeated(input_) == input_
 
