@@ -47,6 +47,7 @@ class Twin:
 
     def _hear(self, input_, effects):
         self._recording.add(input_, self._hand.now)
+        self._recording.flush()
         also = self.engine.step(next(self._entries).input, self._hand.now)
         assert [effect.encoded() for effect in also] == [effect.encoded() for effect in effects], input_
         self.engine.validate()

@@ -35,6 +35,8 @@ from stowplan.engine.inputs import (
     WallClock,
 )
 from stowplan.engine.recording import (
+    LINES_AT_A_TIME,
+    SECONDS_AT_A_TIME,
     BrokenOff,
     Entry,
     Header,
@@ -59,9 +61,10 @@ HEADER = Header(now=5.0, configuration={}, gates={}, max_in_unschedulable=300.0)
 
 class Lines(list):
     def __init__(self, *entries, header=HEADER):
-        recording = Recording(self.append, header)
+        recording = Recording(lambda lines: self.extend(lines.splitlines(keepends=True)), header)
         for entry in entries:
             recording.add(*entry)
+        recording.flush()
 
 
 def read(lines):
@@ -279,6 +282,26 @@ def test_a_recording_without_inputs():
     replay = Replay(Lines(header=header), in_tree_registry(), meter=ManualTime())
     assert list(replay.steps()) == []
     assert replay.engine.now() == 5.0
+
+
+def test_lines_are_written_some_at_a_time():
+    written = []
+    recording = Recording(written.append, HEADER)
+    assert len(written) == 1, "the header, at once"
+
+    def counts():
+        return [lines.count(b"\n") for lines in written[1:]]
+
+    for _ in range(2 * LINES_AT_A_TIME + 1):
+        recording.add(Tick(), HEADER.now)
+    assert counts() == [LINES_AT_A_TIME, LINES_AT_A_TIME]
+    recording.add(Tick(), HEADER.now + SECONDS_AT_A_TIME)
+    assert counts()[2:] == [2], "those that have waited long"
+    recording.add(Tick(), HEADER.now + SECONDS_AT_A_TIME)
+    assert len(counts()) == 3
+    recording.flush()
+    recording.flush()
+    assert counts()[3:] == [1]
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------

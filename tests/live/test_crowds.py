@@ -36,7 +36,7 @@ async def recorded_live(*objects, **options):
     recorded = Recorded()
     async with live(*objects, recorder=recorded.recorder, validate=False, **options) as cluster:
         yield cluster
-    assert recorded.replayed() == recorded.effects
+    recorded.check()
 
 
 # -- pods that fit nowhere ---------------------------------------------------------------------------------------------

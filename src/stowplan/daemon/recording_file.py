@@ -40,6 +40,7 @@ class RecordingFile:
         if stat.S_ISREG(os.fstat(self._file).st_mode):
             # It may have been there before.
             os.fchmod(self._file, 0o600)
+        #: Some lines each.
         self._lines: deque[bytes] = deque()
         #: Bytes; each is counted by one thread only.
         self._taken = self._written = 0
@@ -49,14 +50,14 @@ class RecordingFile:
         self._thread = threading.Thread(target=self._keep_writing, name="recording", daemon=True)
         self._thread.start()
 
-    def write(self, line: bytes) -> None:
-        """Have it written soon; raise OSError once that is not possible any more."""
+    def write(self, lines: bytes) -> None:
+        """Have them written soon; raise OSError once that is not possible any more."""
         if self._failed is not None:
             raise self._failed
-        self._taken += len(line)
+        self._taken += len(lines)
         if self._taken - self._written > MAX_WAITING:
             raise BlockingIOError(f"the disk does not keep up: {MAX_WAITING >> 20} MiB wait to be written")
-        self._lines.append(line)
+        self._lines.append(lines)
 
     def close(self) -> None:
         """Write what still waits, unless the disk takes too long; raise OSError if that does not work."""
@@ -95,6 +96,7 @@ def recording(path: str, guard: HangGuard) -> Iterator[Recorder]:
     try:
         yield recorder
     finally:
+        recorder.flush()
         try:
             file.close()
         except OSError as e:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from stowplan.api.types import Pod, PodStatus
 from stowplan.cluster.dumped import DumpedPlacements
-from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object
+from stowplan.engine.written_objects import as_written, kind_named, read_object, with_name
 from stowplan.queue.dumped import DumpedQueue
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def dumped_state(parts: dict[str, Any]) -> DumpedState:
         placements=DumpedPlacements(
             nodes=nodes, pods=[replace(one, pod=as_written(one.pod)) for one in placements.pods]
         ),
-        objects=[(name_of(type(obj)), as_written(obj)) for obj in others.pop(_OBJECTS)],
+        objects=[with_name(obj) for obj in others.pop(_OBJECTS)],
         nominations=[(name, [as_written(pod) for pod in pods]) for name, pods in others.pop(_NOMINATIONS)],
         pending=[as_written(pod) for pod in others.pop(_PENDING)],
         others=others,

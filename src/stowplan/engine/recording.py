@@ -7,8 +7,9 @@ notes of them; of a change only the new object is written, as the old one came b
 middle of a run begins with a dump of the engine; it writes the old objects, too, that are neither in that nor came
 since. Where a user's plugin was broken off in the middle of a call, the line says in which one, and how that was told.
 
-    recording = Recording(file.write, header)                  # while it runs, once before each step:
+    recording = Recording(file.write, header)                  # while it runs, once for each step:
     recording.add(input_, now)
+    recording.flush()                                          # at the end
     for effects in Replay(lines, registry).steps(): ...        # afterwards: the same effects, byte for byte
 
 Coroutines of plugins are not run again: what they answered is in the log. A plugin whose synchronous methods depend on
@@ -51,7 +52,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
-from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object
+from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
@@ -68,6 +69,10 @@ if TYPE_CHECKING:
 
 #: Changes when lines are written otherwise.
 FORMAT = 1
+
+#: Lines are made so many at a time, which takes a fraction of what single ones between other work take; or fewer, when
+#: so many seconds have passed since the last ones.
+LINES_AT_A_TIME, SECONDS_AT_A_TIME = 64, 0.5
 
 
 class RecordingError(ValueError):
@@ -110,21 +115,34 @@ class Recording:
     """Writes down what an engine hears."""
 
     def __init__(self, write: Callable[[bytes], object], header: Header) -> None:
-        """`write` takes one line at a time, with its end."""
+        """`write` takes some lines at a time, whole ones."""
         self._write = write
         #: Objects that a reader knows; None: all that ever came.
         self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
+        #: What is not written yet; inputs do not change any more.
+        self._waiting: list[tuple[Input, float, Sequence[BrokenOff]]] = []
+        self._wrote_at = header.now
         write(_ENCODER.encode(header) + b"\n")
 
     def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
-        kind = type(input_)
-        fields = _WRITERS.get(kind)
+        waiting = self._waiting
+        waiting.append((input_, now, broken_off))
+        if len(waiting) >= LINES_AT_A_TIME or now - self._wrote_at >= SECONDS_AT_A_TIME:
+            self._wrote_at = now
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added."""
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._write(_ENCODER.encode_lines([self._line(*entry) for entry in waiting]))
+
+    def _line(self, input_: Input, now: float, broken_off: Sequence[BrokenOff]) -> tuple[Any, ...]:
+        name, fields = _WRITERS[type(input_)]
+        written: Any = input_ if fields is None else fields(input_)
         if self._known is not None and isinstance(input_, Changes):
-            written: Any = _write_changes_since(input_, self._known)
-        else:
-            written = input_ if fields is None else fields(input_)
-        line = (now, kind.__name__, written, broken_off) if broken_off else (now, kind.__name__, written)
-        self._write(_ENCODER.encode(line) + b"\n")
+            written = _with_unknown_objects(input_, written, self._known)
+        return (now, name, written, broken_off) if broken_off else (now, name, written)
 
 
 def read_header(line: bytes | str) -> Header:
@@ -227,36 +245,34 @@ def _objects_of(dump: EngineDump) -> Iterator[tuple[_Key, ApiStruct]]:
 
 
 def _write_changes(changes: Changes) -> Any:
-    return name_of(changes.kind), [_write_change(change) for change in changes.changes]
-
-
-def _write_changes_since(changes: Changes, known: set[_Key]) -> Any:
-    """The same, with old objects that a reader does not know; and note which it knows then."""
     name = name_of(changes.kind)
-    return name, [_write_change_since(name, change, known) for change in changes.changes]
+    written = writer_of(name)
+    return name, [_write_change(change.old, change.new, written) for change in changes.changes]
 
 
-def _write_change_since(name: str, change: Change[Any], known: set[_Key]) -> Any:
+def _with_unknown_objects(changes: Changes, written: Any, known: set[_Key]) -> Any:
+    """The same with old objects that a reader does not know, in place of the 1; and note which it knows then."""
+    name, lines = written
+    return name, [_with_unknown(name, *pair, known) for pair in zip(changes.changes, lines, strict=True)]
+
+
+def _with_unknown(name: str, change: Change[Any], line: Any, known: set[_Key]) -> Any:
     old, new = change.old, change.new
     metadata: ObjectMeta = (new or old).metadata  # type: ignore[union-attr]
     key = name, metadata.namespace, metadata.name
-    written = _write_change(change)
-    if old is not None and key not in known:
-        written = None if new is None else as_written(new), as_written(old)
+    is_known = key in known
     (known.discard if new is None else known.add)(key)
-    return written
+    if old is None or is_known:
+        return line
+    return (None if new is None else line[0]), writer_of(name)(old)
 
 
-def _write_change(change: Change[Any]) -> Any:
-    """A new object; a new version, marked with 1; or who is gone.
-
-    Where a reader does not know the old object, that stands in place of the 1, and nothing in place of the new one.
-    """
-    old, new = change.old, change.new
+def _write_change(old: Any, new: Any, written: Callable[[Any], Any]) -> Any:
+    """A new object; a new version, marked with 1; or who is gone."""
     if new is None:
-        assert old is not None, "a change has an old or a new object"
-        return old.metadata.namespace, old.metadata.name
-    return (as_written(new),) if old is None else (as_written(new), 1)
+        metadata = old.metadata
+        return metadata.namespace, metadata.name
+    return (written(new),) if old is None else (written(new), 1)
 
 
 def _read_changes(written: Any, known: dict[_Key, ApiStruct]) -> Changes:
@@ -294,7 +310,7 @@ def _write_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, Status):
         return "Status", _write_status(value)
     if isinstance(value, ApiStruct):
-        return name_of(type(value)), as_written(value)
+        return with_name(value)
     return "", value
 
 
@@ -365,14 +381,18 @@ def _read_told(written: Any) -> Told:
     return told._replace(regarding=msgspec.convert(told.regarding, ObjectReference), related=related)
 
 
-_WRITERS: dict[type[Any], Callable[[Any], Any]] = {
-    Changes: _write_changes,
-    Answer: _write_answer,
-    Served: lambda served: [sorted(served.plugins), served.served],
-    Rejected: lambda rejected: [rejected.uid, _write_status(rejected.status)],
-}
-
+#: What is written as its fields and made of them.
 _PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
+
+#: Input -> its name, and what makes plain values of it; None: it is one.
+_WRITERS: dict[type[Any], tuple[str, Callable[[Any], Any] | None]] = {
+    kind: (kind.__name__, None) for kind in (*_PLAIN, Activated, Told)
+} | {
+    Changes: ("Changes", _write_changes),
+    Answer: ("Answer", _write_answer),
+    Served: ("Served", lambda served: (sorted(served.plugins), served.served)),
+    Rejected: ("Rejected", lambda rejected: (rejected.uid, _write_status(rejected.status))),
+}
 
 _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Changes": _read_changes,
@@ -381,7 +401,10 @@ _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Rejected": lambda written, known: Rejected(written[0], _read_status(written[1])),
     "Activated": lambda written, known: Activated(tuple(written[0])),
     "Told": lambda written, known: _read_told(written),
-    **{kind.__name__: _made(kind) for kind in _PLAIN},
+    **{
+        kind.__name__: _made(kind)
+        for kind in (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
+    },
 }
 
 

@@ -33,7 +33,7 @@ class GuardedCalls(Protocol):
 
 class Recorder:
     def __init__(self, write: Callable[[bytes], object], *, guard: GuardedCalls | None = None) -> None:
-        """`write` takes one line at a time, and does not wait; what it raises ends the recording."""
+        """`write` takes some lines at a time, and does not wait; what it raises ends the recording."""
         self._write = write
         self._guard = guard
         #: None before it begins, and once it has ended early.
@@ -71,16 +71,21 @@ class Recorder:
         try:
             return engine.step(input_, now)
         finally:
-            if self._recording is not None:
-                self._add(self._recording, input_, now)
+            recording = self._recording
+            if recording is not None:
+                try:
+                    recording.add(input_, now, () if guard is None else guard.broken_off_in_step)
+                except Exception as e:
+                    # A full disk, or an answer of a plugin that JSON cannot hold.
+                    self.end(e)
 
-    def _add(self, recording: Recording, input_: Input, now: float) -> None:
-        guard = self._guard
-        try:
-            recording.add(input_, now, () if guard is None else guard.broken_off_in_step)
-        except Exception as e:
-            # A full disk, or an answer of a plugin that JSON cannot hold.
-            self.end(e)
+    def flush(self) -> None:
+        """Write what is not written yet."""
+        if self._recording is not None:
+            try:
+                self._recording.flush()
+            except Exception as e:
+                self.end(e)
 
     def end(self, why: Exception) -> None:
         """Record nothing more, and say why; no-op once it has ended."""

@@ -60,7 +60,7 @@ async def test_a_pod_that_is_rejected(api_server, namespace):
         held = the_pod(c)
         assert held.reject("A", "not today")
         assert not held.reject("A", "the first word counts")
-        the_pod(c).allow("A")
+        held.allow("A")
         await c.settle()
         expected = rejected("0/1 nodes are available: 1 not today.", "A", announced=True)
         await check(c, "web", c.objects.made("pods", "web"), expected)

@@ -12,8 +12,8 @@ class Recorded:
     """A recorder's lines, and the effects that were seen to follow from each."""
 
     def __init__(self, *, guard=None):
-        self.lines, self.effects = [], []
-        self.recorder = Recorder(self.lines.append, guard=guard)
+        self._written, self.effects = [], []
+        self.recorder = Recorder(self._written.append, guard=guard)
         step = self.recorder.step
 
         def seen(engine, input_, now):
@@ -22,6 +22,11 @@ class Recorded:
             return effects
 
         self.recorder.step = seen
+
+    @property
+    def lines(self):
+        self.recorder.flush()
+        return b"".join(self._written).splitlines(keepends=True)
 
     def replayed(self, *plugins, lines=None, **options):
         """The effects of each step when it is played again; `options` are those of `Replay`."""
@@ -32,3 +37,10 @@ class Recorded:
             self.lines if lines is None else lines, registry, meter=ManualTime(), chance=Random(), **options
         )
         return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]
+
+    def check(self, *plugins, **options):
+        """Play it again; the effects have to be the same, byte for byte."""
+        again, lines = self.replayed(*plugins, **options), self.lines
+        assert len(again) == len(self.effects)
+        for step, (effects, those_then) in enumerate(zip(again, self.effects, strict=True)):
+            assert effects == those_then, f"step {step}: {lines[step + 1]}"

@@ -1,0 +1,31 @@
+"""The program in docs/recordings.md plays a recording again, and the page names every input."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from stowplan.daemon.hang_guard import HangGuard
+from stowplan.daemon.recording_file import recording
+from stowplan.engine.inputs import Input
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "recordings.md").read_text(encoding="utf-8")
+
+
+async def test_the_program_shows_what_followed(tmp_path, capsys):
+    path = str(tmp_path / "recording")
+    with recording(path, HangGuard()) as recorder:
+        async with live(a_node("n1").obj(), recorder=recorder) as cluster:
+            await cluster.create(a_pod("p").obj())
+    (program,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(compile(program, "docs/recordings.md", "exec"), names)
+    names["replay"](path)
+    assert " Schedule ['Bind']" in capsys.readouterr().out
+
+
+def test_every_input_is_named():
+    kinds = {kind.__name__ for part in get_args(Input) for kind in (get_args(part) or (part,))}
+    table = GUIDE.partition("| name |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([A-Z]\w+)`(?=[^|]*\|[^|]*\|$)", table, re.MULTILINE)) == kinds
