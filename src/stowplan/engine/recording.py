@@ -52,7 +52,7 @@ from stowplan.engine.inputs import (
     Told,
     WallClock,
 )
-from stowplan.engine.written_objects import as_written, kind_named, name_of, read_object, with_name, writer_of
+from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.binding import PluginGaveUpError
 from stowplan.framework.requests import Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
@@ -117,11 +117,11 @@ class Recording:
     def __init__(self, write: Callable[[bytes], object], header: Header) -> None:
         """`write` takes some lines at a time, whole ones."""
         self._write = write
+        #: Objects that a reader knows; None: all that ever came.
+        self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
         #: What is not written yet; inputs do not change any more.
         self._waiting: list[tuple[Input, float, Sequence[BrokenOff]]] = []
         self._wrote_at = header.now
-        #: Objects that a reader knows; None: all that ever came.
-        self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
         write(_ENCODER.encode(header) + b"\n")
 
     def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
@@ -139,10 +139,9 @@ class Recording:
 
     def _line(self, input_: Input, now: float, broken_off: Sequence[BrokenOff]) -> tuple[Any, ...]:
         name, fields = _WRITERS[type(input_)]
+        written: Any = input_ if fields is None else fields(input_)
         if self._known is not None and isinstance(input_, Changes):
-            written: Any = _write_changes_since(input_, self._known)
-        else:
-            written = input_ if fields is None else fields(input_)
+            written = _with_unknown_objects(input_, written, self._known)
         return (now, name, written, broken_off) if broken_off else (now, name, written)
 
 
@@ -251,29 +250,25 @@ def _write_changes(changes: Changes) -> Any:
     return name, [_write_change(change.old, change.new, written) for change in changes.changes]
 
 
-def _write_changes_since(changes: Changes, known: set[_Key]) -> Any:
-    """The same, with old objects that a reader does not know; and note which it knows then."""
-    name = name_of(changes.kind)
-    return name, [_write_change_since(name, change, known) for change in changes.changes]
+def _with_unknown_objects(changes: Changes, written: Any, known: set[_Key]) -> Any:
+    """The same with old objects that a reader does not know, in place of the 1; and note which it knows then."""
+    name, lines = written
+    return name, [_with_unknown(name, *pair, known) for pair in zip(changes.changes, lines, strict=True)]
 
 
-def _write_change_since(name: str, change: Change[Any], known: set[_Key]) -> Any:
+def _with_unknown(name: str, change: Change[Any], line: Any, known: set[_Key]) -> Any:
     old, new = change.old, change.new
     metadata: ObjectMeta = (new or old).metadata  # type: ignore[union-attr]
     key = name, metadata.namespace, metadata.name
-    if old is not None and key not in known:
-        written: Any = None if new is None else as_written(new), as_written(old)
-    else:
-        written = _write_change(old, new, writer_of(name))
+    is_known = key in known
     (known.discard if new is None else known.add)(key)
-    return written
+    if old is None or is_known:
+        return line
+    return (None if new is None else line[0]), writer_of(name)(old)
 
 
 def _write_change(old: Any, new: Any, written: Callable[[Any], Any]) -> Any:
-    """A new object; a new version, marked with 1; or who is gone.
-
-    Where a reader does not know the old object, that stands in place of the 1, and nothing in place of the new one.
-    """
+    """A new object; a new version, marked with 1; or who is gone."""
     if new is None:
         metadata = old.metadata
         return metadata.namespace, metadata.name
