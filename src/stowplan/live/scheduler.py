@@ -201,20 +201,13 @@ class Scheduler:
 
     def submit(self, input_: Input) -> None:
         """Hand an input to the engine now, and carry out what follows."""
-        ahead = self._times.wall_clock() - self.clock()
-        if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
-            self._ahead = ahead
-            self._take(WallClock(ahead))
-        self._take(input_)
-
-    def _take(self, input_: Input) -> None:
         if self._recorder is None:
             effects = self.engine.step(input_, self.clock())
         else:
             effects = self._recorder.step(self.engine, input_, self.clock())
         if effects:
             self._effects.carry_out(effects)
-        if self.engine.wants_turn:
+        if not self._wake.is_set() and self.engine.wants_turn:
             self._wake.set()
         if self._validates:
             self._validate(input_)
@@ -234,6 +227,7 @@ class Scheduler:
 
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
         """Take in what an informer delivers."""
+        self._check_wall_clock()
         self.submit(Changes(kind, changes))
 
     def switch_off(self, plugins: frozenset[str]) -> None:
@@ -244,7 +238,15 @@ class Scheduler:
 
     def tick(self) -> None:
         """Time has come for something."""
+        self._check_wall_clock()
         self.submit(TICK)
+
+    def _check_wall_clock(self) -> None:
+        """Tell the engine if it was set."""
+        ahead = self._times.wall_clock() - self.clock()
+        if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
+            self._ahead = ahead
+            self.submit(WallClock(ahead))
 
     def wake_at(self, at: float) -> None:
         self._alarm.set(at)
