@@ -20,6 +20,10 @@ class ConfigFileError(ConfigError):
     """A file that cannot be read; its name is in the message."""
 
 
+def strict_error(errors: list[str]) -> str:
+    return f"strict decoding error: {', '.join(errors)}"
+
+
 def invalid(path: str, value: object, detail: str) -> str:
     return f"{path}: Invalid value: {_shown(value)}: {detail}"
 

@@ -1,8 +1,8 @@
 """From a file, a mapping or nothing to a configuration that a scheduler can run with.
 
-The steps are the reference's: decode strictly, fill in defaults, validate, build. Each ends the load with a
-ConfigError that carries the reference's message. A Configuration that exists is therefore one that kube-scheduler
-would start with.
+A file of an older version becomes one of v1 first (`older/`). The steps are then the reference's: decode strictly, fill
+in defaults, validate, build. Each ends the load with a ConfigError that carries the reference's message. A
+Configuration that exists is therefore one that kube-scheduler would start with.
 
 Upstream: cmd/kube-scheduler/app/options/configfile.go, cmd/kube-scheduler/app/server.go.
 """
@@ -18,9 +18,10 @@ from stowplan.config.build import build
 from stowplan.config.declaration import Declarations
 from stowplan.config.decode import decode_configuration
 from stowplan.config.defaults import default_configuration
-from stowplan.config.documents import parse_document
+from stowplan.config.documents import Document, parse_document
 from stowplan.config.errors import ConfigError, ConfigFileError, os_error_text
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
+from stowplan.config.older.upgrade import tell, upgrade
 from stowplan.config.types import Configuration
 from stowplan.config.validation import configuration_errors
 
@@ -40,7 +41,7 @@ def load_config(
     are all that exist. `adjust` changes the defaulted configuration before it is validated, as the leader-election
     flags do.
     """
-    fields = {} if source is None else decode_configuration(parse_document(_read(source)), plugins)
+    fields = {} if source is None else decode_configuration(_upgraded(source, plugins), plugins)
     configuration = default_configuration(fields, plugins, features)
     if adjust is not None:
         configuration = adjust(configuration)
@@ -49,6 +50,12 @@ def load_config(
     if problems:
         raise ConfigError(aggregate(problems))
     return build(configuration, plugins, features)
+
+
+def _upgraded(source: Mapping[str, Any] | str | os.PathLike[str], plugins: Declarations) -> Document:
+    upgraded = upgrade(parse_document(_read(source)), plugins)
+    tell(upgraded)
+    return upgraded.document
 
 
 def _read(source: Mapping[str, Any] | str | os.PathLike[str]) -> str:
