@@ -13,7 +13,14 @@ from stowplan.api.field_errors import go_json, go_quote
 
 
 class ConfigError(ValueError):
-    """A configuration that the reference would refuse; `str()` is its message."""
+    """A configuration that the reference would refuse; `str()` is its message, `hints` are our own."""
+
+    def __init__(self, message: str, *hints: str) -> None:
+        super().__init__(message)
+        self.hints = hints
+
+    def prefixed(self, prefix: str) -> "ConfigError":
+        return ConfigError(f"{prefix}{self}", *self.hints)
 
 
 class ConfigFileError(ConfigError):

@@ -7,11 +7,7 @@ Configuration that exists is therefore one that kube-scheduler would start with.
 Upstream: cmd/kube-scheduler/app/options/configfile.go, cmd/kube-scheduler/app/server.go.
 """
 
-import json
-import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from stowplan.api.field_errors import aggregate
 from stowplan.config.build import build
@@ -19,13 +15,14 @@ from stowplan.config.declaration import Declarations
 from stowplan.config.decode import decode_configuration
 from stowplan.config.defaults import default_configuration
 from stowplan.config.documents import Document, parse_document
-from stowplan.config.errors import ConfigError, ConfigFileError, os_error_text
+from stowplan.config.errors import ConfigError
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
 from stowplan.config.older.upgrade import tell, upgrade
+from stowplan.config.source import GivenSource, read_source
 from stowplan.config.types import Configuration
 from stowplan.config.validation import configuration_errors
 
-Source = Mapping[str, Any] | str | os.PathLike[str] | None
+Source = GivenSource | None
 
 
 def load_config(
@@ -52,29 +49,7 @@ def load_config(
     return build(configuration, plugins, features)
 
 
-def _upgraded(source: Mapping[str, Any] | str | os.PathLike[str], plugins: Declarations) -> Document:
-    upgraded = upgrade(parse_document(_read(source)), plugins)
+def _upgraded(source: GivenSource, plugins: Declarations) -> Document:
+    upgraded = upgrade(parse_document(read_source(source)), plugins)
     tell(upgraded)
     return upgraded.document
-
-
-def _read(source: Mapping[str, Any] | str | os.PathLike[str]) -> str:
-    if isinstance(source, Mapping):
-        return _as_json(source)
-    path = os.fspath(source)
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigFileError(f"read {path}: not UTF-8 text") from None
-    except IsADirectoryError as error:
-        # One can be opened.
-        raise ConfigFileError(os_error_text("read", path, error)) from None
-    except OSError as error:
-        raise ConfigFileError(os_error_text("open", path, error)) from None
-
-
-def _as_json(source: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(dict(source), separators=(",", ":"), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the configuration cannot be written as JSON: {error}") from None

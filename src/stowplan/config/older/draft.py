@@ -34,6 +34,11 @@ class Draft:
         if text not in comments:
             comments.append(text)
 
+    def move(self, old: str, new: str) -> None:
+        """Keep the comments of a field that goes elsewhere."""
+        for text in self.comments.pop(old, ()) if old != new else ():
+            self.explain(new, text)
+
     def warn(self, path: str, text: str) -> None:
         """Explain a change that takes something away."""
         self.explain(path, text)

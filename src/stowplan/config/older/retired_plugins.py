@@ -26,7 +26,7 @@ STRATEGIES = {
     "RequestedToCapacityRatio": "RequestedToCapacityRatio",
 }
 _OWN = {"NodeLabel": "LegacyNodeLabel", "NodePreferAvoidPods": "LegacyNodePreferAvoidPods"}
-_REFUSED = {
+REFUSED = {
     "ServiceAffinity": (
         "is not supported: nothing in Kubernetes 1.36 keeps the pods of a service on nodes with equal labels; use "
         "podAffinity with a topologyKey, or topologySpreadConstraints in place of its preference"
@@ -51,8 +51,8 @@ def _removed(draft: Draft, path: str, profile: Json) -> Iterator[str]:
             if draft.origin in ("v1beta2", "v1beta3") and name in _REMOVED_IN_V1BETA2:
                 own = f"KubeSchedulerConfiguration is version {_quoted(draft.origin)}"
                 yield invalid(where, name, f"was removed in version {_quoted('v1beta2')} ({own})")
-            elif name in _REFUSED:
-                yield invalid(where, name, _REFUSED[name])
+            elif name in REFUSED:
+                yield invalid(where, name, REFUSED[name])
 
 
 def _quoted(version: str) -> str:
@@ -86,6 +86,7 @@ def _rename_at(draft: Draft, path: str, point: str, plugin_set: Json, names: dic
             old = plugin.get("name", "")
             new = names.get(old, old)
             if new != old:
+                draft.move(plugin_path(path, point, old), plugin_path(path, point, new))
                 draft.explain(plugin_path(path, point, new), _why(old, new))
             # One plugin stands for several; what the file itself has twice is an error, today as then.
             if new not in renamed or old in renamed[new]:
@@ -111,12 +112,13 @@ def _rename_configs(draft: Draft, path: str, profile: Json) -> None:
     kept = []
     for entry in profile.get("pluginConfig", ()):
         name = entry.get("name", "")
-        if name in _LIMITS or name in _SPREADING or name in _REFUSED:
+        if name in _LIMITS or name in _SPREADING or name in REFUSED:
             draft.warn(f"{path}.pluginConfig", f"arguments of {name} left out: the plugin no longer exists")
         elif name in STRATEGIES:
             draft.warn(f"{path}.pluginConfig", f"arguments of {name} left out: it is not enabled")
         else:
             kept.append({**entry, "name": _OWN.get(name, name)})
+            draft.move(config_path(path, name), config_path(path, _OWN.get(name, name)))
     if "pluginConfig" in profile:
         profile["pluginConfig"] = kept
 
@@ -160,9 +162,11 @@ def _use_strategy(draft: Draft, path: str, profile: Json, scorers: list[Json]) -
         where = f"{path}.plugins.score.enabled[{names.index(scorers[1]['name'])}]"
         raise ConfigError(invalid(where, scorers[1]["name"], reason))
     plugin["name"] = "NodeResourcesFit"
+    draft.move(plugin_path(path, "score", name), plugin_path(path, "score", "NodeResourcesFit"))
     draft.explain(plugin_path(path, "score", "NodeResourcesFit"), f"instead of {name}, one of its strategies today")
     old = (config_of(profile, name) or {}).get("args") or {}
     _take_over_arguments(profile, name)
+    draft.move(config_path(path, name), config_path(path, "NodeResourcesFit"))
     args_of(profile, "NodeResourcesFit")["scoringStrategy"] = _strategy(name, old)
     draft.explain(f"{config_path(path, 'NodeResourcesFit')}.args.scoringStrategy", f"what {name} did")
 

@@ -31,7 +31,7 @@ def to_v1(draft: Draft, version: str) -> None:
 # --- v1alpha1: one scheduler, an algorithm, and no profiles
 
 
-def _from_v1alpha1(draft: Draft) -> None:
+def to_profiles(draft: Draft) -> None:
     fields = draft.fields
     profile: Json = {}
     for name in ("schedulerName", "plugins", "pluginConfig"):
@@ -49,12 +49,12 @@ def _symmetric_weight(draft: Draft, profile: Json) -> None:
     weight = draft.fields.pop("hardPodAffinitySymmetricWeight", None)
     if weight is None:
         return
-    check_symmetric_weight(weight)
+    _check_symmetric_weight(weight)
     args_of(profile, "InterPodAffinity").setdefault("hardPodAffinityWeight", weight)
     draft.explain(config_path("profiles[0]", "InterPodAffinity"), "was hardPodAffinitySymmetricWeight")
 
 
-def check_symmetric_weight(weight: int) -> None:
+def _check_symmetric_weight(weight: int) -> None:
     if not 0 <= weight <= _MAX_SYMMETRIC_WEIGHT:
         raise ConfigError(invalid("hardPodAffinitySymmetricWeight", weight, "not in valid range [0-100]"))
 
@@ -156,7 +156,7 @@ def _from_v1beta3(draft: Draft) -> None:
 
 
 _STEPS: tuple[Callable[[Draft], None], ...] = (
-    _from_v1alpha1,
+    to_profiles,
     _from_v1alpha2,
     _from_v1beta1,
     _from_v1beta2,
