@@ -138,11 +138,11 @@ def test_what_is_wrong_with_a_yaml_body(tmp_path, body, expected):
             id="no apiVersion",
         ),
         pytest.param(
-            "kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1beta3",
-            no_kind("KubeSchedulerConfiguration", "kubescheduler.config.k8s.io/v1beta3"),
-            id="older version",
+            "kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1beta4",
+            no_kind("KubeSchedulerConfiguration", "kubescheduler.config.k8s.io/v1beta4"),
+            id="a version that never was",
         ),
-        pytest.param("kind: Policy\napiVersion: v1", no_kind("Policy", "v1"), id="policy"),
+        pytest.param("kind: Policy\napiVersion: v2", no_kind("Policy", "v2"), id="policy of another version"),
         pytest.param("kind: X\napiVersion: a/b/c", "unexpected GroupVersion string: a/b/c", id="too many slashes"),
         pytest.param(
             "kind: NodeAffinityArgs\napiVersion: kubescheduler.config.k8s.io/v1",

@@ -172,7 +172,7 @@ def test_a_declaration_that_is_not_the_class_is_refused(declared, text):
 
 def test_every_folder_but_the_shared_one_is_a_plugin():
     found = {name.rpartition(".")[2] for name in folders().values()}
-    assert len(found) == 23
+    assert len(found) == 25
     packages = {file.parent.name for file in Path(in_tree.__file__).parent.glob("*/__init__.py")}
     assert packages - found == {"common"}
 
@@ -182,6 +182,9 @@ def test_no_module_elsewhere_lists_plugins():
     root = Path(stowplan.__file__).parent
     for room in ("config", "framework", "engine"):
         for file in (root / room).rglob("*.py"):
+            if file.parent.name == "older":
+                # The default profiles of older releases are what they were.
+                continue
             text = file.read_text()
             named = {name for name in folders() if f'"{name}"' in text}
             # These are names of feature gates, too.

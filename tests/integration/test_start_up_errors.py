@@ -39,7 +39,7 @@ FILES = {
     "unknown-field.yaml": f"{CONFIG}foo: 1\n".encode(),
     "bad-type.yaml": f"{CONFIG}parallelism: many\n".encode(),
     "bad-value.yaml": f"{CONFIG}parallelism: 0\n".encode(),
-    "old.yaml": CONFIG.replace("/v1", "/v1beta3").encode(),
+    "old.yaml": CONFIG.replace("/v1", "/v1beta4").encode(),
     "unknown-plugin.yaml": f"{CONFIG}profiles: [{{plugins: {{filter: {{enabled: [{{name: Zz}}]}}}}}}]\n".encode(),
     "no-kubeconfig.yaml": f"{CONFIG}clientConnection: {{kubeconfig: /nope}}\n".encode(),
 }
@@ -83,7 +83,7 @@ WRONG = {
     "a configuration with a field too many": (["--config={unknown-field.yaml}"], "foo"),
     "a configuration with a text for a number": (["--config={bad-type.yaml}"], "parallelism"),
     "a configuration with a wrong number": (["--config={bad-value.yaml}"], "parallelism"),
-    "a configuration of an old version": (["--config={old.yaml}"], "v1beta3"),
+    "a configuration of a version that never was": (["--config={old.yaml}"], "v1beta4"),
     "a configuration without its kubeconfig": (["--config={no-kubeconfig.yaml}"], "stat /nope: no such file"),
     "a port that is taken": (["--secure-port={busy}"], "{busy}: bind: address already in use"),
     "an address of somebody else": (["--bind-address=192.0.2.1", "--secure-port={port}"], "cannot assign requested"),

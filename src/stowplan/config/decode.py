@@ -9,17 +9,14 @@ Upstream: k8s.io/apimachinery/pkg/runtime/serializer, k8s.io/kube-scheduler/conf
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from stowplan.api.field_errors import go_quote
 from stowplan.config.declaration import Args, Declarations
-from stowplan.config.documents import Document, members_of
-from stowplan.config.errors import ConfigError
+from stowplan.config.documents import Document
+from stowplan.config.errors import ConfigError, strict_error
+from stowplan.config.header import Header, no_kind, read_header
 from stowplan.config.schema import API_VERSION, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
-from stowplan.config.walk import decode_struct, json_kind
-
-_SCHEME = "pkg/scheduler/apis/config/scheme/scheme.go:29"
-_HEADER_STRUCT = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+from stowplan.config.walk import decode_struct
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class DecodedArgs:
 
 def decode_configuration(document: Document, plugins: Declarations) -> dict[str, Any]:
     """Decode a document into the fields of a KubeSchedulerConfiguration; raise ConfigError with upstream's message."""
-    header = _header(document.value, document.text)
+    header = read_header(document.value, document.text)
     args_types = _args_types(plugins)
     schema = _schema_of(header, args_types)
     fields, strict = decode_struct(schema, document.value)
@@ -40,65 +37,10 @@ def decode_configuration(document: Document, plugins: Declarations) -> dict[str,
     if schema is CONFIGURATION:
         strict += _decode_plugin_configs(fields, plugins)
     if strict:
-        raise ConfigError(_strict_error(strict))
+        raise ConfigError(strict_error(strict))
     if schema is not CONFIGURATION:
         raise ConfigError(f"couldn't decode as KubeSchedulerConfiguration, got {API_VERSION}, Kind={schema.name}: ")
     return fields
-
-
-def _strict_error(errors: list[str]) -> str:
-    return f"strict decoding error: {', '.join(errors)}"
-
-
-# --- apiVersion and kind
-
-
-@dataclass(frozen=True)
-class _Header:
-    group: str
-    version: str
-    kind: str
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-
-def _header(value: object, text: str, default: _Header | None = None) -> _Header:
-    api_version, kind = _read_header(value)
-    if api_version.count("/") > 1:
-        raise ConfigError(f"unexpected GroupVersion string: {api_version}")
-    group, _, version = api_version.rpartition("/")
-    if default is not None:
-        group, version = (group, version) if version else (default.group, default.version)
-        kind = kind or default.kind
-    if not kind:
-        raise ConfigError(f"Object 'Kind' is missing in '{text}'")
-    if not version:
-        raise ConfigError(f"Object 'apiVersion' is missing in '{text}'")
-    return _Header(group, version, kind)
-
-
-def _read_header(value: object) -> tuple[str, str]:
-    if value is None:
-        return "", ""
-    if not isinstance(value, dict):
-        _refuse_header(f"json: cannot unmarshal {json_kind(value)} into Go value of type {_HEADER_STRUCT}")
-    found = {"apiVersion": "", "kind": ""}
-    names = {name.lower(): name for name in found}
-    for key, element in members_of(value):
-        # This first look at the file ignores case, the strict decoding after it does not.
-        name = names.get(key.lower())
-        if name is None or element is None:
-            continue
-        if not isinstance(element, str):
-            _refuse_header(f"json: cannot unmarshal {json_kind(element)} into Go struct field .{name} of type string")
-        found[name] = element
-    return found["apiVersion"], found["kind"]
-
-
-def _refuse_header(reason: str) -> NoReturn:
-    raise ConfigError(f"couldn't get version/kind; json parse error: {reason}")
 
 
 def _args_types(plugins: Declarations) -> dict[str, type[Args]]:
@@ -107,16 +49,13 @@ def _args_types(plugins: Declarations) -> dict[str, type[Args]]:
     return {type_.schema.name: type_ for type_ in types if type_ is not None}
 
 
-def _schema_of(header: _Header, args_types: Mapping[str, type[Args]]) -> Struct:
+def _schema_of(header: Header, args_types: Mapping[str, type[Args]]) -> Struct:
     if header.api_version == API_VERSION:
         if header.kind == CONFIGURATION_KIND:
             return CONFIGURATION
         if header.kind in args_types:
             return args_types[header.kind].schema
-    raise ConfigError(
-        f"no kind {go_quote(header.kind)} is registered for version {go_quote(header.api_version)} in scheme "
-        f"{go_quote(_SCHEME)}"
-    )
+    raise no_kind(header)
 
 
 # --- plugin arguments
@@ -133,7 +72,7 @@ def _decode_plugin_configs(fields: dict[str, Any], plugins: Declarations) -> lis
             except ConfigError as error:
                 raise ConfigError(f"{where}{error}") from None
             if errors:
-                strict.append(where + _strict_error(errors))
+                strict.append(where + strict_error(errors))
     return strict
 
 
@@ -144,11 +83,11 @@ def _decode_plugin_config(config: dict[str, Any], plugins: Declarations) -> list
         return []
     raw, wanted = config.get("args"), args_type.schema.name
     try:
-        schema = _schema_of(_header(raw, "", _Header(GROUP, "v1", wanted)), _args_types(plugins))
+        schema = _schema_of(read_header(raw, "", Header(GROUP, "v1", wanted)), _args_types(plugins))
         arguments, strict = decode_struct(schema, raw)
     except ConfigError as error:
         raise ConfigError(f"decoding args for plugin {name}: {error}") from None
     if schema.name != wanted:
         raise ConfigError(f"args for plugin {name} were not of type {wanted}.{GROUP}, got {schema.name}.{GROUP}")
     config["args"] = DecodedArgs(args_type, arguments)
-    return [f"decoding args for plugin {name}: {_strict_error(strict)}"] if strict else []
+    return [f"decoding args for plugin {name}: {strict_error(strict)}"] if strict else []

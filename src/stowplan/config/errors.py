@@ -13,11 +13,22 @@ from stowplan.api.field_errors import go_json, go_quote
 
 
 class ConfigError(ValueError):
-    """A configuration that the reference would refuse; `str()` is its message."""
+    """A configuration that the reference would refuse; `str()` is its message, `hints` are our own."""
+
+    def __init__(self, message: str, *hints: str) -> None:
+        super().__init__(message)
+        self.hints = hints
+
+    def prefixed(self, prefix: str) -> "ConfigError":
+        return ConfigError(f"{prefix}{self}", *self.hints)
 
 
 class ConfigFileError(ConfigError):
     """A file that cannot be read; its name is in the message."""
+
+
+def strict_error(errors: list[str]) -> str:
+    return f"strict decoding error: {', '.join(errors)}"
 
 
 def invalid(path: str, value: object, detail: str) -> str:

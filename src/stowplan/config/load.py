@@ -1,30 +1,28 @@
 """From a file, a mapping or nothing to a configuration that a scheduler can run with.
 
-The steps are the reference's: decode strictly, fill in defaults, validate, build. Each ends the load with a
-ConfigError that carries the reference's message. A Configuration that exists is therefore one that kube-scheduler
-would start with.
+A file of an older version becomes one of v1 first (`older/`). The steps are then the reference's: decode strictly, fill
+in defaults, validate, build. Each ends the load with a ConfigError that carries the reference's message. A
+Configuration that exists is therefore one that kube-scheduler would start with.
 
 Upstream: cmd/kube-scheduler/app/options/configfile.go, cmd/kube-scheduler/app/server.go.
 """
 
-import json
-import os
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from stowplan.api.field_errors import aggregate
 from stowplan.config.build import build
 from stowplan.config.declaration import Declarations
 from stowplan.config.decode import decode_configuration
 from stowplan.config.defaults import default_configuration
-from stowplan.config.documents import parse_document
-from stowplan.config.errors import ConfigError, ConfigFileError, os_error_text
+from stowplan.config.documents import Document, parse_document
+from stowplan.config.errors import ConfigError
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
+from stowplan.config.older.upgrade import tell, upgrade
+from stowplan.config.source import GivenSource, read_source
 from stowplan.config.types import Configuration
 from stowplan.config.validation import configuration_errors
 
-Source = Mapping[str, Any] | str | os.PathLike[str] | None
+Source = GivenSource | None
 
 
 def load_config(
@@ -40,7 +38,7 @@ def load_config(
     are all that exist. `adjust` changes the defaulted configuration before it is validated, as the leader-election
     flags do.
     """
-    fields = {} if source is None else decode_configuration(parse_document(_read(source)), plugins)
+    fields = {} if source is None else decode_configuration(_upgraded(source, plugins), plugins)
     configuration = default_configuration(fields, plugins, features)
     if adjust is not None:
         configuration = adjust(configuration)
@@ -51,23 +49,7 @@ def load_config(
     return build(configuration, plugins, features)
 
 
-def _read(source: Mapping[str, Any] | str | os.PathLike[str]) -> str:
-    if isinstance(source, Mapping):
-        return _as_json(source)
-    path = os.fspath(source)
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigFileError(f"read {path}: not UTF-8 text") from None
-    except IsADirectoryError as error:
-        # One can be opened.
-        raise ConfigFileError(os_error_text("read", path, error)) from None
-    except OSError as error:
-        raise ConfigFileError(os_error_text("open", path, error)) from None
-
-
-def _as_json(source: Mapping[str, Any]) -> str:
-    try:
-        return json.dumps(dict(source), separators=(",", ":"), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the configuration cannot be written as JSON: {error}") from None
+def _upgraded(source: GivenSource, plugins: Declarations) -> Document:
+    upgraded = upgrade(parse_document(read_source(source)), plugins)
+    tell(upgraded)
+    return upgraded.document

@@ -1,0 +1,82 @@
+"""A configuration on its way to v1: plain data, and what was done to it.
+
+A step of the conversion changes the data in place. What it changes it explains at the field's path in the result;
+plugins stand in paths by their names, as positions may still move. The command `stowplan config convert` writes these
+as comments. What gets lost is a warning as well, which whoever loads the file sees.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from stowplan.config.declaration import Declarations
+
+Json = dict[str, Any]
+
+
+@dataclass(kw_only=True)
+class Draft:
+    fields: Json
+    #: The version that the file is written in, e.g. `v1beta2`; `Policy` for a policy.
+    origin: str
+    plugins: Declarations
+    #: Path of a field -> what happened to it.
+    comments: dict[str, list[str]] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    #: Default plugins of the file's release have been merged into its profiles.
+    has_explicit_plugins: bool = False
+    #: (path of a profile, extension point) -> what the file disables there.
+    disabled: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    provider: str = "DefaultProvider"
+
+    def explain(self, path: str, text: str) -> None:
+        comments = self.comments.setdefault(path, [])
+        if text not in comments:
+            comments.append(text)
+
+    def move(self, old: str, new: str) -> None:
+        """Keep the comments of a field that goes elsewhere."""
+        for text in self.comments.pop(old, ()) if old != new else ():
+            self.explain(new, text)
+
+    def warn(self, path: str, text: str) -> None:
+        """Explain a change that takes something away."""
+        self.explain(path, text)
+        warning = f"{path}: {text}" if path else text
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def profiles(self) -> Iterator[tuple[str, Json]]:
+        """Yield each profile with its path."""
+        for i, profile in enumerate(self.fields.get("profiles") or []):
+            yield f"profiles[{i}]", profile
+
+
+def config_of(profile: Json, plugin: str) -> Json | None:
+    """The first entry of a plugin in pluginConfig."""
+    return next((entry for entry in profile.get("pluginConfig", ()) if entry.get("name") == plugin), None)
+
+
+def args_of(profile: Json, plugin: str) -> Json:
+    """The arguments of a plugin, to be changed; made if there are none."""
+    entry = config_of(profile, plugin)
+    if entry is None:
+        entry = {"name": plugin}
+        profile.setdefault("pluginConfig", []).append(entry)
+    args = entry.get("args")
+    if not isinstance(args, dict):
+        args = entry["args"] = {}
+    return args
+
+
+def config_path(path: str, plugin: str) -> str:
+    return f"{path}.pluginConfig[{plugin}]"
+
+
+def plugin_path(path: str, point: str, plugin: str) -> str:
+    return f"{path}.plugins.{point}.enabled[{plugin}]"
+
+
+def enabled_at(profile: Json, point: str) -> list[Json]:
+    found: list[Json] = profile.get("plugins", {}).get(point, {}).get("enabled", [])
+    return found

@@ -1,0 +1,50 @@
+"""Lenient reading: fields that a kind does not have are left out, and case does not count where nothing else matches.
+
+Upstream: encoding/json, as v1alpha1 configurations and policies were read.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.api.field_errors import child
+from stowplan.config.documents import members_of
+from stowplan.config.schema import Pointer, Slice, Struct, Type
+
+
+def known_fields(schema: Type, value: Any) -> Any:
+    """Copy data without unknown fields, the others with their proper names."""
+    match schema:
+        case Pointer(item=item):
+            return known_fields(item, value)
+        case Slice(item=item) if isinstance(value, list):
+            return [known_fields(item, element) for element in value]
+        case Struct() if isinstance(value, dict):
+            pairs = ((_name(schema, key), element) for key, element in members_of(value))
+            return {
+                name: known_fields(schema.fields[name].type, element) for name, element in pairs if name is not None
+            }
+        case _:
+            return value
+
+
+def unknown_fields(schema: Type, value: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of fields that are left out."""
+    match schema:
+        case Pointer(item=item):
+            yield from unknown_fields(item, value, path)
+        case Slice(item=item) if isinstance(value, list):
+            for i, element in enumerate(value):
+                yield from unknown_fields(item, element, f"{path}[{i}]")
+        case Struct() if isinstance(value, dict):
+            for key, element in members_of(value):
+                name = _name(schema, key)
+                if name is None:
+                    yield child(path, key)
+                else:
+                    yield from unknown_fields(schema.fields[name].type, element, child(path, key))
+
+
+def _name(schema: Struct, key: str) -> str | None:
+    if key in schema.fields:
+        return key
+    return next((name for name in schema.fields if name.lower() == key.lower()), None)

@@ -1,0 +1,191 @@
+"""Plugins that are gone, and what does their work today.
+
+- Volume limits of single clouds: NodeVolumeLimits counts those volumes as their CSI drivers'.
+- SelectorSpread: PodTopologySpread's system defaults spread the pods of a workload.
+- NodeResourcesLeastAllocated, NodeResourcesMostAllocated, RequestedToCapacityRatio: strategies of NodeResourcesFit,
+  which has one at a time.
+- NodeLabel, NodePreferAvoidPods: plugins of our own do exactly what they did.
+- ServiceAffinity, NodeResourceLimits: refused.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.api.field_errors import aggregate
+from stowplan.config.errors import ConfigError, invalid
+from stowplan.config.older.draft import Draft, Json, args_of, config_of, config_path, enabled_at, plugin_path
+from stowplan.config.older.schema import api_version
+from stowplan.config.schema import POINTS
+
+_LIMITS = ("EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits")
+_SPREADING = ("SelectorSpread", "DefaultPodTopologySpread")
+#: Plugin -> strategy of NodeResourcesFit.
+STRATEGIES = {
+    "NodeResourcesLeastAllocated": "LeastAllocated",
+    "NodeResourcesMostAllocated": "MostAllocated",
+    "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+}
+_OWN = {"NodeLabel": "LegacyNodeLabel", "NodePreferAvoidPods": "LegacyNodePreferAvoidPods"}
+REFUSED = {
+    "ServiceAffinity": (
+        "is not supported: nothing in Kubernetes 1.36 keeps the pods of a service on nodes with equal labels; use "
+        "podAffinity with a topologyKey, or topologySpreadConstraints in place of its preference"
+    ),
+    "NodeResourceLimits": "is not supported: it was an alpha feature that never became more; remove it",
+}
+_REMOVED_IN_V1BETA2 = frozenset({"NodeLabel", "ServiceAffinity", "NodePreferAvoidPods", *STRATEGIES})
+
+
+def check_removed(draft: Draft) -> None:
+    """Raise ConfigError for plugins that the file's version no longer had, in its words, and for those we lack."""
+    problems = [problem for path, profile in draft.profiles() for problem in _removed(draft, path, profile)]
+    if problems:
+        raise ConfigError(aggregate(problems))
+
+
+def _removed(draft: Draft, path: str, profile: Json) -> Iterator[str]:
+    for point in POINTS:
+        for i, plugin in enumerate(enabled_at(profile, point)):
+            name = plugin.get("name", "")
+            where = f"{path}.plugins.{point}.enabled[{i}]"
+            if draft.origin in ("v1beta2", "v1beta3") and name in _REMOVED_IN_V1BETA2:
+                own = f"KubeSchedulerConfiguration is version {_quoted(draft.origin)}"
+                yield invalid(where, name, f"was removed in version {_quoted('v1beta2')} ({own})")
+            elif name in REFUSED:
+                yield invalid(where, name, REFUSED[name])
+
+
+def _quoted(version: str) -> str:
+    return f'"{api_version(version)}"'
+
+
+# --- one plugin in place of another
+
+
+def rename_plugins(draft: Draft) -> None:
+    names = {
+        **dict.fromkeys(_LIMITS, "NodeVolumeLimits"),
+        **dict.fromkeys(_SPREADING, "PodTopologySpread"),
+        **_OWN,
+    }
+    for path, profile in draft.profiles():
+        spreads = any(plugin.get("name") in _SPREADING for plugin in enabled_at(profile, "score"))
+        for point in POINTS:
+            if point in profile.get("plugins", {}):
+                _rename_at(draft, path, point, profile["plugins"][point], names)
+        _rename_configs(draft, path, profile)
+        if spreads:
+            _spread_by_system_defaults(draft, path, profile)
+
+
+def _rename_at(draft: Draft, path: str, point: str, plugin_set: Json, names: dict[str, str]) -> None:
+    if "enabled" in plugin_set:
+        renamed: dict[str, set[str]] = {}
+        kept = []
+        for plugin in plugin_set["enabled"]:
+            old = plugin.get("name", "")
+            new = names.get(old, old)
+            if new != old:
+                draft.move(plugin_path(path, point, old), plugin_path(path, point, new))
+                draft.explain(plugin_path(path, point, new), _why(old, new))
+            # One plugin stands for several; what the file itself has twice is an error, today as then.
+            if new not in renamed or old in renamed[new]:
+                kept.append({**plugin, "name": new})
+            renamed.setdefault(new, set()).add(old)
+        plugin_set["enabled"] = kept
+    gone = [plugin["name"] for plugin in plugin_set.get("disabled", ()) if plugin.get("name") in _LIMITS]
+    if gone:
+        text = f"{', '.join(gone)} can no longer be disabled alone: NodeVolumeLimits counts the volumes of all clouds"
+        draft.warn(f"{path}.plugins.{point}", text)
+        plugin_set["disabled"] = [plugin for plugin in plugin_set["disabled"] if plugin.get("name") not in gone]
+
+
+def _why(old: str, new: str) -> str:
+    if old in _LIMITS:
+        return f"instead of {old}: the volumes of all clouds are counted as those of their CSI drivers"
+    if old in _SPREADING:
+        return f"instead of {old}: spreads the pods of a workload by default; its scores are not exactly the same"
+    return f"instead of {old}, which Kubernetes removed: a plugin of Stowplan that works as it did"
+
+
+def _rename_configs(draft: Draft, path: str, profile: Json) -> None:
+    kept = []
+    for entry in profile.get("pluginConfig", ()):
+        name = entry.get("name", "")
+        if name in _LIMITS or name in _SPREADING or name in REFUSED:
+            draft.warn(f"{path}.pluginConfig", f"arguments of {name} left out: the plugin no longer exists")
+        elif name in STRATEGIES:
+            draft.warn(f"{path}.pluginConfig", f"arguments of {name} left out: it is not enabled")
+        else:
+            kept.append({**entry, "name": _OWN.get(name, name)})
+            draft.move(config_path(path, name), config_path(path, _OWN.get(name, name)))
+    if "pluginConfig" in profile:
+        profile["pluginConfig"] = kept
+
+
+def _spread_by_system_defaults(draft: Draft, path: str, profile: Json) -> None:
+    args = (config_of(profile, "PodTopologySpread") or {}).get("args") or {}
+    if args.get("defaultConstraints"):
+        text = "replaces SelectorSpread, but has constraints of its own, which hold instead of the system's"
+        draft.warn(config_path(path, "PodTopologySpread"), text)
+        return
+    if args.get("defaultingType", "System") != "System":
+        args["defaultingType"] = "System"
+        draft.explain(config_path(path, "PodTopologySpread"), "instead of SelectorSpread")
+
+
+# --- scoring by resources
+
+
+def use_scoring_strategies(draft: Draft) -> None:
+    """Let NodeResourcesFit score as the plugins did that are its strategies today."""
+    for path, profile in draft.profiles():
+        scorers = [plugin for plugin in enabled_at(profile, "score") if plugin.get("name") in STRATEGIES]
+        if scorers:
+            _use_strategy(draft, path, profile, scorers)
+
+
+def _use_strategy(draft: Draft, path: str, profile: Json, scorers: list[Json]) -> None:
+    names = [plugin.get("name", "") for plugin in enabled_at(profile, "score")]
+    plugin = scorers[0]
+    name = plugin["name"]
+    if "NodeResourcesFit" in names:
+        version = _quoted(draft.origin)
+        reason = f'was conflict with "{name}" in version {version} (KubeSchedulerConfiguration is version {version})'
+        where = f"{path}.plugins.score.enabled[{names.index('NodeResourcesFit')}]"
+        raise ConfigError(invalid(where, "NodeResourcesFit", reason))
+    if len(scorers) > 1:
+        reason = (
+            f"cannot score together with {name}: both are strategies of NodeResourcesFit today, which has one at a "
+            "time; enable one of them"
+        )
+        where = f"{path}.plugins.score.enabled[{names.index(scorers[1]['name'])}]"
+        raise ConfigError(invalid(where, scorers[1]["name"], reason))
+    plugin["name"] = "NodeResourcesFit"
+    draft.move(plugin_path(path, "score", name), plugin_path(path, "score", "NodeResourcesFit"))
+    draft.explain(plugin_path(path, "score", "NodeResourcesFit"), f"instead of {name}, one of its strategies today")
+    old = (config_of(profile, name) or {}).get("args") or {}
+    _take_over_arguments(profile, name)
+    draft.move(config_path(path, name), config_path(path, "NodeResourcesFit"))
+    args_of(profile, "NodeResourcesFit")["scoringStrategy"] = _strategy(name, old)
+    draft.explain(f"{config_path(path, 'NodeResourcesFit')}.args.scoringStrategy", f"what {name} did")
+
+
+def _take_over_arguments(profile: Json, name: str) -> None:
+    """Put NodeResourcesFit's entry where the plugin's was, so that the others keep their positions."""
+    entry = config_of(profile, name)
+    if entry is None:
+        return
+    if config_of(profile, "NodeResourcesFit") is None:
+        entry["name"], entry["args"] = "NodeResourcesFit", {}
+    else:
+        profile["pluginConfig"].remove(entry)
+
+
+def _strategy(name: str, args: Json) -> Json:
+    strategy: dict[str, Any] = {"type": STRATEGIES[name]}
+    if args.get("resources"):
+        strategy["resources"] = args["resources"]
+    if name == "RequestedToCapacityRatio":
+        strategy["requestedToCapacityRatio"] = {"shape": args.get("shape") or []}
+    return strategy

@@ -1,0 +1,169 @@
+"""A document of any version to one of v1, or the same if it is v1 already.
+
+The file is checked against the schema of its own version first, so errors name its fields as it has them.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from stowplan.config.declaration import Declarations
+from stowplan.config.documents import Document, parse_document
+from stowplan.config.errors import ConfigError, ConfigFileError, strict_error
+from stowplan.config.header import Header, no_kind, read_header
+from stowplan.config.older.draft import Draft, Json
+from stowplan.config.older.lenient import known_fields, unknown_fields
+from stowplan.config.older.policy import convert_policy
+from stowplan.config.older.policy_schema import API_VERSIONS, POLICY, POLICY_KIND
+from stowplan.config.older.schema import VERSIONS, configuration_schema
+from stowplan.config.older.versions import check_provider, to_profiles, to_v1
+from stowplan.config.schema import CONFIGURATION_KIND, GROUP, Struct
+from stowplan.config.source import read_source
+from stowplan.config.walk import decode_struct
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upgrade:
+    document: Document
+    #: What the file was before, e.g. `kubescheduler.config.k8s.io/v1beta2`; empty if nothing was to be done.
+    origin: str = ""
+    #: Path of a field of the result -> why it is there or what it was.
+    comments: dict[str, list[str]] = field(default_factory=dict)
+    #: What the result does not do although the file says it.
+    warnings: tuple[str, ...] = ()
+
+
+def upgrade(document: Document, plugins: Declarations) -> Upgrade:
+    header = read_header(document.value, document.text)
+    draft = Draft(fields={}, origin=header.version, plugins=plugins)
+    if header.kind == POLICY_KIND and header.api_version in API_VERSIONS:
+        _upgrade_policy(draft, document)
+    elif header.kind == CONFIGURATION_KIND and header.group == GROUP and header.version in VERSIONS:
+        _upgrade_configuration(draft, document, header)
+    else:
+        return Upgrade(document=document)
+    return Upgrade(
+        document=Document(document.text, draft.fields),
+        origin=POLICY_KIND if header.kind == POLICY_KIND else header.api_version,
+        comments=draft.comments,
+        warnings=tuple(draft.warnings),
+    )
+
+
+def _upgrade_configuration(draft: Draft, document: Document, header: Header) -> None:
+    schema = configuration_schema(header.version)
+    _check(document, schema, draft)
+    draft.fields = _plain(known_fields(schema, document.value))
+    _strip_headers(draft, header)
+    source = draft.fields.pop("algorithmSource", {})
+    if source.get("policy"):
+        _use_policy(draft, read_policy(source["policy"]))
+        return
+    draft.provider = source.get("provider") or draft.provider
+    check_provider(draft.provider)
+    to_v1(draft, header.version)
+
+
+# --- policies
+
+
+def _upgrade_policy(draft: Draft, document: Document) -> None:
+    draft.origin = POLICY_KIND
+    draft.fields = {"apiVersion": "", "kind": CONFIGURATION_KIND, "profiles": [{}]}
+    convert_policy(draft, _policy(draft, document), draft.fields["profiles"][0])
+    to_v1(draft, "v1beta1")
+
+
+def read_policy(source: Json) -> Document:
+    """Read the policy that a configuration names."""
+    path = source.get("file", {}).get("path")
+    if path is None:
+        found = source.get("configMap", {})
+        namespace, name = found.get("namespace") or "kube-system", found.get("name", "")
+        raise ConfigError(
+            f"algorithmSource.policy.configMap: ConfigMap {namespace}/{name} is not read: write its key policy.cfg to "
+            "a file, and name that in algorithmSource.policy.file.path"
+        )
+    try:
+        return parse_document(read_source(path))
+    except ConfigFileError as error:
+        raise ConfigFileError(f"couldn't read policy config: {error}") from None
+    except ConfigError as error:
+        raise error.prefixed("invalid policy: ") from None
+
+
+def _use_policy(draft: Draft, document: Document) -> None:
+    """Put a policy in place of the plugins of a v1alpha1 configuration."""
+    for name in ("plugins", "pluginConfig"):
+        if draft.fields.get(name):
+            what = f"{name[0].upper()}{name[1:]}"
+            raise ConfigError(
+                f"couldn't create scheduler from policy: using {what} and Policy simultaneously is not supported"
+            )
+    header = read_header(document.value, document.text)
+    if header.kind != POLICY_KIND or header.api_version not in API_VERSIONS:
+        raise no_kind(header).prefixed("invalid policy: ")
+    # The policy has its own weight.
+    draft.fields.pop("hardPodAffinitySymmetricWeight", None)
+    to_profiles(draft)
+    convert_policy(draft, _policy(draft, document), draft.fields["profiles"][0])
+    to_v1(draft, "v1alpha2")
+
+
+def _policy(draft: Draft, document: Document) -> Json:
+    """Decode a policy as its time did: leniently."""
+    for path in unknown_fields(POLICY, document.value):
+        draft.warn("", f"{path} left out: policies have no such field")
+    policy = known_fields(POLICY, document.value)
+    try:
+        decode_struct(POLICY, policy)
+    except ConfigError as error:
+        raise error.prefixed("invalid policy: ") from None
+    without_nulls: Json = _plain(policy)
+    return without_nulls
+
+
+def tell(upgrade: Upgrade) -> None:
+    """Log that a file is of an older version, and what of it is lost."""
+    if upgrade.origin:
+        _LOG.warning(
+            "The configuration is of an older version and was converted; stowplan config convert shows to what",
+            extra={"version": upgrade.origin},
+        )
+    for warning in upgrade.warnings:
+        _LOG.warning("The configuration cannot be converted in full", extra={"field": warning})
+
+
+def _check(document: Document, schema: Struct, draft: Draft) -> None:
+    _, strict = decode_struct(schema, document.value)
+    errors = [*document.strict_errors, *strict]
+    if not errors:
+        return
+    if draft.origin != "v1alpha1":
+        raise ConfigError(strict_error(errors))
+    # Parity: this version was read leniently.
+    draft.warn("", f"using lenient decoding as strict decoding failed: {strict_error(errors)}")
+
+
+def _plain(value: Any) -> Any:
+    """Copy data without nulls, which mean unset; arguments of plugins keep theirs."""
+    if isinstance(value, dict):
+        return {
+            key: element if key == "args" else _plain(element) for key, element in value.items() if element is not None
+        }
+    if isinstance(value, list):
+        return [{} if element is None else _plain(element) for element in value]
+    return value
+
+
+def _strip_headers(draft: Draft, header: Header) -> None:
+    """Take apiVersion and kind out of arguments: they are of the file's version, and v1's follow from the plugin."""
+    entries: list[Json] = list(draft.fields.get("pluginConfig", ()))
+    for _, profile in draft.profiles():
+        entries += profile.get("pluginConfig", ())
+    for entry in entries:
+        args = entry.get("args")
+        if isinstance(args, dict) and args.get("apiVersion", header.api_version) == header.api_version:
+            entry["args"] = {key: element for key, element in args.items() if key != "apiVersion"}

@@ -1,0 +1,49 @@
+"""What LegacyNodeLabel declares about itself, its arguments included."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from stowplan.config.declaration import Args, PluginDeclaration
+from stowplan.config.errors import invalid
+from stowplan.config.features import FeatureGates
+from stowplan.config.schema import STRING, Slice, Struct, kind
+
+
+class LegacyNodeLabelArgs(Args, frozen=True):
+    schema: ClassVar[Struct] = kind(
+        "LegacyNodeLabelArgs",
+        presentLabels=Slice(STRING),
+        absentLabels=Slice(STRING),
+        presentLabelsPreference=Slice(STRING),
+        absentLabelsPreference=Slice(STRING),
+    )
+
+    #: Keys that a node must have, and those that it must not have.
+    present_labels: tuple[str, ...] = ()
+    absent_labels: tuple[str, ...] = ()
+    #: Keys that make a node better where they are, and where they are not.
+    present_labels_preference: tuple[str, ...] = ()
+    absent_labels_preference: tuple[str, ...] = ()
+
+    def validate(self, path: str, features: FeatureGates) -> Iterator[str]:
+        yield from _conflicts(f"{path}.presentLabels", self.present_labels, "absentLabels", self.absent_labels)
+        yield from _conflicts(
+            f"{path}.presentLabelsPreference",
+            self.present_labels_preference,
+            "absentLabelsPreference",
+            self.absent_labels_preference,
+        )
+
+
+def _conflicts(path: str, present: Sequence[str], other: str, absent: Sequence[str]) -> Iterator[str]:
+    for i, key in enumerate(absent):
+        for j, same in enumerate(present):
+            if key == same:
+                yield invalid(f"{path}[{j}]", key, f"conflict with {other}[{i}]")
+
+
+DECLARATION = PluginDeclaration(
+    name="LegacyNodeLabel",
+    points=frozenset({"filter", "score"}),
+    args_type=LegacyNodeLabelArgs,
+)

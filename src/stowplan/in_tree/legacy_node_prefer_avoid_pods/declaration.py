@@ -1,0 +1,8 @@
+"""What LegacyNodePreferAvoidPods declares about itself."""
+
+from stowplan.config.declaration import PluginDeclaration
+
+DECLARATION = PluginDeclaration(
+    name="LegacyNodePreferAvoidPods",
+    points=frozenset({"score"}),
+)
