@@ -304,8 +304,9 @@ async def _requests_at_random(steps):
                 name = "abc"[which % 3]
                 number = world.do(marked(name, world.number + 1))
                 asked[name].append(number)
-            case "answer" if world.api.open:
-                await world.api.answer(which=which % len(world.api.open))
+            case "answer" if waiting := [i for i, call in enumerate(world.api.open) if not call.done()]:
+                # One that was withdrawn just now is no longer waited for.
+                await world.api.answer(which=waiting[which % len(waiting)])
             case "withdraw" if world.number:
                 withdrawn.add(1 + which % world.number)
                 world.do(Withdraw(1 + which % world.number))

@@ -222,7 +222,9 @@ def _problems_of_rare_things(state: ClusterState, pods: Counter[_Alike]) -> Iter
             if shape.host_ports:
                 ports.add(row, shape.host_ports)
             disks.add(row, shape.disks)
-        claims.update({f"{shape.namespace}/{claim}": number for claim in shape.claim_names})
+        for claim in shape.claim_names:
+            # A pod that names one twice uses it twice.
+            claims[f"{shape.namespace}/{claim}"] += number
     yield from _unequal("host ports by row", state.ports._rows, ports._rows)
     yield from _unequal("disks", state.disks._rows, disks._rows)
     yield from _unequal("claims in use", state.claim_users, claims)

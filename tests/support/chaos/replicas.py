@@ -65,6 +65,9 @@ class Replicas:
 
     def _replay(self):
         for scheduler, recording in self._recorded:
+            if scheduler.process.returncode and not recording.stat().st_size:
+                # It was killed before the first lines were written.
+                continue
             steps, whole = replayed(recording)
             print(f"{recording.name}: {steps} steps played again")
             assert steps
