@@ -17,6 +17,7 @@ from stowplan.api.policy import PodDisruptionBudget
 from stowplan.api.port import Unreachable
 from stowplan.api.types import Node, Pod
 from stowplan.client.errors import OutcomeUnknown, StreamSilent
+from stowplan.engine.effects import Tell
 from stowplan.engine.inputs import (
     Activated,
     Allowed,
@@ -93,6 +94,10 @@ def custom(kind, name="a", namespace="", **metadata):
 REFERENCE = ObjectReference(api_version="v1", kind="Pod", namespace="default", name="p", uid="u")
 
 
+def told(**more):
+    return Told(Tell(profile="profile", regarding=REFERENCE, reason="Reason", action="Action", note="note", **more))
+
+
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 PLAIN = [
@@ -108,8 +113,8 @@ PLAIN = [
     Allowed("uid", "Plugin"),
     Rejected("uid", Status(Code.Unschedulable, ("no", "never"), "Plugin")),
     Cancelled("uid", "why"),
-    Told("profile", REFERENCE, "Normal", "Reason", "Action", "note", None),
-    Told("profile", REFERENCE, "Warning", "Reason", "Action", "note", ObjectReference(kind="Node", name="n")),
+    told(type_="Normal"),
+    told(type_="Warning", related=ObjectReference(kind="Node", name="n")),
     Answer(3, Done()),
     Answer(3, Done(unschedulable("full").with_plugin("P"))),
     Answer(3, Done(pod())),

@@ -1,8 +1,8 @@
 """The binding cycle: from an assumed pod to one that is bound in the API server.
 
-One record per pod. It waits (for its status to be written, for Permit, for PreBind, for the API server) and goes on
-with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any failure undoes what
-was reserved and leaves the pod to the failure handler.
+One record per pod (`binding_records.py`). It waits (for its status to be written, for Permit, for PreBind, for the API
+server) and goes on with the answer, so the pod may be deleted, preempted, or bound by another scheduler meanwhile. Any
+failure undoes what was reserved and leaves the pod to the failure handler.
 
     announcing    the pod's status says where it will go, as that takes a while
     permit        plugins make it wait
@@ -17,11 +17,10 @@ docs/behaviour.md, Assume, Reserve, Permit, bind.
 
 from __future__ import annotations
 
-from enum import Enum
-from math import inf
 from typing import TYPE_CHECKING
 
 from stowplan.engine.attempt import Failure, on_node
+from stowplan.engine.binding_records import Binding, PluginCall, Stage
 from stowplan.engine.effects import RunPlugin
 from stowplan.engine.scheduling_cycle import activate, failure_of
 from stowplan.framework.binding import (
@@ -41,147 +40,20 @@ from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.attempt_metrics import AttemptMetrics
     from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.failure_handler import FailureHandler
-    from stowplan.engine.outbox import Alarm
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
-    from stowplan.framework.requests import Outcome, Steps
+    from stowplan.framework.requests import Outcome
     from stowplan.framework.runtime import Framework
-    from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
+    from stowplan.framework.waiting_pods import WaitingPod
 
 _log = get_logger(__name__)
-
-
-class Stage(Enum):
-    BEGUN = "begun"
-    ANNOUNCING = "announcing"
-    PERMIT = "permit"
-    PRE_BIND = "pre-bind"
-    WITHDRAWING = "withdrawing"
-    BIND = "bind"
-    POST_BIND = "post-bind"
-    OVER = "over"
-
-
-#: The stages in which the pod is in flight: events that might help it are still kept.
-IN_FLIGHT = (Stage.ANNOUNCING, Stage.PERMIT)
-
-
-class PluginCall:
-    """A plugin's PreBind, Bind or PostBind that is under way: a coroutine of the driver's, or steps of ours."""
-
-    __slots__ = ("_woken_by", "binding", "number", "plugin", "started", "steps", "writes")
-
-    def __init__(self, binding: Binding, plugin: str) -> None:
-        self.binding = binding
-        self.plugin = plugin
-        self.steps: Steps | None = None
-        #: The effect that it waits for; 0 while it waits for none.
-        self.number = 0
-        #: Whether that effect writes.
-        self.writes = False
-        self.started = 0.0
-        self._woken_by: Alarm | None = None
-
-    def __str__(self) -> str:
-        return f"call of {self.plugin} in the {self.binding}"
-
-    @property
-    def is_asleep(self) -> bool:
-        """Whether it waits for nothing that the driver does."""
-        return self.steps is not None and not self.number
-
-    def answered(self, number: int, outcome: Outcome) -> None:
-        self.binding.owner.call_answered(self.binding, self, outcome)
-
-    def woken(self) -> None:
-        """What it waited for has come, or its time."""
-        self.binding.owner.call_woken(self.binding, self)
-
-    def sleep(self, alarm: Alarm | None) -> None:
-        if self._woken_by is not None:
-            self._woken_by.cancel()
-        self._woken_by = alarm
-
-    def is_woken_by(self, alarm: Alarm) -> bool:
-        return alarm is self._woken_by
-
-
-class Binding:
-    """One pod's binding cycle."""
-
-    __slots__ = (
-        "attempt",
-        "begins",
-        "binders",
-        "calls",
-        "failed",
-        "groups",
-        "owner",
-        "problems",
-        "stage",
-        "started",
-        "stoppable",
-        "timer",
-        "waiting",
-    )
-
-    def __init__(self, owner: Bindings, attempt: Attempt) -> None:
-        self.owner = owner
-        self.attempt = attempt
-        self.stage = Stage.BEGUN
-        #: When the present stage began, by the stopwatch.
-        self.started = 0.0
-        self.waiting: WaitingPod | None = None
-        self.timer: Alarm | None = None
-        #: Plugins of PreBind that are still to run, group by group.
-        self.groups: list[tuple[str, ...]] = []
-        self.stoppable: PodInPreBind | None = None
-        self.calls: list[PluginCall] = []
-        #: Whether a group of PreBind is just being begun.
-        self.begins = False
-        #: What ended the present stage before its time.
-        self.failed: Status | None = None
-        #: Plugins of Bind or PostBind that are still to be asked.
-        self.binders: Iterator[str] = iter(())
-        self.problems: list[str] = []
-
-    def __str__(self) -> str:
-        return f"binding of pod {self.attempt.pod.key}"
-
-    @property
-    def uid(self) -> str:
-        return self.attempt.pod.uid
-
-    @property
-    def is_broken_off(self) -> bool:
-        """Whether PreBind goes on to nothing more."""
-        return self.failed is not None or (self.stoppable is not None and self.stoppable.cancelled_for is not None)
-
-    def status_written(self, failed: Exception | None) -> None:
-        """The pod's status says where it goes; or it cannot be told."""
-        self.owner.announced(self, failed)
-
-    def withdrawn(self) -> None:
-        """Nothing of the pod's status is under way any more."""
-        self.owner.bind(self)
-
-    def decided(self, decision: Status) -> None:
-        """Permit has decided; whoever did is in the middle of something."""
-        self.owner.outbox.soon(self)
-
-    def woken(self) -> None:
-        self.owner.woken(self)
-
-    def stop(self, reason: str) -> None:
-        """Preemption needs the pod's room more; it is in the middle of something."""
-        self.owner.outbox.soon(self)
 
 
 class Bindings:
@@ -597,110 +469,8 @@ class Bindings:
         if self.under_way.get(binding.uid) is binding:
             del self.under_way[binding.uid]
 
-    # -- invariants ---------------------------------------------------------------------------------------------------
 
-    def problems(self) -> list[str]:
-        """Invariants that do not hold between steps."""
-        return [
-            *(text for uid, binding in self.under_way.items() for text in self._problems_of(uid, binding)),
-            *self._problems_of_waiting_pods(),
-            *self._problems_of_the_outbox(),
-            *self._problems_of_sums(),
-        ]
-
-    def _problems_of(self, uid: str, binding: Binding) -> Iterator[str]:
-        stage = binding.stage
-        if binding.uid != uid:
-            yield f"{binding} ({binding.uid}): under way under the UID {uid}"
-        if stage in (Stage.BEGUN, Stage.OVER):
-            yield f"{binding}: {stage.value} between steps"
-        yield from self._problems_of_permit(binding)
-        stoppable = binding.stoppable if stage is Stage.PRE_BIND else None
-        known = self._pods_in_pre_bind.get(uid)
-        if known is not stoppable:
-            yield f"{binding}: {stage.value}, but the pod is {_among(known)} those in PreBind"
-        low, high = _CALLS.get(stage, (0, 0))
-        if not low <= len(binding.calls) <= high:
-            yield f"{binding}: {stage.value} with {len(binding.calls)} calls"
-        for call in binding.calls:
-            yield from self._problems_of_call(call)
-        yield from self._problems_of_place(binding)
-
-    def _problems_of_permit(self, binding: Binding) -> Iterator[str]:
-        stage, waiting, timer = binding.stage, binding.waiting, binding.timer
-        wanted = waiting if stage in IN_FLIGHT else None
-        known = self._waiting_pods.get(binding.uid)
-        if known is not wanted:
-            yield f"{binding}: {stage.value}, but the pod is {_among(known)} those that wait on Permit"
-        if stage is not Stage.PERMIT:
-            return
-        if waiting is None or waiting.decision is not None:
-            yield f"{binding}: {stage.value}, but nothing is left to be decided"
-            return
-        deadline = waiting.next_deadline or inf
-        at = timer.at if timer is not None and timer.sleeper is binding else inf
-        if at > deadline:
-            yield f"{binding}: waits on Permit until {deadline:.3f}, but its alarm rings at {at:.3f}"
-
-    def _problems_of_call(self, call: PluginCall) -> Iterator[str]:
-        waits_for = self.outbox.awaited.get(call.number) if call.number else None
-        if call.number and waits_for is not call:
-            yield f"{call}: waits for effect {call.number}, whose answer goes to {waits_for}"
-        if not call.number and call.steps is None:
-            yield f"{call}: waits for nothing"
-        if call.writes and not call.number:
-            yield f"{call}: counted as a write, but no effect is under way"
-
-    def _problems_of_place(self, binding: Binding) -> Iterator[str]:
-        """On its way a pod is assumed, or seen on a node by somebody else's hand, unless it is going away."""
-        attempt = binding.attempt
-        placed, newest = self._state.placed(binding.uid), self._state.newest(binding.uid)
-        if binding.stage is Stage.POST_BIND or newest is None or newest.metadata.deletion_timestamp is not None:
-            return
-        if placed is None:
-            yield f"{binding} to {attempt.node_name}: {binding.stage.value}, but the pod is on no node"
-        elif self._state.is_assumed(binding.uid) and placed.node_name != attempt.node_name:
-            yield f"{binding} to {attempt.node_name}: but the pod is assumed on {placed.node_name}"
-
-    def _problems_of_waiting_pods(self) -> Iterator[str]:
-        for waiting in self._waiting_pods:
-            if waiting.uid not in self.under_way:
-                yield f"pod {waiting.pod.key}: waits on Permit, but its binding is not under way"
-        for uid in self._pods_in_pre_bind.uids():
-            if uid not in self.under_way:
-                yield f"pod {uid}: in PreBind, but its binding is not under way"
-
-    def _problems_of_the_outbox(self) -> Iterator[str]:
-        for number, waiter in self.outbox.awaited.items():
-            if isinstance(waiter, PluginCall) and (waiter.number != number or not self._knows(waiter)):
-                yield f"{waiter}: not under way, but gets the answer to {number}"
-        for alarm in self.outbox.alarms:
-            sleeper = alarm.sleeper
-            if isinstance(sleeper, Binding) and (sleeper.timer is not alarm or sleeper.stage is not Stage.PERMIT):
-                yield f"{sleeper}: {sleeper.stage.value}, but is woken at {alarm.at:.3f}"
-            if isinstance(sleeper, PluginCall) and not (self._knows(sleeper) and sleeper.is_woken_by(alarm)):
-                yield f"{sleeper}: does not sleep, but is woken at {alarm.at:.3f}"
-        for key, watcher in self.outbox.watchers:
-            if isinstance(watcher, PluginCall) and not self._knows(watcher):
-                yield f"{watcher}: not under way, but waits for {' '.join(key)} to change"
-
-    def _knows(self, call: PluginCall) -> bool:
-        binding = call.binding
-        return self.under_way.get(binding.uid) is binding and call in binding.calls
-
-    def _problems_of_sums(self) -> Iterator[str]:
-        writes = sum(call.writes for binding in self.under_way.values() for call in binding.calls)
-        if writes != self.writes:
-            yield f"{self.writes} writes of bindings are counted, {writes} are under way"
-
-
-#: How many calls of plugins are under way in a stage.
-_CALLS = {Stage.PRE_BIND: (1, inf), Stage.BIND: (1, 1), Stage.POST_BIND: (1, 1)}
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
-
-
-def _among(known: object) -> str:
-    return "not among" if known is None else "among"
 
 
 def _announces_node(framework: Framework) -> bool:

@@ -37,7 +37,6 @@ from stowplan.engine.attempt_metrics import AttemptMetrics, NoAttemptMetrics
 from stowplan.engine.bindings import Bindings
 from stowplan.engine.dumped import set_chance
 from stowplan.engine.dumping import Dumping
-from stowplan.engine.effects import Tell
 from stowplan.engine.event_handlers import EventHandlers
 from stowplan.engine.evictions import Evictions
 from stowplan.engine.failure_handler import FailureHandler
@@ -91,7 +90,7 @@ if TYPE_CHECKING:
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.decision_listener import DecisionListener
     from stowplan.engine.dumped import EngineDump
-    from stowplan.engine.effects import Effect, RunPlugin
+    from stowplan.engine.effects import Effect, RunPlugin, Tell
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
     from stowplan.framework.status import Status
@@ -194,20 +193,14 @@ class Engine:
             name: Framework(profile, registry, self._handle(name, features, random, api, meter, settings, extenders))
             for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
         }
-        watcher = QueueWatcher(self.stories, _report)
-        self.queue = self.parts.queue = SchedulingQueue(
-            self.frameworks,
-            self.state.nominator,
-            self.state.pending,
-            now=self.now,
-            metrics=NoQueueMetrics() if metrics is None else QueueMetrics(metrics, now=meter.clock),
-            settings=QueueSettings(
+        self.queue = self.parts.queue = self._new_queue(
+            QueueSettings(
                 initial_backoff=config.pod_initial_backoff_seconds,
                 max_backoff=config.pod_max_backoff_seconds,
                 max_in_unschedulable=settings.max_in_unschedulable,
                 pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
             ),
-            observer=watcher,
+            meter,
         )
         self._is_stopped = False
         self._queue_timer = QueueTimer(self.parts, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
@@ -262,7 +255,22 @@ class Engine:
             queue_timer=self._queue_timer,
         )
         self._stopwatch = stopwatch
-        self._take: dict[type[Any], Callable[[Any], None]] = {
+        self._take = self._takers()
+
+    def _new_queue(self, settings: QueueSettings, meter: Meter) -> SchedulingQueue:
+        return SchedulingQueue(
+            self.frameworks,
+            self.state.nominator,
+            self.state.pending,
+            now=self.now,
+            metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=meter.clock),
+            settings=settings,
+            observer=QueueWatcher(self.stories, _report),
+        )
+
+    def _takers(self) -> dict[type[Any], Callable[[Any], None]]:
+        """What each input is for."""
+        return {
             Changes: self._changes,
             Answer: self._answer,
             Schedule: self._schedule,
@@ -480,22 +488,11 @@ class Engine:
             binding.cancel(input_.reason)
 
     def tell_event(self, tell: Tell) -> None:
-        told = Told(tell.profile, tell.regarding, tell.type_, tell.reason, tell.action, tell.note, tell.related)
-        if not self._submitted(told):
+        if not self._submitted(Told(tell)):
             self._outbox.tell(tell)
 
     def _told(self, input_: Told) -> None:
-        self._outbox.tell(
-            Tell(
-                profile=input_.profile,
-                regarding=input_.regarding,
-                type_=input_.type_,
-                reason=input_.reason,
-                action=input_.action,
-                note=input_.note,
-                related=input_.related,
-            )
-        )
+        self._outbox.tell(input_.event)
 
     # -- questions ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.api.changes import Change
-    from stowplan.api.meta import ApiStruct, ObjectReference
+    from stowplan.api.meta import ApiStruct
+    from stowplan.engine.effects import Tell
     from stowplan.framework.requests import Outcome
     from stowplan.framework.status import Status
 
@@ -97,13 +98,7 @@ class Cancelled(NamedTuple):
 class Told(NamedTuple):
     """An event for users."""
 
-    profile: str
-    regarding: ObjectReference
-    type_: str
-    reason: str
-    action: str
-    note: str
-    related: ObjectReference | None
+    event: Tell
 
 
 Steps = Started | Stopped | Closing | Schedule | Tick | WallClock

@@ -30,10 +30,11 @@ from stowplan.api import api_errors
 from stowplan.api.api_errors import ApiError
 from stowplan.api.changes import Change
 from stowplan.api.decode import DecodeError
-from stowplan.api.meta import ApiStruct, ObjectMeta, ObjectReference
+from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan.api.port import Unreachable
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import EngineDump, objects_of, set_chance
+from stowplan.engine.effects import Tell
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import (
     Activated,
@@ -375,12 +376,6 @@ def _made(kind: Any) -> Callable[[Any, Any], Input]:
     return lambda written, known: kind(*written)
 
 
-def _read_told(written: Any) -> Told:
-    told = Told(*written)
-    related = None if told.related is None else msgspec.convert(told.related, ObjectReference)
-    return told._replace(regarding=msgspec.convert(told.regarding, ObjectReference), related=related)
-
-
 #: What is written as its fields and made of them.
 _PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
 
@@ -400,7 +395,7 @@ _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Served": lambda written, known: Served(frozenset(written[0]), written[1]),
     "Rejected": lambda written, known: Rejected(written[0], _read_status(written[1])),
     "Activated": lambda written, known: Activated(tuple(written[0])),
-    "Told": lambda written, known: _read_told(written),
+    "Told": lambda written, known: Told(msgspec.convert(written[0], Tell)),
     **{
         kind.__name__: _made(kind)
         for kind in (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.cluster.recount import problems_of as problems_of_state
-from stowplan.engine.bindings import IN_FLIGHT, Binding, PluginCall, Stage
+from stowplan.engine.binding_checks import BindingChecks
+from stowplan.engine.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.eviction_records import Eviction, Preemption
 from stowplan.engine.statuses import PodWrites
 from stowplan.engine.suspended_cycles import Need, SuspendedCycle
@@ -76,7 +77,7 @@ class Validation:
             *self._statuses.problems(),
             *self._evictions.problems(),
             *self._suspended.problems(),
-            *self._bindings.problems(),
+            *BindingChecks(self._parts, self._bindings).problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
             *self._problems_of_flights(),
