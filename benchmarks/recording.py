@@ -2,7 +2,7 @@
 
     python benchmarks/recording.py [--nodes 1000 5000] [--pods 200] [--rounds 60] [--file FILE]
 
-A scheduler is given pods round by round, and records every other round. The API is that of metrics.py, next to nothing,
+A scheduler is given pods round by round, and records every other round. The API is next to nothing,
 so the path is the whole one of a pod but for its requests: it is decoded, queued, tried, bound, told of by an event,
 decoded again as bound, and deleted.
 
@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 from shapes import node
 
-from metrics import STAY, Nothing, pods_of
+from metrics import STAY, pods_of
 from stowplan.api.changes import Change
 from stowplan.api.decode import decode_json, decode_object, encode_json
+from stowplan.api.port import Listing
 from stowplan.api.types import Node, Pod
 from stowplan.config import load_config
 from stowplan.daemon.hang_guard import HangGuard
@@ -42,11 +43,41 @@ from stowplan.in_tree.registry import in_tree_registry
 from stowplan.live.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from stowplan.daemon.recording_file import RecordingFile
     from stowplan.engine.engine import Engine
     from stowplan.live.recorder import Recorder
+
+
+class Nothing:
+    """An API with nodes and nothing else, where every write succeeds at once."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.bound: dict[str, str] = {}
+        #: Binds that are still awaited.
+        self.awaited = 0
+        self.all_bound = asyncio.Event()
+
+    async def list(self, kind: type[Any], **_: Any) -> Listing[Any]:
+        return Listing(self.nodes if kind is Node else (), "1")
+
+    async def watch(self, kind: type[Any], **_: Any) -> AsyncIterator[Any]:
+        await asyncio.Event().wait()
+        yield
+
+    async def serves(self, kind: type[Any]) -> bool:
+        return True
+
+    async def bind(self, *, name: str, node: str, **_: Any) -> None:
+        self.bound[name] = node
+        self.awaited -= 1
+        if not self.awaited:
+            self.all_bound.set()
+
+    async def create(self, obj: Any, **_: Any) -> Any:
+        return obj
 
 
 class Switch:

@@ -35,6 +35,7 @@ def test_a_resource_has_one_type():
     assert issubclass(Queue, CustomObject)
     assert (Queue.plural, Queue.version, Queue.group) == ("queues", "v1", "batch.example.com")
     assert Topology.group == "topology.node.k8s.io"
+    assert custom_resource("queues.v1.batch.example.com", namespaced=True) is Queue
 
 
 @pytest.mark.parametrize("name", ["", "queues", "queues.v1", "queues..x.y", ".v1.x", "storage.k8s.io/v1.CSINode"])

@@ -37,9 +37,13 @@ class OnTheWire(ABC):  # noqa: B024 - not for its methods, but to count custom o
     kind: ClassVar[type[CustomObject]] = CustomObject
 
 
-@cache
 def custom_resource(resource: str, *, namespaced: bool = True) -> type[CustomObject]:
-    """The type of the objects of `<plural>.<version>.<group>`; ValueError if that is no such name."""
+    """The type of the objects of `<plural>.<version>.<group>`, always the same; ValueError if that is no such name."""
+    return _type_of(resource, namespaced)
+
+
+@cache
+def _type_of(resource: str, namespaced: bool) -> type[CustomObject]:
     plural, _, rest = resource.partition(".")
     version, dot, group = rest.partition(".")
     if not (plural and version and dot) or "/" in resource:

@@ -1,0 +1,35 @@
+"""Benchmarks keep up with the code: each of them runs to its end on next to nothing. What they print is not judged."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
+
+#: Those that are not run here take seconds whatever they are given.
+SMALL = {
+    "client": ["--pods", "20", "--binds", "5"],
+    "cycle": ["--nodes", "10", "--pods", "3", "--only", "cycle"],
+    "lookups": ["--nodes", "10", "--pods", "3", "--changes", "2"],
+    "metrics": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
+    "recording": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
+    "scheduling_queue": ["--sleeping", "20", "--shapes", "2"],
+    "virtual_time": ["--nodes", "10", "--pods", "20", "--effects", "--stories", "--events", "--metrics"],
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_it_runs(name):
+    run = subprocess.run(
+        [sys.executable, BENCHMARKS / f"{name}.py", *SMALL[name]],
+        cwd=BENCHMARKS,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert any(character.isdigit() for character in run.stdout)
