@@ -72,6 +72,8 @@ class Cluster:
         reuse: bool = True,
     ) -> None:
         registry = in_tree_registry()
+        #: Plugins that the caller has handed over.
+        self.plugins = tuple(plugins)
         # A caller may hand over installed plugins too; each joins once.
         for plugin in dict.fromkeys((*installed_plugins(), *plugins)):
             registry.register(plugin)
@@ -249,10 +251,9 @@ class Cluster:
         not come.
         """
         if pods is None:
-            infos = list(self.state.pending.values())
-            for info in infos:
-                self.framework_of(info)
-            return self._scheduling.all_of(infos)
+            # Those of other schedulers are theirs to place.
+            ours = [info for info in self.state.pending.values() if self.engine.framework_for(info) is not None]
+            return self._scheduling.all_of(ours)
         return [self._scheduling.one(self.pod(pod)) for pod in pods]
 
     def displace(self, info: PodInfo) -> None:

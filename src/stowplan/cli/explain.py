@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from stowplan.cli.data_output import write_data
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
 from stowplan.explain.node_text import node_page
@@ -169,7 +169,7 @@ def _answer(about: ClusterSource, what: str, name: str, output: str) -> None:
 def _answer_pods(about: ClusterSource, pods: Sequence[PodInfo], output: str, *, single: bool) -> None:
     if output in ("json", "yaml"):
         records = tuple(_record(about, info) for info in pods)
-        _write_data(document(records[0] if single else VerdictListRecord(kind="ExplainList", verdicts=records)), output)
+        write_data(document(records[0] if single else VerdictListRecord(kind="ExplainList", verdicts=records)), output)
         return
     if not pods:
         # The others are told of in a note.
@@ -197,7 +197,7 @@ def _record(about: ClusterSource, info: PodInfo) -> VerdictRecord:
 def _answer_node(about: ClusterSource, name: str, output: str) -> None:
     view = _view(about, name)
     if output in ("json", "yaml"):
-        _write_data(document(view.record()), output)
+        write_data(document(view.record()), output)
     else:
         write(node_page(view, wide=output == "wide"), sys.stdout)
 
@@ -221,17 +221,6 @@ def _ask_scheduler(what: str, name: str, output: str, **about: Any) -> None:
     page = "" if as_data else output
     found = run(fetch_pod(endpoint, name, page=page) if what == "pod" else fetch_pending(endpoint, page=page))
     if as_data:
-        _write_data(found, output)
+        write_data(found, output)
     else:
         write(page_of(found, endpoint), sys.stdout)
-
-
-def _write_data(data: dict[str, Any], output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False))
-        return
-    import yaml
-
-    # Through JSON: what is in it twice would come out as an alias.
-    apart = json.loads(json.dumps(data))
-    click.echo(yaml.safe_dump(apart, sort_keys=True, allow_unicode=True, width=1000), nl=False)

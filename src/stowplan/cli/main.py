@@ -7,8 +7,12 @@ import sys
 import click
 
 from stowplan import __version__
+from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
+from stowplan.cli.fit import fit
 from stowplan.cli.run import run
+from stowplan.cli.survive import survive
+from stowplan.cli.what_if import what_if
 from stowplan.command_line.commands import Commands, Section
 from stowplan.command_line.standard_streams import open_closed
 
@@ -19,6 +23,15 @@ _QUESTIONS = Section(
         ("stowplan explain pod shop/web-0", "where one pod goes, and why there"),
         ("kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json > cluster.json", ""),
         ("stowplan explain -f cluster.json pending", "the same from files"),
+    ),
+)
+_WHAT_IF = Section(
+    "What would be if?",
+    (
+        ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
+        ("stowplan drain node-1", "where its pods would go; evicts nobody"),
+        ("stowplan survive", "what the loss of each zone or node would cost"),
+        ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
     ),
 )
 _IN_A_CLUSTER = Section(
@@ -32,7 +45,7 @@ _IN_A_CLUSTER = Section(
 
 @click.group(
     cls=Commands,
-    sections=(_QUESTIONS, _IN_A_CLUSTER),
+    sections=(_QUESTIONS, _WHAT_IF, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
@@ -40,8 +53,8 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-cli.add_command(explain)
-cli.add_command(run)
+for command in (explain, fit, drain, survive, what_if, run):
+    cli.add_command(command)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from stowplan.api.timestamps import timestamp
 from stowplan.api.users import UserInfo
 from stowplan_cluster.apiserver.authorization import Attributes
 from stowplan_cluster.apiserver.objects import metadata_of
-from stowplan_cluster.apiserver.selection import parse_label_selector
+from stowplan_cluster.apiserver.selection import label_selector_of
 from stowplan_cluster.apiserver.validation.fields import Errors, invalid, required
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _ignored_selectors(spec: JsonObject) -> str:
     if not raw:
         return ""
     try:
-        parse_label_selector(raw)
+        label_selector_of(raw)
     except BadRequest:
         return "spec.resourceAttributes.labelSelector ignored due to parse error"
     return ""

@@ -1,6 +1,6 @@
 """Label and field selectors as requests spell them: `app in (web, api),!canary`, `spec.nodeName=n1`.
 
-Upstream: k8s.io/apimachinery/pkg/labels/selector.go (Parse), pkg/fields/selector.go.
+Upstream: pkg/fields/selector.go of k8s.io/apimachinery.
 """
 
 from __future__ import annotations
@@ -11,34 +11,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import BadRequest
-from stowplan.api.field_errors import aggregate, go_quote
-from stowplan.api.label_selectors import (
-    DOES_NOT_EXIST,
-    EVERYTHING,
-    EXISTS,
-    GT,
-    IN,
-    LT,
-    NOT_IN,
-    Requirement,
-    Selector,
-    new_requirement,
-    requirement_errors,
-    selector_of,
-)
+from stowplan.api.field_errors import go_quote
+from stowplan.api.label_selectors import SelectorError
+from stowplan.api.selector_text import SHORT, parse_label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from stowplan.api.label_selectors import Selector
     from stowplan_cluster.apiserver.resources import Resource
     from stowplan_cluster.apiserver.store import Stored
 
-_TOKEN_RE = re.compile(r"\s*(?:(?P<sign>==|!=|=|!|<|>|,|\(|\))|(?P<word>[^\s=!<>,()]+))")
-_SIGNS = {"=": IN, "==": IN, "!=": NOT_IN, ">": GT, "<": LT}
-_SETS = {"in": IN, "notin": NOT_IN}
-
-#: Selectors up to this length are parsed once; thousands of longer ones would be too much to remember.
-_SHORT = 1024
 #: Fields that every resource lets one select by.
 COMMON_FIELDS = ("metadata.name", "metadata.namespace")
 #: Where a selectable field is kept under another name.
@@ -49,107 +30,12 @@ _KEPT_AS = {
 }
 
 
-def parse_label_selector(text: str) -> Selector:
+def label_selector_of(text: str) -> Selector:
     """The selector, or BadRequest."""
-    return _known_labels(text) if len(text) <= _SHORT else _parsed_labels(text)
-
-
-def _parsed_labels(text: str) -> Selector:
-    if not text.strip():
-        return EVERYTHING
     try:
-        return selector_of(_Parser(text).requirements())
-    except _SyntaxError as error:
+        return parse_label_selector(text)
+    except SelectorError as error:
         raise BadRequest(f"unable to parse requirement: {error}") from None
-
-
-_known_labels = lru_cache(maxsize=4096)(_parsed_labels)
-
-
-class _SyntaxError(ValueError):
-    pass
-
-
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self._tokens = [(match["sign"] or "", match["word"] or "") for match in _TOKEN_RE.finditer(text.rstrip())]
-        self._next = 0
-
-    def _peek(self) -> tuple[str, str]:
-        return self._tokens[self._next] if self._next < len(self._tokens) else ("", "")
-
-    def _take(self) -> tuple[str, str]:
-        token = self._peek()
-        self._next += 1
-        return token
-
-    def requirements(self) -> Iterator[Requirement]:
-        while True:
-            yield self._requirement()
-            token = self._take()
-            if token == ("", ""):
-                return
-            if token[0] != ",":
-                raise _SyntaxError(f"found '{token[0] or token[1]}', expected: ',' or 'end of string'")
-            if self._peek() == ("", ""):
-                raise _SyntaxError("found '', expected: identifier after ','")
-
-    def _requirement(self) -> Requirement:
-        negated = self._peek()[0] == "!"
-        if negated:
-            self._take()
-        key = self._word("identifier")
-        if negated:
-            return _checked(key, DOES_NOT_EXIST, ())
-        sign, word = self._peek()
-        if (sign, word) == ("", "") or sign == ",":
-            return _checked(key, EXISTS, ())
-        self._take()
-        if word in _SETS:
-            return _checked(key, _SETS[word], tuple(self._values()))
-        if sign not in _SIGNS:
-            raise _SyntaxError(
-                f"found '{sign or word}', expected: in, notin, =, ==, !=, gt, lt"  # Parity: as upstream lists them
-            )
-        return _checked(key, _SIGNS[sign], (self._exact_value(),))
-
-    def _word(self, expected: str) -> str:
-        sign, word = self._take()
-        if not word:
-            raise _SyntaxError(f"found '{sign}', expected: {expected}")
-        return word
-
-    def _exact_value(self) -> str:
-        """A value may be empty: `key=`."""
-        sign, word = self._peek()
-        if word:
-            self._take()
-        elif sign not in ("", ","):
-            raise _SyntaxError(f"found '{sign}', expected: identifier")
-        return word
-
-    def _values(self) -> Iterator[str]:
-        sign, word = self._take()
-        if sign != "(":
-            raise _SyntaxError(f"found '{sign or word}' expected: '('")
-        while True:
-            sign, word = self._peek()
-            if word:
-                self._take()
-                sign, _ = self._peek()
-            yield word
-            self._take()
-            if sign == ")":
-                return
-            if sign != ",":
-                raise _SyntaxError(f"found '{sign}', expected: ',' or ')'")
-
-
-def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
-    errors = requirement_errors(key, operator, values)
-    if errors:
-        raise _SyntaxError(aggregate(errors))
-    return new_requirement(key, operator, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +48,7 @@ class FieldTerm:
 
 def parse_field_selector(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
     """The terms, all of which must hold; BadRequest for what does not parse or cannot be selected by."""
-    return _known_fields(text, resource) if len(text) <= _SHORT else _parsed_fields(text, resource)
+    return _known_fields(text, resource) if len(text) <= SHORT else _parsed_fields(text, resource)
 
 
 def _parsed_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
@@ -246,4 +132,4 @@ def _holds(term: FieldTerm, stored: Stored) -> bool:
 
 def selection_of(resource: Resource, namespace: str, label_selector: str = "", field_selector: str = "") -> Selection:
     fields = parse_field_selector(field_selector, resource) if field_selector else ()
-    return Selection(namespace, parse_label_selector(label_selector), fields)
+    return Selection(namespace, label_selector_of(label_selector), fields)

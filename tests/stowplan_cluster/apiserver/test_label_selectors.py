@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stowplan.api.label_selectors import SelectorError
 from stowplan_cluster.apiserver.label_selectors import compiled, format_selector
-from stowplan_cluster.apiserver.selection import parse_label_selector
+from stowplan_cluster.apiserver.selection import label_selector_of
 
 KEYS = st.sampled_from(("a", "in", "example.com/b", "not-in"))
 VALUES = st.lists(st.sampled_from(("", "x", "in", "y.z")), min_size=1, max_size=3)
@@ -24,7 +24,7 @@ SELECTORS = st.fixed_dictionaries(
 
 @given(SELECTORS)
 def test_its_text_selects_the_same(selector):
-    assert parse_label_selector(format_selector(selector)) == compiled(selector)
+    assert label_selector_of(format_selector(selector)) == compiled(selector)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stowplan.api.api_errors import BadRequest
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
-from stowplan_cluster.apiserver.selection import kept_fields, parse_field_selector, parse_label_selector, selection_of
+from stowplan_cluster.apiserver.selection import kept_fields, label_selector_of, parse_field_selector, selection_of
 from stowplan_cluster.apiserver.store import Store
 
 CATALOGUE = Catalogue(BUILT_IN)
@@ -34,7 +34,7 @@ EVENTS = CATALOGUE.find("", "v1", "events")
     ],
 )
 def test_label_selectors(text, matching, other):
-    selector = parse_label_selector(text)
+    selector = label_selector_of(text)
     assert selector.matches(matching)
     assert not selector.matches(other)
 
@@ -54,13 +54,13 @@ def test_label_selectors(text, matching, other):
 )
 def test_label_selectors_that_do_not_parse(text, complaint):
     with pytest.raises(BadRequest, match=complaint) as raised:
-        parse_label_selector(text)
+        label_selector_of(text)
     assert str(raised.value).startswith("unable to parse requirement: ")
 
 
 @given(st.text(alphabet="ab=!<>,() /.-\\'\"", max_size=20))
 def test_no_text_breaks_the_parsers(text):
-    for parse in (parse_label_selector, lambda text: parse_field_selector(text, PODS)):
+    for parse in (label_selector_of, lambda text: parse_field_selector(text, PODS)):
         try:
             parse(text)
         except BadRequest:

@@ -1,0 +1,64 @@
+"""What commands about a cluster have in common: where the cluster is, and how answers are written."""
+
+from __future__ import annotations
+
+import sys
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.cli.data_output import write_data
+from stowplan.command_line.event_loop import run
+from stowplan.explain.tables import write
+from stowplan.sources.cluster_source import ClusterSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.explain.tables import Block
+    from stowplan.what_if.records import Answer
+
+_OPTIONS = (
+    click.option(
+        "-f",
+        "--filename",
+        "files",
+        metavar="FILE",
+        multiple=True,
+        help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked, reading only.",
+    ),
+    click.option("--kubeconfig", metavar="FILE", help="Where the live cluster is; without it, where kubectl looks."),
+    click.option("--context", metavar="NAME", help="The context of the kubeconfig; without it, the current one."),
+    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable."),
+)
+
+
+def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], Any]:
+    """Options of a command, whose values `cluster_of` and `answer` take; `config`: the name of the configuration's."""
+    told = "KubeSchedulerConfiguration; without it, the default one."
+    options = (
+        *_OPTIONS,
+        click.option(config, "config", metavar="FILE", help=told),
+        click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True),
+    )
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def cluster_of(
+    *, files: Sequence[str], kubeconfig: str | None, context: str | None, config: str | None, plugins: Sequence[str]
+) -> ClusterSource:
+    if files and (kubeconfig or context):
+        raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
+    if files:
+        return ClusterSource.of_files(files, config, plugins)
+    return run(
+        ClusterSource.of_live_cluster(kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod="")
+    )
+
+
+def answer(record: Answer, page: Callable[[Any], list[Block]], output: str) -> None:
+    if output in ("json", "yaml"):
+        write_data(record.to_dict(), output)
+    else:
+        write(page(record), sys.stdout)

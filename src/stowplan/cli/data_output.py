@@ -1,0 +1,19 @@
+"""Answers as data: JSON, or YAML of the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+
+def write_data(data: dict[str, Any], output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False))
+        return
+    import yaml
+
+    # Through JSON: what is in it twice would come out as an alias.
+    apart = json.loads(json.dumps(data))
+    click.echo(yaml.safe_dump(apart, sort_keys=True, allow_unicode=True, width=1000), nl=False)

@@ -1,0 +1,103 @@
+"""`stowplan fit`: how many more pods like one fit, what runs out first, and how many nodes would make the rest fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.api.load import load_files
+from stowplan.api.types import Node, Pod, PriorityClass
+from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.command_line.errors import InputError, reported
+from stowplan.sources.admission import admit
+from stowplan.sources.templates import pod_in, pod_named
+from stowplan.what_if.fit import NodeKind
+from stowplan.what_if.fit import fit as how_many_fit
+from stowplan.what_if.text import fit_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.sources.cluster_source import ClusterSource
+
+
+@click.command(short_help="How many more pods like one fit, and how many nodes would make the rest fit.")
+@click.argument("what", metavar="POD|KIND/NAME|FILE")
+@click.option("--replicas", type=click.IntRange(min=0), metavar="N", help="How many are wanted; without it, all.")
+@click.option(
+    "--like",
+    "likes",
+    metavar="NODE[=PRICE]",
+    multiple=True,
+    help="A node that more could be had of, and its price. Repeatable; with prices, the cheapest mix is shown.",
+)
+@click.option(
+    "--node-template", "templates", metavar="FILE[=PRICE]", multiple=True, help="The same of a Node in a file."
+)
+@about_a_cluster()
+def fit(
+    *, what: str, replicas: int | None, likes: tuple[str, ...], templates: tuple[str, ...], output: str, **source: Any
+) -> None:
+    """Say how many more pods fit that are like a pod, a workload's pods or a manifest's: on which nodes, and what keeps
+    the next one off. With --replicas, also how many nodes would make all of them fit.
+
+    The scheduler itself decides, filters and plugins of your configuration included. Nobody is evicted, and pods that
+    are pending already are not placed first. Nothing is changed anywhere.
+
+    \b
+    Examples:
+      stowplan fit shop/web-0
+      stowplan fit deployment/shop/web --replicas 20
+      stowplan fit -f cluster.json new-service.yaml --replicas 50 --like node-3
+      stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json
+    """
+    with reported(source["config"]):
+        about = cluster_of(**source)
+        pod = _admitted(about, _pod_of(about, source["files"], what))
+        kinds = [*_likes(likes), *_templates(templates)] or None
+        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds)
+        answer(record, fit_page, output)
+
+
+def _pod_of(about: ClusterSource, files: Sequence[str], what: str) -> Pod:
+    if what.endswith((".yaml", ".yml", ".json")) or Path(what).is_file():
+        return pod_in(what)
+    return pod_named(about, files, what)
+
+
+def _admitted(about: ClusterSource, pod: Pod) -> Pod:
+    """As the cluster's API server would have it."""
+    classes = about.cluster.state.objects.all(PriorityClass)
+    found = admit([*classes, pod]).objects[-1]
+    assert isinstance(found, Pod)
+    return found
+
+
+def _likes(given: Sequence[str]) -> Iterator[NodeKind]:
+    for text in given:
+        name, price = _priced(text, "--like")
+        yield NodeKind(name, price)
+
+
+def _templates(given: Sequence[str]) -> Iterator[NodeKind]:
+    for text in given:
+        path, price = _priced(text, "--node-template")
+        nodes = [obj for obj in load_files([path]).objects if isinstance(obj, Node)]
+        if len(nodes) != 1:
+            raise InputError(f"--node-template {path}: want one Node, got {len(nodes)}")
+        yield NodeKind(nodes[0], price)
+
+
+def _priced(text: str, option: str) -> tuple[str, float | None]:
+    name, equals, price = text.rpartition("=")
+    if not equals:
+        return text, None
+    try:
+        amount = float(price)
+    except ValueError:
+        amount = -1.0
+    if not 0 <= amount < float("inf"):
+        raise InputError(f"{option} {text}: want a price of 0 or more after =, got {price!r}")
+    return name, amount

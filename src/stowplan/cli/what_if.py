@@ -1,0 +1,120 @@
+"""`stowplan what-if`: the cluster before and after changes, side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.api.load import load_files
+from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.command_line.errors import InputError, reported
+from stowplan.sources.admission import admit
+from stowplan.sources.templates import named_object
+from stowplan.what_if.changes import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint
+from stowplan.what_if.comparison import what_if as compare
+from stowplan.what_if.text import what_if_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.sources.cluster_source import ClusterSource
+    from stowplan.what_if.changes import Change
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+#: A node, and what is changed of it.
+_PAIR = (str, str)
+
+
+@click.command("what-if", short_help="Which pods would get a node by changes, and which would lose theirs.")
+@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="So many new nodes like the one of --like.")
+@click.option("--like", metavar="NODE", help="The node that new ones are like; its DaemonSets' pods come with them.")
+@click.option("--remove", "removed", metavar="NODE", multiple=True, help="A node goes. Repeatable.")
+@click.option("--label", "labels", metavar="NODE KEY=VALUE", type=_PAIR, multiple=True, help="KEY- takes one away.")
+@click.option(
+    "--taint", "taints", metavar="NODE KEY=VALUE:EFFECT", type=_PAIR, multiple=True, help="KEY- takes one away."
+)
+@click.option("--scale", "scales", metavar="KIND/[NS/]NAME=N", multiple=True, help="As deployment/web=20. Repeatable.")
+@click.option("--apply", "applied", metavar="FILE", multiple=True, help="Objects that are new or others. Repeatable.")
+@click.option(
+    "--config",
+    "new_config",
+    metavar="FILE",
+    help="KubeSchedulerConfiguration afterwards; today's is --base-config.",
+)
+@about_a_cluster(config="--base-config")
+def what_if(
+    *,
+    add_nodes: int | None,
+    like: str | None,
+    removed: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
+    taints: tuple[tuple[str, str], ...],
+    scales: tuple[str, ...],
+    applied: tuple[str, ...],
+    new_config: str | None,
+    output: str,
+    **source: Any,
+) -> None:
+    """Compare the cluster with one after some changes: which pods move from pending to placed, which lose their node,
+    what waits for what. On both sides the scheduler has placed whom it can.
+
+    The changes are made in the order of the options above. Pods of nodes that go, and pods that a NoExecute taint
+    drives away, are made anew by their controllers. Nothing is changed anywhere.
+
+    \b
+    Examples:
+      stowplan what-if --add-nodes 3 --like node-1
+      stowplan what-if --remove node-7 --taint node-8 dedicated=gpu:NoSchedule
+      stowplan what-if -f cluster.json --scale deployment/shop/web=20 --label node-2 disk=ssd
+      stowplan what-if -f cluster.json --config packing.yaml -o json
+    """
+    if (add_nodes is None) != (like is None):
+        raise click.UsageError("--add-nodes N and --like NODE go together.")
+    with reported(source["config"]):
+        about = cluster_of(**source)
+        changes: list[Change] = [] if add_nodes is None else [AddNodes(add_nodes, like or "")]
+        changes += (Remove(node) for node in removed)
+        changes += (_label(*given) for given in labels)
+        changes += (_taint(*given) for given in taints)
+        changes += (_scale(about, given) for given in scales)
+        changes += _puts(applied)
+    with reported(new_config):
+        changes += [Reconfigure(new_config)] if new_config else []
+        if not changes:
+            raise click.UsageError("Say what changes: --add-nodes, --remove, --label, --taint, --scale, --apply, …")
+        answer(compare(about.cluster, *changes), what_if_page, output)
+
+
+def _label(node: str, text: str) -> Label:
+    if text.endswith("-"):
+        return Label(node, text[:-1], None)
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise InputError(f"--label {node} {text}: want KEY=VALUE, or KEY- to take it away")
+    return Label(node, key, value)
+
+
+def _taint(node: str, text: str) -> Taint:
+    if text.endswith("-"):
+        return Taint(node, text[:-1], effect="")
+    rest, colon, effect = text.rpartition(":")
+    key, _, value = rest.partition("=")
+    if not (colon and key) or effect not in _EFFECTS:
+        raise InputError(f"--taint {node} {text}: want KEY[=VALUE]:EFFECT with {', '.join(_EFFECTS)}; or KEY-")
+    return Taint(node, key, value, effect)
+
+
+def _scale(about: ClusterSource, text: str) -> Scale:
+    name, equals, number = text.rpartition("=")
+    if not (equals and number.isdecimal()):
+        raise InputError(f"--scale {text}: want KIND/[NS/]NAME=N")
+    kind, namespace, found = named_object(name, about.namespace)
+    if kind == "Pod":
+        raise InputError(f"--scale {text}: say of what kind it is, as deployment/{name}={number}")
+    return Scale(kind, namespace, found, int(number))
+
+
+def _puts(files: tuple[str, ...]) -> Iterator[Put]:
+    for path in files:
+        yield Put(tuple(admit(load_files([path]).objects).objects), path)

@@ -1,0 +1,93 @@
+"""Pods from what makes pods: Deployments and their kin hold a template, a Pod is one itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.decode import DecodeError, convert, validation_errors
+from stowplan.api.load import load_manifests
+from stowplan.api.types import Pod
+from stowplan.command_line.errors import InputError
+from stowplan.what_if.pods import belongs_to
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stowplan.sources.cluster_source import ClusterSource
+
+#: What people call them -> the kind.
+KINDS = {
+    short: kind
+    for kind, shorts in {
+        "Pod": ("pod", "pods", "po"),
+        "Deployment": ("deployment", "deployments", "deploy"),
+        "StatefulSet": ("statefulset", "statefulsets", "sts"),
+        "DaemonSet": ("daemonset", "daemonsets", "ds"),
+        "ReplicaSet": ("replicaset", "replicasets", "rs"),
+        "ReplicationController": ("replicationcontroller", "replicationcontrollers", "rc"),
+        "Job": ("job", "jobs"),
+        "CronJob": ("cronjob", "cronjobs", "cj"),
+    }.items()
+    for short in shorts
+}
+
+
+def named_object(text: str, namespace: str) -> tuple[str, str, str]:
+    """(kind, namespace, name) of `[KIND/][NS/]NAME`; a bare name is a pod's."""
+    head, _, rest = text.partition("/")
+    kind = KINDS.get(head.lower()) if rest else None
+    if kind is None:
+        kind, rest = "Pod", text
+    found, slash, name = rest.rpartition("/")
+    if not name or "/" in found:
+        raise InputError(f"{text!r} names nothing: want [NS/]NAME of a pod, or KIND/[NS/]NAME as deployment/shop/web")
+    return kind, found if slash else namespace, name
+
+
+def pod_of(manifest: Mapping[str, Any]) -> Pod:
+    """The pod that an object makes, or is; raise InputError."""
+    kind, metadata = manifest.get("kind"), manifest.get("metadata") or {}
+    name = f"{kind} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    if kind == "Pod":
+        obj: Any = manifest
+    else:
+        spec = manifest.get("spec") or {}
+        holder = (spec.get("jobTemplate") or {}).get("spec") or {} if kind == "CronJob" else spec
+        template = manifest.get("template") if kind == "PodTemplate" else holder.get("template")
+        if not isinstance(template, dict):
+            raise InputError(f"{name}: makes no pods that could be looked at: there is no template in it")
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        about = {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default", "labels": labels}
+        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template.get("spec") or {}}
+    try:
+        pod = convert(obj, Pod)
+    except DecodeError as error:
+        raise InputError(f"{name}: {error}") from error
+    problems = validation_errors(pod)
+    if problems:
+        raise InputError(*(f"{name}: {problem}" for problem in problems))
+    return pod
+
+
+def pod_in(path: str) -> Pod:
+    """The pod that a file is about: it has one object that makes pods."""
+    found = [raw for _, raw in load_manifests([path]) if raw["kind"] in KINDS.values() or raw["kind"] == "PodTemplate"]
+    if len(found) != 1:
+        raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}")
+    return pod_of(found[0])
+
+
+def pod_named(about: ClusterSource, files: Sequence[str], text: str) -> Pod:
+    """The pod that is meant by `[KIND/][NS/]NAME`: a pod, the one in a controller's template, or one that it has."""
+    kind, namespace, name = named_object(text, about.namespace)
+    if kind == "Pod":
+        return about.find(f"{namespace}/{name}").pod
+    for manifest in (raw for _, raw in load_manifests([path for path in files if path != "-"])) if files else ():
+        metadata = manifest["metadata"]
+        if (manifest["kind"], metadata.get("namespace") or "default", metadata.get("name")) == (kind, namespace, name):
+            return pod_of(manifest)
+    infos = (*about.cluster.state.placed_pods(), *about.cluster.state.pending.values())
+    for info in infos:
+        if info.namespace == namespace and belongs_to(info.pod, kind, name):
+            return info.pod
+    raise InputError(f'{kind} "{namespace}/{name}" not found, and no pod of it')

@@ -1,0 +1,32 @@
+"""What would be if: counterfactuals about a cluster, each made in a transaction and undone.
+
+The questions are put to a `stowplan.Cluster`, and the real scheduler answers them: what is said to fit was placed, what
+is said to be stranded was refused. Nothing is evicted or changed anywhere.
+
+    fit(cluster, pod)                      # how many more such pods fit, where, and what runs out
+    drain(cluster, ["node-1"])             # where its pods would go, which budgets hold it up
+    survive(cluster)                       # what the loss of each node or zone would cost
+    what_if(cluster, Remove("node-1"))     # which pods get a node by a change, and which lose theirs
+"""
+
+from stowplan.what_if.changes import AddNodes, Change, Label, Put, Reconfigure, Remove, Scale, Taint
+from stowplan.what_if.comparison import what_if
+from stowplan.what_if.drain import drain
+from stowplan.what_if.fit import NodeKind, fit
+from stowplan.what_if.survive import survive
+
+__all__ = [
+    "AddNodes",
+    "Change",
+    "Label",
+    "NodeKind",
+    "Put",
+    "Reconfigure",
+    "Remove",
+    "Scale",
+    "Taint",
+    "drain",
+    "fit",
+    "survive",
+    "what_if",
+]

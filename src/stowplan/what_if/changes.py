@@ -1,0 +1,194 @@
+"""Changes of a cluster that can be asked about, each a value with the words for it.
+
+`apply` makes a change within a transaction of the caller's. Pods that lose their node by it are made anew and wait; the
+caller lets everybody look for a node when all changes are made.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.api.affinity import Taint as TaintOfNode
+from stowplan.api.taints import tolerates
+from stowplan.framework.explanations.formatting import count
+from stowplan.offline import ClusterError
+from stowplan.what_if.nodes import NodeTemplate, node_named, pods_on
+from stowplan.what_if.pods import Fate, belongs_to, fate_of, made_anew, named
+from stowplan.what_if.settling import put_back
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import Node, Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.config import Configuration
+    from stowplan.offline import Cluster
+
+
+class Change(ABC):
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What is changed, for people."""
+
+    @abstractmethod
+    def apply(self, cluster: Cluster) -> None:
+        """Make it."""
+
+
+@dataclass(frozen=True)
+class AddNodes(Change):
+    count: int
+    #: The name of a node that is there, or a Node of its own.
+    like: str | Node
+
+    @property
+    def text(self) -> str:
+        name = self.like if isinstance(self.like, str) else self.like.metadata.name
+        return f"add {count(self.count, 'node')} like {name}"
+
+    def apply(self, cluster: Cluster) -> None:
+        NodeTemplate.of(cluster, self.like).add_to(cluster, self.count)
+
+
+@dataclass(frozen=True)
+class Remove(Change):
+    node: str
+
+    @property
+    def text(self) -> str:
+        return f"remove node {self.node}"
+
+    def apply(self, cluster: Cluster) -> None:
+        _take_off(cluster, pods_on(cluster, self.node))
+        cluster.state.remove_node(self.node)
+
+
+@dataclass(frozen=True)
+class Label(Change):
+    node: str
+    key: str
+    #: None takes the label away.
+    value: str | None
+
+    @property
+    def text(self) -> str:
+        what = f"without {self.key}" if self.value is None else f"{self.key}={self.value}"
+        return f"label node {self.node} {what}"
+
+    def apply(self, cluster: Cluster) -> None:
+        node = node_named(cluster, self.node)
+        labels = {key: value for key, value in node.metadata.labels.items() if key != self.key}
+        if self.value is not None:
+            labels[self.key] = self.value
+        cluster.add(replace(node, metadata=replace(node.metadata, labels=labels)))
+
+
+@dataclass(frozen=True)
+class Taint(Change):
+    """NoExecute takes the pods off that do not tolerate it."""
+
+    node: str
+    key: str
+    value: str = ""
+    #: "" takes all taints of the key away.
+    effect: str = "NoSchedule"
+
+    @property
+    def text(self) -> str:
+        what = f"{self.key}={self.value}:{self.effect}" if self.effect else f"without {self.key}"
+        return f"taint node {self.node} {what}"
+
+    def apply(self, cluster: Cluster) -> None:
+        node = node_named(cluster, self.node)
+        taints = [
+            taint
+            for taint in node.spec.taints
+            if taint.key != self.key or (self.effect and taint.effect != self.effect)
+        ]
+        taint = TaintOfNode(key=self.key, value=self.value, effect=self.effect)
+        if self.effect:
+            taints.append(taint)
+        cluster.add(replace(node, spec=replace(node.spec, taints=tuple(taints))))
+        if self.effect == "NoExecute":
+            _take_off(cluster, (info for info in pods_on(cluster, self.node) if not _stands(info.pod, taint)))
+
+
+@dataclass(frozen=True)
+class Scale(Change):
+    """So many pods of a controller, made like those that it has."""
+
+    #: As in owner references: Deployment, StatefulSet, ReplicaSet, Job, …
+    kind: str
+    namespace: str
+    name: str
+    replicas: int
+
+    @property
+    def text(self) -> str:
+        return f"scale {self.kind} {self.namespace}/{self.name} to {self.replicas}"
+
+    def apply(self, cluster: Cluster) -> None:
+        pending = [info for info in cluster.state.pending.values() if self._has(info)]
+        placed = [info for info in cluster.state.placed_pods() if self._has(info)]
+        mine = [*placed, *pending]
+        if not mine:
+            raise ClusterError(f"{self.text}: it has no pod in this cluster to make others like")
+        for number in range(len(mine), self.replicas):
+            cluster.add(named(made_anew(mine[0].pod), f"{self.name}-added-{number}"))
+        # Those go first that are not placed, then the newest.
+        for info in reversed(mine[self.replicas :]):
+            cluster.remove(info.pod)
+
+    def _has(self, info: PodInfo) -> bool:
+        return info.namespace == self.namespace and belongs_to(info.pod, self.kind, self.name)
+
+
+@dataclass(frozen=True)
+class Put(Change):
+    """New objects, or other versions of those that are there."""
+
+    objects: tuple[Mapping[str, Any] | ApiStruct, ...]
+    where: str = "objects"
+
+    @property
+    def text(self) -> str:
+        return f"put {len(self.objects)} objects of {self.where}"
+
+    def apply(self, cluster: Cluster) -> None:
+        for obj in self.objects:
+            cluster.add(obj)
+
+
+@dataclass(frozen=True)
+class Reconfigure(Change):
+    """Another configuration of the scheduler; pods that have a node stay there."""
+
+    config: Mapping[str, Any] | str | Configuration
+    where: str = ""
+
+    @property
+    def text(self) -> str:
+        name = self.where or (self.config if isinstance(self.config, str) else "another configuration")
+        return f"configure the scheduler by {name}"
+
+    def apply(self, cluster: Cluster) -> None:
+        """Whoever asks has made a cluster with it."""
+
+
+def _stands(pod: Pod, taint: TaintOfNode) -> bool:
+    return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
+
+
+def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
+    """Take pods off their node; who comes back waits for another one."""
+    leaving = [(info.key, info.pod) for info in list(infos)]
+    for key, _ in leaving:
+        cluster.evict(key)
+    put_back(cluster, (pod for _, pod in leaving if fate_of(pod) is Fate.COMES_BACK))

@@ -1,0 +1,95 @@
+"""The cluster before and after some changes, each once the scheduler has placed whom it can.
+
+Pods that are pending are placed on both sides, so what would have happened anyway is not taken for an effect of the
+changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan.cluster.objects import STORED
+from stowplan.engine.attempt import on_node
+from stowplan.offline import Cluster
+from stowplan.what_if.changes import Reconfigure
+from stowplan.what_if.pods import Fate, fate_of
+from stowplan.what_if.records import SideRecord, WhatIfRecord
+from stowplan.what_if.settling import Settling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from stowplan.what_if.changes import Change
+
+
+def what_if(cluster: Cluster, *changes: Change) -> WhatIfRecord:
+    """Compare the cluster as it is with one after the changes, which are made in their order."""
+    homes = _homes(cluster)
+    before = _side(cluster, ())
+    other = cluster
+    for change in changes:
+        if isinstance(change, Reconfigure):
+            other = Cluster(objects_of(cluster), change.config, plugins=cluster.plugins)
+    after = _side(other, changes)
+    return _compared(homes, before, after, [change.text for change in changes])
+
+
+@dataclass(frozen=True)
+class _Side:
+    nodes: int
+    #: Pod -> its node.
+    homes: dict[str, str]
+    #: Pod -> why it has none.
+    pending: dict[str, str]
+
+    def record(self) -> SideRecord:
+        reasons = Counter(self.pending.values())
+        return SideRecord(
+            nodes=self.nodes, pods=len(self.homes), pending=tuple(self.pending), reasons=dict(reasons.most_common())
+        )
+
+
+def _side(cluster: Cluster, changes: Sequence[Change]) -> _Side:
+    with cluster.transaction():
+        for change in changes:
+            change.apply(cluster)
+        settling = Settling(cluster)
+        settling.settle_all()
+        return _Side(cluster.state.table.count, _homes(cluster), settling.stranded)
+
+
+def _homes(cluster: Cluster) -> dict[str, str]:
+    """Where pods are; those that belong to a node come and go with it."""
+    infos = cluster.state.placed_pods()
+    return {info.key: info.node_name for info in infos if fate_of(info.pod) is not Fate.BELONGS_TO_NODE}
+
+
+def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[str]) -> WhatIfRecord:
+    placed = {key: node for key, node in after.homes.items() if key not in before.homes}
+    displaced = {key: after.homes.get(key, "") for key, node in homes.items() if after.homes.get(key) != node}
+    lost_room = {key: "" for key in before.homes if key not in homes and key not in after.homes}
+    elsewhere = {
+        key: (node, after.homes[key])
+        for key, node in before.homes.items()
+        if key not in homes and after.homes.get(key, node) != node
+    }
+    return WhatIfRecord(
+        changes=tuple(changes),
+        before=before.record(),
+        after=after.record(),
+        placed=placed,
+        displaced=displaced | lost_room,
+        elsewhere=elsewhere,
+    )
+
+
+def objects_of(cluster: Cluster) -> list[Any]:
+    """Everything that the cluster knows, pods on nodes with their node."""
+    state = cluster.state
+    nodes = [state.table.nodes[row] for row in state.table.row_of.values()]
+    placed = (on_node(info.pod, info.node_name) for info in state.placed_pods())
+    pods = [*placed, *(info.pod for info in state.pending.values())]
+    return [*nodes, *pods, *(obj for kind in STORED for obj in state.objects.all(kind))]

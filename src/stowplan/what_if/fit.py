@@ -1,0 +1,253 @@
+"""How many more pods like one fit: where, what runs out first, and how many nodes would make the rest fit.
+
+Nobody is evicted for them, and pods that are pending already are not placed before. Where nodes are independent of
+each other, `room` has the number of each; otherwise copies are placed one after the other by the scheduler until one is
+refused.
+
+How many nodes to add is found on the cluster, too: new ones like a node that is there (or given as a template) are put
+in, with the pods that a DaemonSet would put there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.offline import ClusterError
+from stowplan.what_if.nodes import NodeTemplate, node_at, node_named, nodes_of, zone_of
+from stowplan.what_if.pods import copy_of
+from stowplan.what_if.records import FitRecord, LimitRecord, MixRecord, NodesToAddRecord
+from stowplan.what_if.room import limits_of, room_for
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+    from typing import Any
+
+    from stowplan.api.types import Node, Pod
+    from stowplan.offline import Cluster
+    from stowplan.what_if.room import Limit
+
+#: Copies that are placed one after the other at most, where nobody says how many are wanted.
+MOST_PLACED = 10_000
+#: Nodes of a kind that are tried at most.
+MOST_NODES = 10_000
+#: Kinds of nodes that are tried when nobody names any.
+_KINDS = 5
+
+
+@dataclass(frozen=True)
+class NodeKind:
+    """A kind of node that can be added."""
+
+    #: The name of a node that is there, or a Node of its own.
+    like: str | Node
+    price: float | None = None
+
+    @property
+    def name(self) -> str:
+        return self.like if isinstance(self.like, str) else self.like.metadata.name
+
+
+def fit(
+    cluster: Cluster,
+    pod: Mapping[str, Any] | str | Pod,
+    *,
+    replicas: int | None = None,
+    kinds: Sequence[NodeKind] | None = None,
+) -> FitRecord:
+    """`replicas`: how many are wanted; None: as many as there is room for.
+
+    `kinds` of nodes to add for those that do not fit; None: those of the cluster.
+    """
+    if replicas is not None and replicas < 0:
+        raise ClusterError(f"replicas: want 0 or more, got {replicas}")
+    info = cluster.pod(pod)
+    question = _Question(cluster, info.pod, replicas)
+    with cluster.transaction():
+        found = question.answer()
+    missing = 0 if replicas is None else replicas - found.count
+    if missing > 0:
+        _add_nodes(cluster, question, found, missing, kinds)
+    return found.record(info.key, replicas)
+
+
+class _Found:
+    """What there is room for."""
+
+    def __init__(self) -> None:
+        self.per_node: Counter[str] = Counter()
+        self.zones: dict[str, str] = {}
+        self.limits: list[LimitRecord] = []
+        self.nodes_to_add: list[NodesToAddRecord] = []
+        self.cheapest: MixRecord | None = None
+        self.notes: list[str] = []
+        #: Whether nodes are independent of each other for this pod.
+        self.independent = True
+
+    @property
+    def count(self) -> int:
+        return self.per_node.total()
+
+    def record(self, key: str, wanted: int | None) -> FitRecord:
+        per_zone: Counter[str] = Counter()
+        for node, count in self.per_node.items():
+            if self.zones[node]:
+                per_zone[self.zones[node]] += count
+        return FitRecord(
+            pod=key,
+            wanted=wanted,
+            fits=self.count,
+            per_node=dict(sorted(self.per_node.items())),
+            per_zone=dict(sorted(per_zone.items())),
+            limited_by=tuple(self.limits),
+            nodes_to_add=tuple(self.nodes_to_add),
+            cheapest=self.cheapest,
+            notes=tuple(self.notes),
+        )
+
+
+class _Question:
+    """Asked of the cluster as it is, within a transaction of the caller's."""
+
+    def __init__(self, cluster: Cluster, pod: Pod, wanted: int | None) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._wanted = wanted
+        self._made = 0
+
+    def copy(self) -> Pod:
+        self._made += 1
+        return copy_of(self._pod, f"{self._pod.metadata.name}-copy-{self._made}")
+
+    def answer(self) -> _Found:
+        cluster, found = self._cluster, _Found()
+        room = room_for(cluster, cluster.pod(self.copy()))
+        names = cluster.state.table.names
+        if room is None or (self._wanted is not None and int(room.copies.sum()) > self._wanted):
+            # Which nodes are taken is the scheduler's choice.
+            found.independent = room is not None
+            self._place(found)
+        else:
+            for row in np.flatnonzero(room.copies).tolist():
+                found.per_node[names[row]] = int(room.copies[row])
+            found.limits = self._told(room.limits)
+        for name in found.per_node:
+            found.zones[name] = zone_of(node_named(cluster, name))
+        return found
+
+    def _place(self, found: _Found) -> None:
+        """One after the other, until one is refused."""
+        cluster = self._cluster
+        most = MOST_PLACED if self._wanted is None else self._wanted
+        for _ in range(most):
+            (decision,) = cluster.schedule([self.copy()])
+            if not decision.node_name:
+                if decision.diagnosis is not None:
+                    found.limits = self._told(limits_of(decision.diagnosis))
+                elif decision.status is not None:
+                    found.limits = [LimitRecord(plugin=decision.status.plugin, reason=decision.message, nodes=0)]
+                return
+            found.per_node[decision.node_name] += 1
+        if self._wanted is None:
+            found.notes.append(f"after {most:,} copies no more were tried: there may be room for others")
+
+    def _told(self, limits: Sequence[Limit]) -> list[LimitRecord]:
+        rows: dict[tuple[str, str], list[int]] = {}
+        for limit in limits:
+            rows.setdefault((limit.plugin, limit.reason), []).extend(limit.rows.tolist())
+        told = []
+        for (plugin, reason), of_reason in rows.items():
+            zones = Counter(zone_of(node_at(self._cluster, row)) for row in of_reason)
+            del zones[""]
+            told.append(LimitRecord(plugin=plugin, reason=reason, nodes=len(of_reason), zones=dict(zones)))
+        return sorted(told, key=lambda limit: (-limit.nodes, limit.plugin, limit.reason))
+
+
+# -- nodes to add -----------------------------------------------------------------------------------------------------
+
+
+def _add_nodes(
+    cluster: Cluster, question: _Question, found: _Found, missing: int, kinds: Sequence[NodeKind] | None
+) -> None:
+    asked = _kinds_of(cluster) if kinds is None else kinds
+    each: dict[str, int] = {}
+    for kind in asked:
+        template = NodeTemplate.of(cluster, kind.like)
+        if found.independent:
+            each[kind.name] = taken = _room_on_new(cluster, question, template)
+            count = -(-missing // taken) if taken else None
+        else:
+            count = _count_to_add(cluster, question, template, missing + found.count)
+        if count is not None:
+            price = None if kind.price is None else count * kind.price
+            found.nodes_to_add.append(
+                NodesToAddRecord(like=kind.name, count=count, each=each.get(kind.name), price=price)
+            )
+        elif kinds is not None:
+            found.notes.append(f"nodes like {kind.name} would not help")
+    found.nodes_to_add.sort(key=lambda add: (add.price is None, add.price or 0.0, add.count, add.like))
+    prices = {kind.name: kind.price for kind in asked if kind.price is not None}
+    if len(prices) > 1:
+        if found.independent:
+            found.cheapest = _cheapest(missing, each, prices)
+        else:
+            found.notes.append("no mix of kinds was looked for: which nodes take the pod hangs on the other nodes")
+
+
+def _kinds_of(cluster: Cluster) -> list[NodeKind]:
+    """A node of each size that there is, the most frequent first."""
+    sizes: dict[Hashable, list[str]] = {}
+    for node in nodes_of(cluster):
+        size = tuple(sorted((resource, str(amount)) for resource, amount in node.status.allocatable.items()))
+        sizes.setdefault((size, node.spec.taints), []).append(node.metadata.name)
+    frequent = sorted(sizes.values(), key=len, reverse=True)
+    return [NodeKind(names[0]) for names in frequent[:_KINDS]]
+
+
+def _room_on_new(cluster: Cluster, question: _Question, template: NodeTemplate) -> int:
+    with cluster.transaction():
+        (name,) = template.add_to(cluster, 1)
+        room = room_for(cluster, cluster.pod(question.copy()))
+        return 0 if room is None else int(room.copies[cluster.state.table.row_of[name]])
+
+
+def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate, wanted: int) -> int | None:
+    """The fewest new ones with which all fit; each number is tried."""
+
+    def all_fit(count: int) -> bool:
+        with cluster.transaction():
+            template.add_to(cluster, count)
+            return all(cluster.schedule([question.copy()])[0].node_name for _ in range(wanted))
+
+    high = 1
+    while not all_fit(high):
+        # Somewhere each new node would have one of them.
+        if high > wanted or high >= MOST_NODES:
+            return None
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if all_fit(middle) else (middle, high)
+    return high
+
+
+def _cheapest(missing: int, each: Mapping[str, int], prices: Mapping[str, float]) -> MixRecord | None:
+    """Cover `missing` pods with whole nodes at the lowest price: the cheapest way for 1, 2, … pods."""
+    useful = [(name, each[name], price) for name, price in prices.items() if each.get(name)]
+    if not useful:
+        return None
+    best: list[tuple[float, int, str]] = [(0.0, 0, "")]
+    for pods in range(1, missing + 1):
+        ways = ((best[max(0, pods - taken)], name, price) for name, taken, price in useful)
+        best.append(min((before[0] + price, before[1] + 1, name) for before, name, price in ways))
+    nodes: Counter[str] = Counter()
+    left = missing
+    while left > 0:
+        name = best[left][2]
+        nodes[name] += 1
+        left -= each[name]
+    return MixRecord(nodes=dict(sorted(nodes.items())), price=best[missing][0])

@@ -1,0 +1,98 @@
+"""Nodes for questions: new ones like a node that is there, with what runs on every such node; and cordoned ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.api.affinity import Taint
+from stowplan.offline import ClusterError
+from stowplan.what_if.pods import Fate, fate_of, on_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.api.types import Node, Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.offline import Cluster
+
+HOSTNAME = "kubernetes.io/hostname"
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+#: Taints that tell of a node's condition; a new node has none of them.
+_OF_CONDITIONS = "node.kubernetes.io/"
+
+
+def node_like(node: Node, name: str) -> Node:
+    """A healthy node of the same kind: its size, its labels and the taints that people gave it."""
+    labels = dict(node.metadata.labels)
+    if HOSTNAME in labels:
+        labels[HOSTNAME] = name
+    metadata = replace(node.metadata, name=name, uid=f"{name}, added", resource_version="", labels=labels)
+    taints = tuple(taint for taint in node.spec.taints if not taint.key.startswith(_OF_CONDITIONS))
+    return replace(node, metadata=metadata, spec=replace(node.spec, unschedulable=False, taints=taints))
+
+
+def cordoned(node: Node) -> Node:
+    """As `kubectl cordon` leaves it."""
+    if node.spec.unschedulable:
+        return node
+    taints = (*node.spec.taints, Taint(key=_UNSCHEDULABLE, effect="NoSchedule"))
+    return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
+
+
+def node_at(cluster: Cluster, row: int) -> Node:
+    node = cluster.state.table.nodes[row]
+    assert node is not None
+    return node
+
+
+def node_named(cluster: Cluster, name: str) -> Node:
+    row = cluster.state.table.row_of.get(name)
+    if row is None:
+        raise ClusterError(f'node "{name}" not found')
+    return node_at(cluster, row)
+
+
+def nodes_of(cluster: Cluster) -> list[Node]:
+    return [node_at(cluster, row) for row in cluster.state.table.row_of.values()]
+
+
+def pods_on(cluster: Cluster, name: str) -> list[PodInfo]:
+    """In the order in which they came."""
+    node_named(cluster, name)
+    return list(cluster.state.row_pods[cluster.state.table.row_of[name]])
+
+
+class NodeTemplate:
+    """A kind of node to add: what it is like, and the pods that come with each."""
+
+    def __init__(self, node: Node, pods: tuple[Pod, ...] = ()) -> None:
+        self.node = node
+        self._pods = pods
+
+    @classmethod
+    def of(cls, cluster: Cluster, like: str | Node) -> NodeTemplate:
+        """The kind of a Node; or of one that is there, by name, with its DaemonSets' pods."""
+        if not isinstance(like, str):
+            return cls(like)
+        pods = (info.pod for info in pods_on(cluster, like))
+        daemons = tuple(pod for pod in pods if fate_of(pod) is Fate.BELONGS_TO_NODE)
+        return cls(node_named(cluster, like), daemons)
+
+    def add_to(self, cluster: Cluster, count: int, start: int = 1) -> list[str]:
+        """Put new ones into the cluster; their names."""
+        names = [f"{self.node.metadata.name}-like-{number}" for number in range(start, start + count)]
+        for name in names:
+            cluster.add(node_like(self.node, name))
+            for pod in self._pods_on(name):
+                cluster.add(pod)
+        return names
+
+    def _pods_on(self, node_name: str) -> Iterator[Pod]:
+        for pod in self._pods:
+            yield on_node(pod, node_name, f"{pod.metadata.name}-on-{node_name}")
+
+
+def zone_of(node: Node) -> str:
+    return node.metadata.labels.get("topology.kubernetes.io/zone", "")

@@ -1,0 +1,78 @@
+"""Pods for questions: copies of one, and pods that would be made anew when theirs are gone."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.api.meta import controller_of
+from stowplan.api.pod import PodStatus
+
+if TYPE_CHECKING:
+    from stowplan.api.types import Pod
+
+#: Of pods that a kubelet has from files.
+_MIRROR = "kubernetes.io/config.mirror"
+
+
+class Fate(Enum):
+    """What becomes of a pod that leaves its node."""
+
+    #: Its controller makes another one, which goes wherever there is room.
+    COMES_BACK = "comes back"
+    #: It belongs to the node: a DaemonSet's, or the kubelet's own.
+    BELONGS_TO_NODE = "belongs to the node"
+    #: Nobody makes it anew.
+    LOST = "lost"
+    #: It is being deleted already.
+    LEAVING = "leaving"
+
+
+def fate_of(pod: Pod) -> Fate:
+    controller = controller_of(pod.metadata)
+    if _MIRROR in pod.metadata.annotations or (controller is not None and controller.kind in ("DaemonSet", "Node")):
+        return Fate.BELONGS_TO_NODE
+    if pod.metadata.deletion_timestamp is not None:
+        return Fate.LEAVING
+    return Fate.LOST if controller is None else Fate.COMES_BACK
+
+
+def made_anew(pod: Pod) -> Pod:
+    """The pod as its controller would make it again: with no node, and nothing known of it."""
+    metadata = replace(
+        pod.metadata,
+        uid=f"{pod.metadata.uid or pod.metadata.name}, made anew",
+        resource_version="",
+        deletion_timestamp=None,
+        deletion_grace_period_seconds=None,
+    )
+    return replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""), status=PodStatus())
+
+
+def named(pod: Pod, name: str) -> Pod:
+    """The same pod under another name, as another pod."""
+    return replace(pod, metadata=replace(pod.metadata, name=name, uid=f"{pod.metadata.namespace}/{name}, a copy"))
+
+
+def copy_of(pod: Pod, name: str) -> Pod:
+    """A pod like it, under another name, that waits for nothing but a node and evicts nobody."""
+    fresh = named(made_anew(pod), name)
+    return replace(fresh, spec=replace(fresh.spec, scheduling_gates=(), preemption_policy="Never"))
+
+
+def on_node(pod: Pod, node_name: str, name: str) -> Pod:
+    """A pod like it that belongs to another node."""
+    fresh = copy_of(pod, name)
+    return replace(fresh, spec=replace(fresh.spec, node_name=node_name))
+
+
+def belongs_to(pod: Pod, kind: str, name: str) -> bool:
+    """Whether a controller manages the pod; a Deployment does through a ReplicaSet that is named after it."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return False
+    if kind == "Deployment":
+        return owner.kind == "ReplicaSet" and owner.name.rpartition("-")[0] == name
+    return (owner.kind, owner.name) == (kind, name)

@@ -1,0 +1,142 @@
+"""How many copies of a pod each node has room for.
+
+Where the pod's filters look at nothing but the node's own sums, nodes do not influence each other: the number on each
+is found for all of them at once, by bisection over a hypothesis ("would it fit beside k copies?") that the plugins'
+own filters answer. `None` where that is not so (spreading, affinity, host ports, volumes, plugins of users): then
+copies have to be placed one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.explain.refusals import refusals
+from stowplan.framework.interface import Reads
+from stowplan.framework.status import Status
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.runtime import Framework
+    from stowplan.offline import Cluster
+
+#: No node is said to take more.
+_MOST = 1 << 20
+#: A filter that is not one of ours may refuse one copy and accept two.
+_IN_TREE = "stowplan.in_tree."
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Nodes that take no more for one reason."""
+
+    plugin: str
+    reason: str
+    rows: npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What each node takes."""
+
+    #: Copies a table row.
+    copies: npt.NDArray[np.int64]
+    #: Why not one more: of the nodes that take some, and of those that take none.
+    limits: tuple[Limit, ...]
+
+
+def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
+    """None where the nodes are not independent of each other."""
+    framework = cluster.framework_of(info)
+    evaluation, outcome = cluster.algorithm.filtered(framework, info)
+    if outcome.error is not None or outcome.state is None:
+        return None
+    if cluster.state.nominator or not _independent(framework, outcome.state):
+        return None
+    copies = np.zeros(cluster.state.table.n, np.int64)
+    limits: list[Limit] = []
+    if not outcome.feasible.all():
+        diagnosis = evaluation.diagnosis(outcome.refused) if outcome.diagnosis is None else outcome.diagnosis
+        limits += limits_of(diagnosis)
+    rows = np.flatnonzero(outcome.feasible)
+    if len(rows):
+        search = _Search(cluster, framework, outcome.state, info, rows)
+        copies[rows] = search.copies()
+        limits += search.limits(copies[rows])
+    return Room(copies, tuple(limits))
+
+
+def _independent(framework: Framework, state: CycleState) -> bool:
+    return not framework.handle.extenders() and all(
+        plugin.reads in (Reads.NODES, Reads.NODE_SUMS) and type(plugin).__module__.startswith(_IN_TREE)
+        for plugin in framework.active_filters(state)
+    )
+
+
+def limits_of(diagnosis: Diagnosis) -> list[Limit]:
+    """Why nodes refuse a pod."""
+    found = refusals(diagnosis)
+    return [Limit(refusal.plugin, str(reason), refusal.rows) for refusal in found for reason in refusal.reasons]
+
+
+class _Search:
+    """All nodes that take at least one copy."""
+
+    def __init__(
+        self, cluster: Cluster, framework: Framework, state: CycleState, info: PodInfo, rows: npt.NDArray[np.intp]
+    ) -> None:
+        self._cluster, self._framework, self._state, self._info = cluster, framework, state, info
+        self._rows = rows
+        self._requests = cluster.state.vector_of(info.shape)[:, np.newaxis]
+        self._non_zero = np.array(info.shape.non_zero_used, np.int64)[:, np.newaxis]
+
+    def copies(self) -> npt.NDArray[np.int64]:
+        """Bisection on all nodes together: `low` copies fit, `high` do not."""
+        low = np.ones(len(self._rows), np.int64)
+        high = np.full(len(self._rows), 2, np.int64)
+        growing = self._takes(high)
+        while growing.any():
+            low[growing] = high[growing]
+            high[growing] *= 2
+            if int(high.max()) > _MOST:
+                break
+            growing &= self._takes(high)
+        while (high - low > 1).any():
+            middle = (low + high) // 2
+            takes = self._takes(middle)
+            low, high = np.where(takes, middle, low), np.where(takes, high, middle)
+        return low
+
+    def _takes(self, copies: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Whether so many fit on each."""
+        answer = self._framework.run_filters(self._state, self._info, self._beside(copies - 1))
+        if isinstance(answer, Status):
+            raise RuntimeError(answer.message)
+        return answer[1]
+
+    def _beside(self, copies: npt.NDArray[np.int64]) -> HypotheticalNodes:
+        nodes = HypotheticalNodes(self._cluster.state, self._rows)
+        everywhere = np.arange(len(self._rows))
+        nodes.shift(everywhere, self._requests * copies, self._non_zero * copies, 1, pods=copies)
+        return nodes
+
+    def limits(self, copies: npt.NDArray[np.int64]) -> list[Limit]:
+        """Why not one more."""
+        answer = self._framework.run_filters(self._state, self._info, self._beside(copies))
+        if isinstance(answer, Status):
+            raise RuntimeError(answer.message)
+        found, left = [], np.ones(len(self._rows), np.bool_)
+        for plugin, rejections in answer[0]:
+            for entry in rejections.entries:
+                rows = np.flatnonzero(entry.mask & left & rejections.mask)
+                if len(rows):
+                    found.append(Limit(plugin, str(entry.reason), self._rows[rows]))
+            left &= ~rejections.mask
+        return found

@@ -1,0 +1,103 @@
+"""Pods that lost their node look for another; whoever they push away does, too.
+
+Pods without a node are placed by the scheduler, in the queue's order. One that is placed may evict lesser ones; those
+are made anew in turn, until everybody has found a node or none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.preemption.victims import lower_priority_pods
+from stowplan.what_if.pods import Fate, fate_of, made_anew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.api.types import Pod
+    from stowplan.engine.algorithm import Decision
+    from stowplan.offline import Cluster
+
+#: A pod that evicts another that evicts another…
+_ROUNDS = 100
+
+
+class Settling:
+    """Within a transaction of the caller's."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        #: Pod -> the node that it found.
+        self.found: dict[str, str] = {}
+        #: Pod -> why it found none.
+        self.stranded: dict[str, str] = {}
+        #: Pods that others evicted.
+        self.displaced: dict[str, None] = {}
+
+    def settle(self, pods: Iterable[Pod]) -> None:
+        """These have left their nodes and are made anew; nobody else who is pending is tried."""
+        keys = put_back(self._cluster, pods)
+        for _ in range(_ROUNDS):
+            ours = []
+            for key in keys:
+                pod = self._cluster.pod(key)
+                if self._cluster.engine.framework_for(pod) is None:
+                    self.stranded[key] = nobody_schedules(pod.pod)
+                else:
+                    ours.append(pod)
+            if not ours:
+                return
+            before = self._placed([pod.pod for pod in ours])
+            ours.sort(key=lambda pod: -pod.priority)
+            self._note(self._cluster.schedule([pod.key for pod in ours]))
+            keys = self._evicted(before)
+
+    def settle_all(self) -> None:
+        """Everybody who is pending."""
+        for _ in range(_ROUNDS):
+            before = self._placed([info.pod for info in self._cluster.state.pending.values()])
+            self._note(self._cluster.schedule())
+            if not self._evicted(before):
+                break
+        for key in self._cluster.pending():
+            self.stranded.setdefault(key, nobody_schedules(self._cluster.pod(key).pod))
+
+    def _note(self, decisions: Iterable[Decision]) -> None:
+        for decision in decisions:
+            key = decision.pod.key
+            if decision.node_name:
+                self.found[key] = decision.node_name
+                self.stranded.pop(key, None)
+            else:
+                self.stranded[key] = decision.message
+                self.found.pop(key, None)
+
+    def _placed(self, waiting: Iterable[Pod]) -> dict[str, Pod]:
+        """Pods that have a node, if some of these may evict one."""
+        state = self._cluster.state
+        priorities = [pod.spec.priority or 0 for pod in waiting if pod.spec.preemption_policy != "Never"]
+        everywhere = state.table.valid[: state.table.n]
+        if not priorities or not len(lower_priority_pods(state.pods, max(priorities), everywhere)):
+            return {}
+        return {info.uid: info.pod for info in state.placed_pods()}
+
+    def _evicted(self, before: dict[str, Pod]) -> list[str]:
+        """Those that are gone since; who comes back of them, made anew."""
+        gone = [pod for uid, pod in before.items() if self._cluster.state.placed(uid) is None]
+        for pod in gone:
+            self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
+        return put_back(self._cluster, (pod for pod in gone if fate_of(pod) is Fate.COMES_BACK))
+
+
+def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
+    """Let pods wait for a node, made anew; their keys."""
+    keys = []
+    for pod in pods:
+        fresh = made_anew(pod)
+        cluster.add(fresh)
+        keys.append(cluster.pod(fresh).key)
+    return keys
+
+
+def nobody_schedules(pod: Pod) -> str:
+    return f'nobody here schedules for "{pod.spec.scheduler_name}"'

@@ -1,0 +1,99 @@
+"""What would not come back if nodes were lost: each node, or each zone, rack or whatever a label tells, in turn.
+
+A loss is at once and asks no budget: the nodes are gone, their pods are made anew and look for another node. Each is
+tried on the cluster as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.offline import ClusterError
+from stowplan.what_if.nodes import nodes_of, pods_on, zone_of
+from stowplan.what_if.pods import Fate, fate_of
+from stowplan.what_if.records import LossRecord, StrandedRecord, SurviveRecord
+from stowplan.what_if.settling import Settling
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.offline import Cluster
+
+NODE = "node"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def survive(
+    cluster: Cluster,
+    by: str | None = None,
+    *,
+    only: str | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> SurviveRecord:
+    """`by`: "node", or a label of nodes; None: zones where there are several, otherwise nodes.
+
+    `only`: one value of it. `progress` is told how many losses were tried, of how many.
+    """
+    by = by or _usual(cluster)
+    groups, without = _groups(cluster, by)
+    if only is not None:
+        if only not in groups:
+            raise ClusterError(f'no node has {by} "{only}"' if by != NODE else f'node "{only}" not found')
+        groups = {only: groups[only]}
+    losses = []
+    for number, (lost, names) in enumerate(groups.items(), start=1):
+        losses.append(_loss(cluster, lost, names))
+        if progress is not None:
+            progress(number, len(groups))
+    notes = (f"{without} nodes have no label {by}: they were never lost",) if without else ()
+    losses.sort(key=lambda loss: (-len(loss.stranded) - len(loss.gone), -len(loss.displaced), -loss.pods, loss.lost))
+    return SurviveRecord(by=by, losses=tuple(losses), notes=notes)
+
+
+def _usual(cluster: Cluster) -> str:
+    zones = {zone_of(node) for node in nodes_of(cluster)}
+    return ZONE if len(zones - {""}) > 1 else NODE
+
+
+def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
+    """What can be lost -> its nodes; and how many nodes are in no group."""
+    groups: dict[str, list[str]] = {}
+    without = 0
+    for node in nodes_of(cluster):
+        name = node.metadata.name
+        value = name if by == NODE else node.metadata.labels.get(by)
+        if value is None:
+            without += 1
+        else:
+            groups.setdefault(value, []).append(name)
+    if not groups and by != NODE:
+        raise ClusterError(f'no node has the label "{by}"')
+    return groups, without
+
+
+def _loss(cluster: Cluster, lost: str, names: list[str]) -> LossRecord:
+    state = cluster.state
+    with cluster.transaction():
+        pods = [info for name in names for info in pods_on(cluster, name)]
+        homes = {info.key: info.node_name for info in pods}
+        fates = {info.key: fate_of(info.pod) for info in pods}
+        leaving = [info.pod for info in pods]
+        for info in pods:
+            cluster.evict(info.key)
+        for name in names:
+            state.remove_node(name)
+        settling = Settling(cluster)
+        settling.settle(
+            pod for pod in leaving if fates[f"{pod.metadata.namespace}/{pod.metadata.name}"] is Fate.COMES_BACK
+        )
+        return LossRecord(
+            lost=lost,
+            nodes=len(names),
+            pods=sum(fate is not Fate.BELONGS_TO_NODE for fate in fates.values()),
+            moved=sum(key in homes for key in settling.found),
+            stranded=tuple(
+                StrandedRecord(pod=key, from_=homes.get(key, ""), reason=why) for key, why in settling.stranded.items()
+            ),
+            gone=tuple(key for key, fate in fates.items() if fate is Fate.LOST),
+            displaced=tuple(settling.displaced),
+        )

@@ -1,0 +1,222 @@
+"""`stowplan fit`, `drain`, `survive` and `what-if`: what is asked, what is shown, what is refused."""
+
+import json
+
+import pytest
+import yaml
+
+from support.what_if.objects import budget, node, owned, pod
+
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "api", "namespace": "shop"},
+    "spec": {
+        "replicas": 2,
+        "template": {
+            "metadata": {"labels": {"app": "api"}},
+            "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]},
+        },
+    },
+}
+CLUSTER = (
+    node("a", zone="x"),
+    node("b", zone="y"),
+    owned(pod("web-0", nodeName="a")),
+    owned(pod("web-1", nodeName="b")),
+    pod("waiting", "5"),
+)
+
+
+def read(ran):
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+class TestFit:
+    def test_as_text(self, run, files):
+        ran = run("fit", "-f", files(*CLUSTER), "web-0")
+        assert ran.code == 0
+        assert ran.out == (
+            "like default/web-0: 6 more fit on 2 nodes\n"
+            "  ZONE  PODS\n"
+            "  x        3\n"
+            "  y        3\n"
+            "  NODE  PODS\n"
+            "  a        3\n"
+            "  b        3\n"
+            "\n"
+            "What keeps the next one off\n"
+            "  NODES  REASON            PLUGIN\n"
+            "      2  Insufficient cpu  NodeResourcesFit\n"
+        )
+
+    def test_as_data(self, run, files):
+        found = read(run("fit", "-f", files(*CLUSTER), "pod/web-0", "--replicas", "8", "-o", "json"))
+        assert (found["fits"], found["wanted"], found["perNode"]) == (6, 8, {"a": 3, "b": 3})
+        assert found["nodesToAdd"][0] == {"like": "a", "count": 1, "each": 4, "price": None}
+        assert {"fits", "perNode", "limitedBy", "nodesToAdd"} < set(found)
+
+    @pytest.mark.parametrize("name", ["deployment/shop/api", "deploy/shop/api"])
+    def test_a_deployment_of_the_files(self, run, files, name):
+        # What it is limited to it requests, as an API server sees to.
+        assert read(run("fit", "-f", files(*CLUSTER, DEPLOYMENT), name, "-o", "json"))["perNode"] == {"a": 1, "b": 1}
+
+    def test_a_deployment_that_has_pods(self, run, files):
+        assert read(run("fit", "-f", files(*CLUSTER), "deployment/web", "-o", "json"))["fits"] == 6
+
+    def test_a_manifest(self, run, files, tmp_path):
+        path = tmp_path / "api.yaml"
+        path.write_text(yaml.safe_dump(DEPLOYMENT))
+        assert read(run("fit", "-f", files(*CLUSTER), str(path), "-o", "json"))["pod"] == "shop/api"
+
+    def test_nodes_of_a_file_and_prices(self, run, files, tmp_path):
+        path = tmp_path / "node.json"
+        path.write_text(json.dumps(node("large", "64", pods="100")))
+        ran = run(
+            "fit", "-f", files(*CLUSTER), "web-0", "--replicas", "60", "--like", "a=1", "--node-template", f"{path}=3"
+        )
+        assert "  cheapest: 1 like large, 3.00 in all\n" in ran.out
+
+    @pytest.mark.parametrize(
+        ("asked", "says"),
+        [
+            (["web-9"], 'pod "default/web-9" not found; did you mean'),
+            (["deployment/nope"], 'Deployment "default/nope" not found, and no pod of it'),
+            (["a/b/c/d"], "names nothing"),
+            (["web-0", "--replicas", "90", "--like", "zz"], 'node "zz" not found'),
+            (["web-0", "--like", "a=cheap"], "want a price of 0 or more after ="),
+            (["web-0", "--replicas", "-1"], "-1 is not in the range"),
+            (["no-such-file.yaml"], "no-such-file.yaml: No such file or directory"),
+        ],
+    )
+    def test_nonsense(self, run, files, asked, says):
+        ran = run("fit", "-f", files(*CLUSTER), *asked)
+        assert ran.code == 2
+        assert says in ran.err
+
+    def test_a_manifest_that_makes_no_pods(self, run, files, tmp_path):
+        path = tmp_path / "x.yaml"
+        path.write_text(yaml.safe_dump(DEPLOYMENT | {"spec": {}}))
+        ran = run("fit", "-f", files(*CLUSTER), str(path))
+        assert (ran.code, "there is no template in it" in ran.err) == (2, True)
+
+
+class TestDrain:
+    def test_as_text(self, run, files):
+        ran = run("drain", "-f", files(*CLUSTER), "a")
+        assert (ran.code, ran.out) == (
+            0,
+            "drain of a: 1 pod would find another node\n\nMoves\n  POD            FROM  TO\n  default/web-0  a     b\n",
+        )
+
+    def test_as_data(self, run, files):
+        found = read(run("drain", "-f", files(*CLUSTER, budget(allowed=0)), "a", "-o", "json"))
+        assert (found["moves"], found["stranded"]) == ([], [])
+        (block,) = found["blockedBy"]
+        assert (block["pod"], block["node"], block["budget"]) == ("default/web-0", "a", "default/web")
+
+    @pytest.mark.parametrize("which", [["--zone", "x"], ["-l", "kubernetes.io/hostname in (a)"]])
+    def test_nodes_by_zone_and_labels(self, run, files, which):
+        assert read(run("drain", "-f", files(*CLUSTER), *which, "-o", "json"))["nodes"] == ["a"]
+
+    def test_rolling(self, run, files):
+        ran = run("drain", "-f", files(*CLUSTER), "--all", "--max-unavailable", "1", "-o", "json")
+        assert read(ran)["stranded"] == []
+
+    @pytest.mark.parametrize(
+        ("asked", "says"),
+        [
+            ([], "Say which nodes"),
+            (["zz"], 'node "zz" not found'),
+            (["-l", "a=="], "no node is meant"),
+            (["-l", "a in"], "-l a in: "),
+            (["--zone", "q"], "no node is meant"),
+        ],
+    )
+    def test_nonsense(self, run, files, asked, says):
+        ran = run("drain", "-f", files(*CLUSTER), *asked)
+        assert ran.code == 2
+        assert says in ran.err
+
+
+class TestSurvive:
+    def test_as_text(self, run, files):
+        ran = run("survive", "-f", files(*CLUSTER, pod("bare", nodeName="a")))
+        assert ran.out == (
+            "loss of each topology.kubernetes.io/zone: 1 of 2 losses would leave pods without a node\n"
+            "  LOST  NODES  PODS  MOVE  STRANDED  GONE  DISPLACED\n"
+            "  x         1     2     1         0     1          0\n"
+            "  y         1     1     1         0     0          0\n"
+        )
+
+    def test_as_data(self, run, files):
+        found = read(run("survive", "-f", files(*CLUSTER), "--by", "node", "-o", "json"))
+        assert [(loss["lost"], loss["stranded"]) for loss in found["losses"]] == [("a", []), ("b", [])]
+
+    def test_nonsense(self, run, files):
+        ran = run("survive", "-f", files(*CLUSTER), "--by", "rack")
+        assert (ran.code, 'no node has the label "rack"' in ran.err) == (2, True)
+
+
+class TestWhatIf:
+    def test_as_text(self, run, files):
+        ran = run("what-if", "-f", files(*CLUSTER), "--remove", "a", "--add-nodes", "1", "--like", "b")
+        assert ran.out.startswith(
+            "if add 1 node like b\n"
+            "if remove node a\n"
+            "                    BEFORE  AFTER\n"
+            "  nodes                  2      2\n"
+            "  pods with a node       2      2\n"
+            "  pending                1      1\n"
+            "\n"
+            "Lose theirs\n"
+            "  POD            GOES TO\n"
+            "  default/web-0  b-like-1\n"
+        )
+
+    def test_as_data(self, run, files):
+        ran = run("what-if", "-f", files(*CLUSTER), "--scale", "deployment/web=3", "-o", "json")
+        found = read(ran)
+        assert found["before"]["pending"] == found["after"]["pending"] == ["default/waiting"]
+        assert (list(found["placed"]), found["displaced"]) == (["default/web-added-2"], {})
+
+    def test_everything_at_once(self, run, files, tmp_path):
+        more, config = tmp_path / "more.json", tmp_path / "config.yaml"
+        more.write_text(json.dumps(pod("more", nodeSelector={"disk": "ssd"})))
+        config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+        ran = run(
+            *("what-if", "-f", files(*CLUSTER), "--label", "a", "disk=ssd", "--taint", "b", "k=v:NoExecute"),
+            *("--apply", str(more), "--config", str(config), "-o", "json"),
+        )
+        found = read(ran)
+        assert (found["placed"], found["displaced"]) == ({"default/more": "a"}, {"default/web-1": "a"})
+        assert len(found["changes"]) == 4
+
+    @pytest.mark.parametrize(
+        ("asked", "says"),
+        [
+            ([], "Say what changes"),
+            (["--add-nodes", "1"], "go together"),
+            (["--remove", "zz"], 'node "zz" not found'),
+            (["--label", "a", "disk"], "want KEY=VALUE, or KEY- to take it away"),
+            (["--taint", "a", "k=v"], "want KEY[=VALUE]:EFFECT"),
+            (["--taint", "a", "k=v:Maybe"], "want KEY[=VALUE]:EFFECT"),
+            (["--scale", "web=3"], "say of what kind it is, as deployment/web=3"),
+            (["--scale", "deployment/web"], "want KIND/[NS/]NAME=N"),
+            (["--scale", "deployment/none=3"], "it has no pod in this cluster"),
+            (["--apply", "nope.yaml"], "nope.yaml: No such file or directory"),
+            (["--config", "nope.yaml"], "nope.yaml"),
+        ],
+    )
+    def test_nonsense(self, run, files, asked, says):
+        ran = run("what-if", "-f", files(*CLUSTER), *asked)
+        assert ran.code == 2
+        assert says in ran.err
+
+
+@pytest.mark.parametrize("command", ["fit", "drain", "survive", "what-if"])
+def test_files_and_a_live_cluster_exclude_each_other(run, files, command):
+    asked = {"fit": ["web-0"], "drain": ["a"], "survive": [], "what-if": ["--remove", "a"]}[command]
+    ran = run(command, *asked, "-f", files(*CLUSTER), "--context", "x")
+    assert (ran.code, "give one or the other" in ran.err) == (2, True)

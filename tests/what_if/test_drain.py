@@ -1,0 +1,153 @@
+"""What a drain would do, and that it does nothing."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan import Cluster, ClusterError
+from stowplan.what_if import drain
+from support.what_if.objects import budget, node, owned, pod
+
+
+def moves(found):
+    return {move.pod.partition("/")[2]: (move.from_, move.to) for move in found.moves}
+
+
+def test_pods_go_where_there_is_room():
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(2)]
+    found = drain(Cluster([node("a"), node("b", "1"), node("c", "1"), *pods]), ["a"])
+    assert {to for _, to in moves(found).values()} == {"b", "c"}
+    assert (found.stranded, found.blocked_by, found.lost, found.stay) == ((), (), (), 0)
+
+
+def test_who_finds_no_place():
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
+    found = drain(Cluster([node("a"), node("b", "2"), *pods]), ["a"])
+    (stranded,) = found.stranded
+    assert len(found.moves) == 2
+    assert stranded.from_ == "a"
+    assert stranded.reason.startswith("0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.")
+
+
+def test_nobody_goes_to_another_node_of_the_drain():
+    found = drain(Cluster([node("a"), node("b"), node("c", "1"), owned(pod("web-0", nodeName="a"))]), ["a", "b"])
+    assert moves(found) == {"web-0": ("a", "c")}
+
+
+def test_pods_that_belong_to_the_node_stay():
+    mirror = pod("mirror", nodeName="a")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    found = drain(Cluster([node("a"), node("b"), owned(pod("d", nodeName="a"), "DaemonSet", "d"), mirror]), ["a"])
+    assert (found.stay, found.moves, found.lost) == (2, (), ())
+
+
+def test_pods_that_nobody_makes_anew_are_lost():
+    found = drain(Cluster([node("a"), node("b"), pod("bare", nodeName="a")]), ["a"])
+    assert (found.lost, found.moves) == (("default/bare",), ())
+    assert "kubectl drain asks for --force" in found.notes[-1]
+
+
+def test_a_budget_lets_them_go_one_by_one_while_each_finds_a_place():
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
+    found = drain(Cluster([node("a"), node("b"), *pods, budget(allowed=1)]), ["a"])
+    assert (len(found.moves), found.blocked_by) == (3, ())
+
+
+def test_a_budget_holds_them_up_once_one_found_no_place():
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
+    found = drain(Cluster([node("a"), node("b", "1"), *pods, budget(allowed=1)]), ["a"])
+    assert (len(found.moves), len(found.stranded)) == (1, 1)
+    (block,) = found.blocked_by
+    assert (block.node, block.budget) == ("a", "default/web")
+
+
+@pytest.mark.parametrize(
+    ("spec", "blocked"),
+    [
+        ({"minAvailable": 2}, 2),
+        ({"minAvailable": 1}, 0),
+        ({"maxUnavailable": 0}, 2),
+        ({"maxUnavailable": "50%"}, 0),
+        ({"minAvailable": "100%"}, 2),
+    ],
+)
+def test_a_budget_without_a_status_is_worked_out(spec, blocked):
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(2)]
+    found = drain(Cluster([node("a"), node("b"), *pods, budget(**spec)]), ["a"])
+    assert len(found.blocked_by) == blocked
+    assert "default/web" in found.notes[0]
+
+
+def test_two_budgets_block_each_eviction():
+    more = budget("more", 5) | {}
+    more["spec"] = {"selector": {"matchLabels": {"app": "web"}}}
+    found = drain(Cluster([node("a"), node("b"), owned(pod("web-0", nodeName="a")), budget(allowed=5), more]), ["a"])
+    assert found.blocked_by[0].reason == "a pod with more than one disruption budget cannot be evicted"
+
+
+def test_an_empty_selector_is_for_everybody():
+    everybody = budget("all", 0) | {"spec": {"selector": {}}}
+    found = drain(Cluster([node("a"), node("b"), owned(pod("web-0", nodeName="a")), everybody]), ["a"])
+    assert len(found.blocked_by) == 1
+
+
+def test_those_come_first_that_nothing_holds_up():
+    pods = [owned(pod("web-0", nodeName="a")), owned(pod("api-0", nodeName="b")), owned(pod("api-1", nodeName="b"))]
+    found = drain(Cluster([node("a"), node("b"), node("c"), node("d"), *pods, budget(allowed=0)]), ["a", "b", "c"])
+    assert found.nodes == ("c", "b", "a")
+
+
+def test_rolling_nodes_come_back():
+    pods = [owned(pod(f"web-{name}", "4", nodeName=name)) for name in "abc"]
+    cluster = Cluster([node("a"), node("b"), node("c"), node("spare"), *pods])
+    at_once, rolling = drain(cluster, list("abc")), drain(cluster, list("abc"), rolling=1)
+    assert (len(at_once.moves), len(at_once.stranded)) == (1, 2)
+    assert (len(rolling.moves), len(rolling.stranded)) == (3, 0)
+
+
+def test_rolling_without_a_spare_node():
+    pods = [owned(pod(f"web-{name}", "4", nodeName=name)) for name in "ab"]
+    found = drain(Cluster([node("a"), node("b"), *pods]), list("ab"), rolling=1)
+    assert found.stranded == ()
+    assert "only once one that was drained came back" in found.notes[0]
+
+
+def test_lesser_pods_make_room():
+    lesser = owned(pod("lesser", "4", nodeName="b", priority=0), name="lesser-abc")
+    found = drain(Cluster([node("a"), node("b"), lesser, owned(pod("web-0", nodeName="a", priority=10))]), ["a"])
+    assert found.displaced == ("default/lesser",)
+    assert [stranded.pod for stranded in found.stranded] == ["default/lesser"]
+
+
+def test_nonsense():
+    cluster = Cluster([node("a")])
+    with pytest.raises(ClusterError, match='node "b" not found'):
+        drain(cluster, ["b"])
+    with pytest.raises(ClusterError, match="want 1 or more"):
+        drain(cluster, ["a"], rolling=0)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["1", "2"]), st.booleans()), max_size=8),
+    st.sets(st.sampled_from("abcd"), min_size=1),
+    st.sampled_from([None, 1, 2]),
+)
+def test_everybody_is_accounted_for_and_nothing_has_changed(given_pods, names, rolling):
+    pods = [
+        (owned if has_owner else lambda made: made)(pod(f"web-{i}", cpu, nodeName=on))
+        for i, (on, cpu, has_owner) in enumerate(given_pods)
+    ]
+    cluster = Cluster([*(node(name) for name in "abcd"), *pods, budget(allowed=2)])
+    before = cluster.state.version
+    found = drain(cluster, sorted(names), rolling=rolling)
+    assert cluster.state.version == before
+    affected = {f"default/web-{i}" for i, (on, _, _) in enumerate(given_pods) if on in names}
+    told = {
+        *(move.pod for move in found.moves),
+        *(stranded.pod for stranded in found.stranded),
+        *(block.pod for block in found.blocked_by),
+        *found.lost,
+    }
+    assert told == affected
+    if rolling is None:
+        assert not {move.to for move in found.moves} & names

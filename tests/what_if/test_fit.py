@@ -1,0 +1,172 @@
+"""How many more fit, against placing copies one after the other; how many nodes to add, against adding them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan import Cluster, ClusterError
+from stowplan.api.decode import decode_object
+from stowplan.what_if import NodeKind, fit
+from support.what_if.objects import ZONE, node, owned, pod
+
+
+def placed_one_by_one(cluster, pod, most=1000):
+    """The plain rule."""
+    with cluster.transaction():
+        for number in range(most):
+            copy = pod | {"metadata": pod["metadata"] | {"name": f"c{number}", "uid": f"c{number}"}}
+            copy["spec"] = pod["spec"] | {"preemptionPolicy": "Never"}
+            if not cluster.schedule([copy])[0].node_name:
+                return number
+    return most
+
+
+SPREAD = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+}
+APART = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+            ]
+        }
+    }
+}
+PORT = {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}
+TOLERANT = {"tolerations": [{"operator": "Exists"}]}
+TAINTED = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
+KINDS = [{}, SPREAD, APART, PORT, TOLERANT, {"nodeSelector": {ZONE: "b"}}]
+
+
+@st.composite
+def clusters(draw):
+    sizes = st.sampled_from(["500m", "2", "3", "7"])
+    nodes = [
+        node(
+            f"n{i}",
+            draw(sizes),
+            draw(st.sampled_from(["", "a", "b"])),
+            draw(st.sampled_from(["2", "10"])),
+            **draw(
+                st.sampled_from([{}, {}, {"unschedulable": True}, {"taints": [{"key": "k", "effect": "NoSchedule"}]}])
+            ),
+        )
+        for i in range(draw(st.integers(0, 4)))
+    ]
+    pods = [
+        pod(f"p{i}", draw(st.sampled_from(["100m", "1"])), nodeName=draw(st.sampled_from(nodes))["metadata"]["name"])
+        for i in range(draw(st.integers(0, 4)) if nodes else 0)
+    ]
+    asked = pod("web", draw(st.sampled_from(["0", "300m", "1", "2"])))
+    asked["metadata"]["labels"] = {"app": "web"}
+    asked["spec"] |= draw(st.sampled_from(KINDS))
+    return [*nodes, *pods], asked
+
+
+@given(clusters())
+def test_as_many_as_can_be_placed(given_cluster):
+    objects, asked = given_cluster
+    cluster = Cluster(objects)
+    before = cluster.state.version
+    found = fit(cluster, asked)
+    assert found.fits == placed_one_by_one(cluster, asked) == sum(found.per_node.values())
+    assert cluster.state.version == before
+
+
+@given(clusters(), st.integers(0, 12))
+def test_at_most_as_many_as_are_wanted(given_cluster, wanted):
+    objects, asked = given_cluster
+    cluster = Cluster(objects)
+    assert fit(cluster, asked, replicas=wanted).fits == min(wanted, placed_one_by_one(cluster, asked))
+
+
+@given(clusters(), st.integers(1, 12))
+def test_the_fewest_nodes_that_make_the_rest_fit(given_cluster, wanted):
+    objects, asked = given_cluster
+    cluster = Cluster(objects)
+    model = node("model", "3", "a")
+    found = fit(cluster, asked, replicas=wanted, kinds=[NodeKind(cluster_node(model))])
+    for add in found.nodes_to_add:
+        for count, enough in ((add.count, True), (add.count - 1, False)):
+            more = Cluster([*objects, *(node(f"more-{i}", "3", "a") for i in range(count))])
+            assert (placed_one_by_one(more, asked, wanted) == wanted) is enough
+    if not found.nodes_to_add and found.fits < wanted:
+        more = Cluster([*objects, *(node(f"more-{i}", "3", "a") for i in range(2 * wanted + 2))])
+        assert placed_one_by_one(more, asked, wanted) < wanted
+
+
+def cluster_node(obj):
+    return decode_object(obj)
+
+
+def test_what_runs_out():
+    cluster = Cluster([node("a", "4", "x"), node("b", "2", "y"), node("c", "9", "y", unschedulable=True)])
+    found = fit(cluster, pod())
+    assert (found.fits, found.per_node, found.per_zone) == (6, {"a": 4, "b": 2}, {"x": 4, "y": 2})
+    assert [(limit.reason, limit.nodes, limit.zones) for limit in found.limited_by] == [
+        ("Insufficient cpu", 2, {"x": 1, "y": 1}),
+        ("node(s) were unschedulable", 1, {"y": 1}),
+    ]
+
+
+def test_the_number_of_pods_of_a_node_is_a_limit():
+    found = fit(Cluster([node("a", "100", pods="3")]), pod(cpu="1m"))
+    assert (found.fits, found.limited_by[0].reason) == (3, "Too many pods")
+
+
+def test_pods_of_daemon_sets_come_with_new_nodes():
+    daemon = owned(pod("d", "1", nodeName="a"), "DaemonSet", "d")
+    found = fit(Cluster([node("a", "4"), daemon]), pod(), replicas=9, kinds=[NodeKind("a")])
+    assert (found.fits, [(add.count, add.each) for add in found.nodes_to_add]) == (3, [(2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "mix", "price"),
+    [(8, {"large": 1}, 3.0), (9, {"large": 1, "small": 1}, 4.0), (3, {"small": 2}, 2.0), (6, {"large": 1}, 3.0)],
+)
+def test_the_cheapest_mix(wanted, mix, price):
+    cluster = Cluster([node("small", "2", unschedulable=True), node("large", "8", unschedulable=True)])
+    found = fit(cluster, pod(), replicas=wanted, kinds=[NodeKind("small", 1.0), NodeKind("large", 3.0)])
+    assert (found.cheapest.nodes, found.cheapest.price) == (mix, price)
+
+
+def test_nodes_that_are_no_help_are_told():
+    found = fit(Cluster([node("a", "1")]), pod(cpu="2"), replicas=1, kinds=[NodeKind("a")])
+    assert (found.nodes_to_add, found.notes) == ((), ("nodes like a would not help",))
+
+
+def test_nobody_is_evicted():
+    lesser = pod("lesser", "4", nodeName="a", priority=0)
+    found = fit(Cluster([node("a", "4"), lesser]), pod("important", "1", priority=1000))
+    assert found.fits == 0
+
+
+def test_unknown_names():
+    with pytest.raises(ClusterError, match='node "x" not found'):
+        fit(Cluster([node("a", "1")]), pod(cpu="2"), replicas=1, kinds=[NodeKind("x")])
+    with pytest.raises(ClusterError, match="want 0 or more"):
+        fit(Cluster(), pod(), replicas=-1)
+
+
+def test_its_document():
+    assert fit(Cluster([node("a", "1")]), pod()).to_dict() == {
+        "schemaVersion": 1,
+        "kind": "Fit",
+        "pod": "default/web",
+        "wanted": None,
+        "fits": 1,
+        "perNode": {"a": 1},
+        "perZone": {},
+        "limitedBy": [{"plugin": "NodeResourcesFit", "reason": "Insufficient cpu", "nodes": 1, "zones": {}}],
+        "nodesToAdd": [],
+        "cheapest": None,
+        "notes": [],
+    }
