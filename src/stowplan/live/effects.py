@@ -22,7 +22,7 @@ from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Container, Coroutine, Sequence
 
     from stowplan.api.port import Api
     from stowplan.client.events.event_recorder import EventBroadcaster
@@ -50,6 +50,12 @@ class Asker(Protocol):
         """The answer, a plain value; raise if there is none."""
 
 
+class Askers(Protocol):
+    """Who puts them, by the extender's name."""
+
+    def get(self, who: str, /) -> Asker | None: ...
+
+
 class _UnderWay:
     """An effect that is to be answered."""
 
@@ -72,9 +78,8 @@ class Effects:
         *,
         broadcaster: EventBroadcaster,
         hostname: str,
-        askers: Mapping[str, Asker],
+        askers: Askers,
     ) -> None:
-        """`askers`: by the extender's name."""
         self._api = api
         self._engine = engine
         self._broadcaster = broadcaster
