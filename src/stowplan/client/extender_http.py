@@ -9,7 +9,9 @@ Upstream: makeTransport and send in pkg/scheduler/extender.go.
 
 from __future__ import annotations
 
+import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -152,3 +154,19 @@ def _parsed(url: str) -> URL:
 def _no_answer(url: str, why: str) -> NoAnswer:
     # As Go's client begins it; what follows is in our words.
     return NoAnswer(f'Post "{url}": {why}')
+
+
+def post_blocking(
+    extender: Extender, url: str, body: bytes, *, longest: int, repeatable: bool, agent: str
+) -> tuple[int, bytes]:
+    """The same for callers without an event loop, or in the middle of one: in a loop and a thread of its own."""
+
+    async def post() -> tuple[int, bytes]:
+        http = ExtenderHttp(agent=agent)
+        try:
+            return await http.post(extender, url, body, longest=longest, repeatable=repeatable)
+        finally:
+            await http.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, post()).result()

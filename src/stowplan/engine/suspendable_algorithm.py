@@ -31,11 +31,10 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.algorithm import Decision, PostFilterAnswers, row_tried_first, scored_nodes, without_nodes
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
-from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, OvertakenError, answer_of
-from stowplan.framework.interface import MAX_SCORE
-from stowplan.framework.rejections import from_statuses
+from stowplan.engine.extender_words import SCORE_FACTOR, refusals_of, refuse
+from stowplan.framework.extender import OvertakenError, answer_of
 from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait, problem_of
-from stowplan.framework.status import Status, error, unresolvable, unschedulable
+from stowplan.framework.status import Status, error
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -62,7 +61,6 @@ Needs = tuple[Request | Ask, ...] | Wait
 Cycle = Generator[Needs, tuple[Outcome, ...], Decision]
 Waits = Generator[Needs, tuple[Outcome, ...], None]
 
-_SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
 #: Memo key of a diagnosis for its copy of plain data.
 _SNAPSHOT = "snapshot"
 
@@ -210,8 +208,7 @@ class _Try:
                 self._judge_anew()
 
     def _leave(self, filtered: Filtered) -> None:
-        self._refused |= {name: unschedulable(why).with_plugin(EXTENDER) for name, why in filtered.failed.items()}
-        self._refused |= {name: unresolvable(why).with_plugin(EXTENDER) for name, why in filtered.unresolvable.items()}
+        self._refused |= refusals_of(filtered)
         kept = frozenset(filtered.kept)
         left = [name for name in self._names if name in kept]
         self._narrowed = self._narrowed or len(left) < len(self._names)
@@ -236,16 +233,8 @@ class _Try:
             raise _FailedError(judgement.error)
         self._state = judgement.state
         diagnosis = judgement.diagnosis or evaluation.diagnosis(judgement.refused)
-        names, rows = self._cluster.table.names, np.flatnonzero(judgement.feasible).tolist()
-        statuses = {row: self._refused[names[row]] for row in rows if names[row] in self._refused}
-        # Nodes that were left out without a word count with those that nobody looked at.
-        silent = np.zeros(self._cluster.table.n, np.bool_)
-        silent[[row for row in rows if row not in statuses]] = True
-        diagnosis.examined = diagnosis.examined & ~silent
-        if statuses:
-            diagnosis.filtered.append((EXTENDER, from_statuses(statuses, self._cluster.table.n)))
-        if self._narrowed:
-            diagnosis.pre_filter_plugins |= {EXTENDER}
+        rows = np.flatnonzero(judgement.feasible)
+        refuse(diagnosis, self._cluster.table.names, rows, self._refused, narrowed=self._narrowed)
         return diagnosis
 
     # -- scores -------------------------------------------------------------------------------------------------------
@@ -307,7 +296,7 @@ class _Try:
             self._let_go()
         for extender, outcome in zip(asked, outcomes, strict=True):
             for name, score in _scores(extender, outcome).items():
-                points[name] = points.get(name, 0) + score * extender.weight * _SCORE_FACTOR
+                points[name] = points.get(name, 0) + score * extender.weight * SCORE_FACTOR
         return points, moved
 
     def _add(self, points: Mapping[str, int], totals: npt.NDArray[np.int64]) -> None:

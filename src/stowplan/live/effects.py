@@ -174,9 +174,10 @@ class Effects:
             self._spawn(number, ask, self._put(number, ask), name=f"{ask.verb} of {ask.who} ({number})")
 
     async def _put(self, number: int, ask: Ask) -> None:
-        self._answer(number, await self._told(ask))
+        self._answer(number, await self.told(ask))
 
-    async def _told(self, ask: Ask) -> Outcome:
+    async def told(self, ask: Ask) -> Outcome:
+        """What an extender answers."""
         asker = self._askers.get(ask.who)
         if asker is None:
             return Refused(LookupError(f"nobody answers {ask.who}"))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from stowplan.engine.inputs import Input
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
-    from stowplan.framework.requests import Outcome
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
@@ -271,6 +271,10 @@ class Scheduler:
 
     def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
         return self.engine.run_plugin(action)
+
+    async def ask(self, question: Ask) -> Outcome:
+        """Put a question to an extender, for somebody who only asks."""
+        return await self._effects.told(question)
 
     async def sleep_until(self, at: float) -> None:
         await self._times.sleep(max(0.0, at - self.clock()))
