@@ -5,6 +5,7 @@ This is the public Python API. Objects are dicts as Kubernetes serialises them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import msgspec
 from stowplan.api import types as t
 from stowplan.api.changes import Change
 from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
+from stowplan.api.documents import Documents
 from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
@@ -22,6 +24,8 @@ from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
+from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
+from stowplan.extenders.calls import Calls, kinds_wanted
 from stowplan.framework.binding import run_unreserve
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.registry import installed_plugins
@@ -33,15 +37,17 @@ from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.attempt import Attempt, Failure
     from stowplan.engine.engine import Chance
     from stowplan.explain.verdict import Verdict
+    from stowplan.extenders.calls import Call
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import Plugin
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
@@ -70,7 +76,11 @@ class Cluster:
         plugins: Sequence[type[Plugin]] = (),
         random: Chance | None = None,
         reuse: bool = True,
+        call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
     ) -> None:
+        """`call_extender` answers for the extenders of the configuration: it gets the URL of a call and its body, and
+        returns the answer, as JSON would hold them. None: they are asked over HTTP. None of them is asked to bind.
+        """
         registry = in_tree_registry()
         #: Plugins that the caller has handed over.
         self.plugins = tuple(plugins)
@@ -80,6 +90,10 @@ class Cluster:
         self.config = (
             config if isinstance(config, Configuration) else load_config(config, plugins=registry.declarations)
         )
+        #: Objects as they came, as far as extenders get them.
+        self.documents = Documents(kinds_wanted(self.config))
+        post = _post if call_extender is None else posting_to(call_extender)
+        self._ask = asking(Calls(self.config, self.documents), post)
         self._names = PodNames()
         self._reservations = _Reservations()
         self._scheduling = _Scheduling(self, self._names, self._reservations)
@@ -92,8 +106,9 @@ class Cluster:
             settings=EngineSettings(stories=False, events=False, reuse=reuse),
             api=VirtualApi(),
             listener=self._scheduling,
+            extenders=extenders_without_binders(self.config),
         )
-        self._scheduling.begin(self.engine)
+        self._scheduling.begin(self.engine, self._ask)
         self.state = self.engine.state
         self.algorithm = self.engine.algorithm
         for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
@@ -106,6 +121,9 @@ class Cluster:
     def add(self, obj: Mapping[str, Any] | msgspec.Struct | None) -> None:
         """Take in an object, or the new version of a known one. Kinds that the scheduler does not read are ignored."""
         found = None if obj is None else _decoded(obj)
+        if isinstance(obj, Mapping) and found is not None:
+            # What is passed on to extenders has all its fields.
+            self.documents.keep(found, msgspec.json.encode(obj))
         if isinstance(found, t.Node):
             self.state.add_node(found)
         elif isinstance(found, t.Pod):
@@ -171,11 +189,14 @@ class Cluster:
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
-    def explain(self, pod: Mapping[str, Any] | str | t.Pod) -> Verdict:
-        """Judge a pod on every node; nothing changes. A placed pod is judged as if it were not placed."""
+    def explain(self, pod: Mapping[str, Any] | str | t.Pod, *, extenders: bool = True) -> Verdict:
+        """Judge a pod on every node; nothing changes. A placed pod is judged as if it were not placed.
+
+        `extenders`: whether those of the configuration are asked to filter and to prioritize.
+        """
         info = self.pod(pod)
         self.framework_of(info)
-        return advise(self.engine, judged(self.engine, info))
+        return advise(self.engine, judged(self.engine, info, ask=self._ask if extenders else None))
 
     def transaction(self) -> Transaction:
         """A context in which everything may be changed; leaving it undoes the changes, unless they are committed.
@@ -272,10 +293,10 @@ class _Scheduling:
         self._decisions: dict[str, Decision] = {}
         self._attempts: dict[str, int] = {}
 
-    def begin(self, engine: Engine) -> None:
+    def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
         self._engine = engine
         self._store = StateStore(engine.state, self._names)
-        self._time = VirtualTime(engine, self._store)
+        self._time = VirtualTime(engine, self._store, ask=ask)
 
     def one(self, info: PodInfo) -> Decision:
         if info.node_name:
@@ -336,6 +357,22 @@ class _Scheduling:
         pod = attempt.pod
         self._names.put(pod.key, pod.uid)
         self._reservations.add(attempt.framework, attempt.state, pod)
+
+
+def _post(call: Call) -> tuple[int, bytes]:
+    """Over HTTP, which takes a while to import."""
+    from stowplan import __version__
+    from stowplan.client.extender_http import post_blocking
+    from stowplan.client.http.user_agent import user_agent
+
+    return post_blocking(
+        call.extender,
+        call.url,
+        call.body,
+        longest=call.longest_answer,
+        repeatable=True,
+        agent=user_agent(command="stowplan", version=__version__, purpose="extender"),
+    )
 
 
 class _StoppedClock:

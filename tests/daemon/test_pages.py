@@ -16,6 +16,7 @@ from stowplan.explain.tables import plain
 from stowplan.plugins import Code, PermitPlugin, PostFilterPlugin, PostFilterResult, Status, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.scheduling.outside import Outside
 from support.serving.secure_port import asked
 
 
@@ -54,6 +55,28 @@ async def test_a_replica_that_stands_by_says_so(path, leader, who):
         ours = await told(cluster, path, page="text")
         assert "leader" not in ours
         assert "stands by" not in text(ours)
+
+
+async def test_extenders_of_a_running_scheduler_are_asked():
+    asked = []
+
+    class Answering:
+        async def ask(self, verb, question):
+            asked.append(verb)
+            return {"failed": {"n1": "not mine"}, "kept": ["n2"]} if verb == "filter" else {"n2": 5}
+
+    options = {"extenders": [Outside("e", filters=True, prioritizes=True)], "askers": {"e": Answering()}}
+    async with live(small(), small("n2"), **options) as cluster:
+        await cluster.create(a_pod("p").obj())
+        asked.clear()
+        found = await told(cluster, "explain/default/p")
+        assert asked == ["filter"]
+        assert found["extenders"] == [{"extender": "e", "verb": "filter", "asked": 2, "refused": {"n1": "not mine"}}]
+        assert found["feasible"] == ["n2"]
+        assert "e: refuses 1 of 2 nodes: 1 not mine" in text(await told(cluster, "explain/default/p", page="text"))
+        asked.clear()
+        assert list((await told(cluster, "explain/default/p", extenders="false"))["notAsked"]) == ["e"]
+        assert asked == []
 
 
 async def test_a_pending_pod_has_its_verdict_its_place_and_its_story():

@@ -61,7 +61,7 @@ def asked(*extenders, nodes=2, pods=110, placed=()):
 
 
 def words(verbs):
-    return f"extenders are asked in attempts only; its {verbs} may change this"
+    return f"an attempt asks it, a question was not to; its {verbs} may change this"
 
 
 EVERYTHING = {"filters": True, "prioritizes": True, "preempts": True}

@@ -171,4 +171,9 @@ def test_help_has_the_same_flags(capsys):
     missing = flags_of(theirs).items() - ours.items()
     # A distribution's own flags, which the program may have been built with.
     assert {name for name, _ in missing} <= {"unsupported-kube-api-over-localhost"}
-    assert ours.keys() - flags_of(theirs).keys() == {"plugin", "plugin-timeout", "plugin-binding-timeout"}
+    assert ours.keys() - flags_of(theirs).keys() == {
+        "extender-mode",
+        "plugin",
+        "plugin-timeout",
+        "plugin-binding-timeout",
+    }

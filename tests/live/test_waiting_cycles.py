@@ -7,6 +7,7 @@ import pytest
 
 from stowplan.api.port import Unreachable
 from stowplan.engine.engine import MAX_BINDING_WRITES
+from stowplan.engine.suspended_cycles import MAX_CYCLES
 from stowplan.framework.interface import PreBindPlugin
 from stowplan.framework.requests import Wait
 from stowplan.framework.status import SKIP
@@ -113,6 +114,7 @@ async def test_a_slow_extender_holds_up_nobody_else():
             await some_turns(50)
         engine = cluster.scheduler.engine
         assert len(engine.suspended.under_way) == engine.under_way == 300
+        assert len(asker.asked) == MAX_CYCLES
         assert cluster.scheduler.busy
         asker.open.set()
         await cluster.settle()

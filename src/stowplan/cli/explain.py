@@ -41,6 +41,7 @@ _WANTED = 'Ask for "pod [NS/]NAME", "pending" or "node NAME"'
 @click.option("--kubeconfig", metavar="FILE", help="Where the live cluster is; without it, where kubectl would look.")
 @click.option("--context", metavar="NAME", help="The context of the kubeconfig; without it, the current one.")
 @click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration; without it, the default one.")
+@click.option("--no-extenders", is_flag=True, help="Do not ask the extenders of the configuration.")
 @click.option("--pod", "pod", metavar="[NS/]NAME", help="The pod to explain, pending or placed.")
 @click.option("--pending", is_flag=True, help="All pods without a node. This is what happens without a question.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
@@ -64,6 +65,7 @@ def explain(
     pending: bool,
     output: str,
     plugins: tuple[str, ...],
+    no_extenders: bool,
     from_scheduler: str | None,
     token_file: str | None,
     certificate_authority: str | None,
@@ -117,6 +119,7 @@ def explain(
             token_file=token_file,
             certificate_authority=certificate_authority,
             insecure=insecure_skip_tls_verify,
+            extenders=not no_extenders,
         )
         return
     _excluded("for --from-scheduler only", only_there)
@@ -130,6 +133,7 @@ def explain(
                     kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod=asked
                 )
             )
+        about.extenders = not no_extenders
         _answer(about, what, name, output)
 
 
@@ -204,7 +208,7 @@ def _answer_node(about: ClusterSource, name: str, output: str) -> None:
 
 def _view(about: ClusterSource, name: str) -> NodeView:
     kinds = about.alike(about.pending())
-    questions = ((about.cluster.explain(first.key), (first.key, *alike)) for first, alike in kinds)
+    questions = ((about.verdict(first), (first.key, *alike)) for first, alike in kinds)
     return node_view(about.cluster.engine, name, questions)
 
 

@@ -56,6 +56,13 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--record", metavar="FILE", help="Record what the scheduler hears, to replay its decisions.")
+@click.option(
+    "--extender-mode",
+    type=click.Choice(["serial", "overlap"]),
+    default="serial",
+    show_default=True,
+    help="Whether other pods are decided while one waits for an extender.",
+)
 @click.option("--validate", is_flag=True, help="For debugging: end when the scheduler contradicts itself. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
 def run(
@@ -69,6 +76,7 @@ def run(
     verbosity: int,
     log_format: str,
     record: str | None,
+    extender_mode: str,
     validate: bool,
     force: bool,
 ) -> None:
@@ -105,6 +113,7 @@ def run(
             max_in_unschedulable=_MAX_IN_UNSCHEDULABLE,
             command="stowplan",
             guard=guard,
+            overlaps=extender_mode == "overlap",
             validate=validate,
         )
         with _recorded(job, record) as job:
@@ -172,18 +181,13 @@ def work(
 async def _schedule(
     job: Job, stop: StopSignals, opener: Opener, wall_clock: Callable[[], float], *, force: bool
 ) -> None:
-    from stowplan.live.scheduler import NotSupportedError
-
     stopped = stop.event()
     async with opener(job) as cluster:
         async with running(_look_first(cluster.api, job, wall_clock(), force=force)) as looking:
             await first_of(stopped.wait(), looking)
         if stopped.is_set():
             return
-        try:
-            scheduler = cluster.new_scheduler()
-        except NotSupportedError as error:
-            raise InputError(str(error)) from error
+        scheduler = cluster.new_scheduler()
         began = wall_clock()
         await until_stopped(scheduler, stopped, on_ready=lambda: click.echo(_ready(scheduler, job.connection)))
         click.echo(_summary(scheduler, wall_clock() - began))

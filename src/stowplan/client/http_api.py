@@ -40,6 +40,7 @@ from stowplan.timing.times import REAL_TIMES, Times
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
+    from stowplan.api.documents import Documents
     from stowplan.client.connection import Connection
     from stowplan.config import ClientConnection
     from stowplan.metrics.client import ClientMetrics
@@ -71,8 +72,13 @@ class HttpApi:
         watch_silence: float = WATCH_SILENCE,
         metrics: ClientMetrics | None = None,
         may_change: Callable[[], bool] | None = None,
+        documents: Documents | None = None,
     ) -> None:
-        """`may_change`, if it is there, says at each moment whether more than statuses and events may be written."""
+        """`may_change`, if it is there, says at each moment whether more than statuses and events may be written.
+
+        `documents` keeps what is listed and watched as it came, as far as it wants to.
+        """
+        self._documents = documents
         lanes = Lanes(qps=client_settings.qps, burst=client_settings.burst, now=times.clock())
         self.lanes = lanes
         self._watch_silence = watch_silence
@@ -130,7 +136,7 @@ class HttpApi:
         )
         path = resource.collection(await self._discovery.version(resource), namespace)
         answer = await self._send(Request(method="GET", path=path, query=query, subject=Subject("LIST", resource)))
-        return decode_page(answer.body, kind)
+        return decode_page(answer.body, kind, self._documents)
 
     async def watch(
         self,
@@ -153,7 +159,7 @@ class HttpApi:
         )
         path = resource.collection(await self._discovery.version(resource), namespace)
         request = Request(method="GET", path=path, query=query, subject=Subject("WATCH", resource))
-        decoder, lines = WatchDecoder(kind), LineSplitter()
+        decoder, lines = WatchDecoder(kind, self._documents), LineSplitter()
         async with aclosing(self._transport.chunks(request, silence=self._watch_silence)) as chunks:
             async for chunk in chunks:
                 for line in lines.feed(chunk):

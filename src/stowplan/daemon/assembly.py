@@ -26,7 +26,6 @@ from stowplan.daemon.secure_port import Running, opened_port, served
 from stowplan.daemon.stowplan_metrics import gather, sample_lag
 from stowplan.framework.runtime import PluginInitError
 from stowplan.klog import get_logger
-from stowplan.live.scheduler import NotSupportedError, Scheduler
 from stowplan.serving.delegation import DelegationError
 from stowplan.serving.errors import ServingError
 from stowplan.timing.times import REAL_TIMES
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from stowplan.daemon.process import Job, Opener, Reached
     from stowplan.daemon.secure_port import Port
     from stowplan.klog.setup import Logs
+    from stowplan.live.scheduler import Scheduler
     from stowplan.metrics.component import ComponentMetrics
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ async def schedule(process: Process, opener: Opener) -> None:
             port = await _unless(stopped, opening)
             cluster = await stack.enter_async_context(opener(job))
             scheduler = cluster.new_scheduler()
-        except (ServingError, DelegationError, ClientConfigError, PluginInitError, NotSupportedError) as error:
+        except (ServingError, DelegationError, ClientConfigError, PluginInitError) as error:
             raise CommandError(str(error)) from error
         except _StoppedError:
             return _say_farewell(elected=job.config.leader_election.leader_elect, told=True)

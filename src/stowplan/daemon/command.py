@@ -182,6 +182,7 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
         emulated_version=f"{shown(gates.versions.emulated)}.0",
         metrics=metrics,
         guard=guard,
+        overlaps=line["extender-mode"] == "overlap",
     )
     run(schedule(Process(job=job, metrics=metrics, line=line, gates=gates, stop=stop, logs=logs), opener or opened))
 

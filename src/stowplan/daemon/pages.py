@@ -4,7 +4,8 @@
     /stowplan/pending?limit=N           the pods that wait, and where
     /stowplan/stories/<ns>/<pod>        what happened to a pod so far
     /stowplan/explain/<ns>/<pod>        that, and what would be decided of it now, from the scheduler's own state:
-                                        pods that are only assumed to be on their nodes count there
+                                        pods that are only assumed to be on their nodes count there, and extenders are
+                                        asked, but with `?extenders=false`
 
 `?page=text` (or `wide`) answers with a page to be drawn, under "page"; that is what `stowplan explain --from-scheduler`
 asks for.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
-from stowplan.explain.judging import judged
+from stowplan.explain.judging import judged, judged_live
 from stowplan.explain.page_json import page_to_json
 from stowplan.explain.scheduler_text import decisions_page, queue_page, scheduler_blocks
 from stowplan.explain.tables import Line
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.engine import Engine
     from stowplan.explain.tables import Block
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.records import SchedulerRecord
     from stowplan.inspection.stories import Stories
@@ -96,6 +98,8 @@ class RunningScheduler(Protocol):
     @property
     def synced(self) -> asyncio.Event: ...
 
+    async def ask(self, question: Ask, /) -> Outcome: ...
+
 
 class SchedulerPages:
     def __init__(
@@ -112,6 +116,8 @@ class SchedulerPages:
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
         self._not_before = 0.0
+        #: Seconds that the present explanation waited for extenders.
+        self._waited = 0.0
 
     def pages(self) -> dict[str, Page]:
         """For the server's routes."""
@@ -161,10 +167,10 @@ class SchedulerPages:
                 pause = self._not_before - clock()
                 if pause > 0:
                     await self._times.sleep(pause)
-                began = clock()
-                answer = self._explained(key, request)
+                began, self._waited = clock(), 0.0
+                answer = await self._explained(key, request)
                 now = clock()
-                self._not_before = now + _PAUSE * (now - began)
+                self._not_before = now + _PAUSE * (now - began - self._waited)
                 return answer
         finally:
             self._waiting -= 1
@@ -181,7 +187,7 @@ class SchedulerPages:
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 
-    def _explained(self, key: str, request: Request) -> Response:
+    async def _explained(self, key: str, request: Request) -> Response:
         if not self._scheduler.synced.is_set():
             raise ServiceUnavailable("the scheduler has not read the cluster yet")
         info = self._find(key)
@@ -194,13 +200,16 @@ class SchedulerPages:
         if self._scheduler.engine.framework_for(info) is None:
             name = info.pod.spec.scheduler_name
             raise NotFound(f'pod "{key}" is for scheduler "{name}", which has no profile here: ask that one')
-        return _json(self._judgement(info, known, request))
+        return _json(await self._judgement(info, known, request))
 
-    def _judgement(self, info: PodInfo, known: SchedulerRecord, request: Request) -> VerdictRecord:
+    async def _judgement(self, info: PodInfo, known: SchedulerRecord, request: Request) -> VerdictRecord:
         wide = _is_wide(request)
         too_wide = wide and self._scheduler.state.table.count > _MAX_WIDE
         note = [Line(((_TOO_WIDE, "dim"),))] if too_wide else []
-        verdict = judged(self._scheduler.engine, info)
+        if request.first("extenders") == "false":
+            verdict = judged(self._scheduler.engine, info)
+        else:
+            verdict = await judged_live(self._scheduler.engine, info, ask=self._ask)
         # Whoever wants a page has no use for a megabyte of scores.
         record = VerdictRecord(pod=verdict.key) if _wants_page(request) else verdict.record()
         record = msgspec.structs.replace(record, scheduler=known, leader=self._other_leader())
@@ -214,6 +223,13 @@ class SchedulerPages:
                 *scheduler_blocks(known, wide=wide),
             ],
         )
+
+    async def _ask(self, question: Ask) -> Outcome:
+        began = self._times.clock()
+        try:
+            return await self._scheduler.ask(question)
+        finally:
+            self._waited += self._times.clock() - began
 
     def _find(self, key: str) -> PodInfo | None:
         """The pod as it is decided about: pending, on its way, or on a node."""

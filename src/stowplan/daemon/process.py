@@ -59,6 +59,8 @@ class Job:
     guard: HangGuard = field(default_factory=HangGuard)
     #: None: nothing is recorded.
     recorder: Recorder | None = None
+    #: Whether other pods are decided while one waits for an extender.
+    overlaps: bool = False
     #: For debugging: end with an error when the engine contradicts itself.
     validate: bool = False
 
@@ -90,7 +92,9 @@ class Opener(Protocol):
 async def opened(job: Job) -> AsyncIterator[Reached]:
     """Over HTTP; nothing but an election's candidate is asked of the server yet."""
     # What talks HTTP takes a while to import, and is of no use to a command line that is wrong.
+    from stowplan.api.documents import Documents
     from stowplan.client.http_api import HttpApi
+    from stowplan.extenders.calls import kinds_wanted
     from stowplan.live.scheduler import Scheduler, SchedulerSettings
 
     async with AsyncExitStack() as stack:
@@ -99,17 +103,24 @@ async def opened(job: Job) -> AsyncIterator[Reached]:
         if job.config.leader_election.leader_elect:
             election = await stack.enter_async_context(_election(job))
         elector = None if election is None else election.elector
+        may_change = None if elector is None else lambda: elector.is_leader
+        documents = Documents(kinds_wanted(job.config))
         api = await stack.enter_async_context(
             HttpApi.open(
                 job.connection,
                 client_settings=job.config.client_connection,
                 agent=_agent(job, "scheduler"),
                 metrics=None if job.metrics is None else job.metrics.client,
-                may_change=None if elector is None else lambda: elector.is_leader,
+                may_change=may_change,
+                documents=documents,
             )
         )
         settings = SchedulerSettings(
-            max_in_unschedulable=job.max_in_unschedulable, hostname=socket.gethostname(), validate=job.validate
+            max_in_unschedulable=job.max_in_unschedulable,
+            hostname=socket.gethostname(),
+            overlaps=job.overlaps,
+            agent=_agent(job, "extender"),
+            validate=job.validate,
         )
         yield Reached(
             api,
@@ -122,6 +133,8 @@ async def opened(job: Job) -> AsyncIterator[Reached]:
                 give_up_waiting=api.give_up_binds,
                 metrics=None if job.metrics is None else job.metrics.scheduler,
                 recorder=job.recorder,
+                documents=documents,
+                may_change=may_change,
             ),
             election,
             api.lanes,

@@ -18,6 +18,8 @@ from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
 from stowplan.engine.evaluation.sampling import Found, Sampling
+from stowplan.engine.evaluation.scoring import INFEASIBLE
+from stowplan.engine.extender_words import refuse
 from stowplan.framework.metrics import ended, timed
 from stowplan.framework.status import Code, Status
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.evaluation.evaluation import Outcome
     from stowplan.engine.evaluation.scoring import Scored
+    from stowplan.engine.extender_words import ExtenderWords
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.eviction_plan import EvictionPlan
@@ -111,6 +114,8 @@ class Judged:
     scored: Scored | None = None
     #: Whether the pod is nominated to the chosen node: then scores do not matter.
     nominated: bool = False
+    #: Extender -> what it adds to the scores.
+    points: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
 
 
 class SchedulingAlgorithm:
@@ -227,10 +232,11 @@ class SchedulingAlgorithm:
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
-    def judge(self, framework: Framework, pod: PodInfo) -> Judged:
+    def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderWords | None = None) -> Judged:
         """Decide with every node and every plugin's word, as if it were asked for; see `CycleState.asking`.
 
         Sampling leaves nothing out and does not move on, nothing is shared with equal pods, no chance is drawn on.
+        `extenders` of None: they have no say.
         """
         if not self.cluster.table.count:
             return Judged(without_nodes(pod))
@@ -241,15 +247,50 @@ class SchedulingAlgorithm:
         if outcome.diagnosis is not None:
             decision = post_filtered(framework, state, pod, outcome.diagnosis)
             return Judged(decision, outcome.diagnosis, outcome.feasible)
-        diagnosis = evaluation.diagnosis(outcome.refused)
-        scored = scored_nodes(framework, evaluation, pod, outcome.feasible)
+        diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
+        if extenders is not None:
+            feasible = self._left(extenders, diagnosis, feasible)
+            if extenders.error is not None or extenders.wanted:
+                return Judged(Decision(pod, status=extenders.error, state=state), diagnosis, feasible)
+            if not feasible.any():
+                return Judged(post_filtered(framework, state, pod, diagnosis), diagnosis, feasible)
+        scored = scored_nodes(framework, evaluation, pod, feasible)
         if scored.error is not None:
-            return Judged(Decision(pod, status=scored.error, state=state), diagnosis, outcome.feasible)
+            return Judged(Decision(pod, status=scored.error, state=state), diagnosis, feasible)
+        totals = scored.ranked
+        points = self._points(extenders, feasible) if extenders is not None else {}
+        if points:
+            totals = totals + sum(points.values())
         tried = row_tried_first(self.cluster, pod)
-        nominated = tried is not None and bool(outcome.feasible[tried])
-        row = tried if tried is not None and nominated else int(scored.ranked.argmax())
+        nominated = tried is not None and bool(feasible[tried])
+        row = tried if tried is not None and nominated else int(np.where(feasible, totals, INFEASIBLE).argmax())
         decision = Decision(pod, self.cluster.table.names[row], state=state)
-        return Judged(decision, diagnosis, outcome.feasible, scored, nominated)
+        return Judged(decision, diagnosis, feasible, scored, nominated, points)
+
+    def _left(
+        self, extenders: ExtenderWords, diagnosis: Diagnosis, feasible: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """The rows that extenders leave of these; the diagnosis says why not the others."""
+        table = self.cluster.table
+        rows = table.order.rows[feasible[table.order.rows]]
+        names = set(extenders.left([node for row in rows.tolist() if (node := table.nodes[row]) is not None]))
+        left = np.zeros(len(feasible), np.bool_)
+        left[[row for row in rows.tolist() if table.names[row] in names]] = True
+        refuse(diagnosis, table.names, np.flatnonzero(feasible & ~left), extenders.refused, narrowed=extenders.narrowed)
+        return left
+
+    def _points(self, extenders: ExtenderWords, feasible: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.int64]]:
+        """Extender -> what it adds to the scores; a single node is not scored."""
+        table = self.cluster.table
+        rows = np.flatnonzero(feasible).tolist()
+        if len(rows) < 2:
+            return {}
+        found = {}
+        for name, points in extenders.points([node for row in rows if (node := table.nodes[row]) is not None]).items():
+            added = found[name] = np.zeros(len(feasible), np.int64)
+            for row in rows:
+                added[row] = points.get(table.names[row], 0)
+        return found
 
     @staticmethod
     def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, Outcome]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from stowplan.engine.attempt import Attempt
     from stowplan.engine.outbox import Alarm, Outbox
+    from stowplan.framework.extender import Extender
     from stowplan.framework.requests import Outcome, Steps
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import PodInPreBind, WaitingPod
@@ -50,13 +51,18 @@ class Mover(Protocol):
 
 
 class PluginCall:
-    """A plugin's PreBind, Bind or PostBind that is under way: a coroutine of the driver's, or steps of ours."""
+    """A plugin's PreBind, Bind or PostBind that is under way: a coroutine of the driver's, or steps of ours.
 
-    __slots__ = ("_woken_by", "binding", "number", "plugin", "started", "steps", "writes")
+    Or an extender that is to bind.
+    """
 
-    def __init__(self, binding: Binding, plugin: str) -> None:
+    __slots__ = ("_woken_by", "binding", "is_extenders", "number", "plugin", "started", "steps", "writes")
+
+    def __init__(self, binding: Binding, plugin: str, *, is_extenders: bool = False) -> None:
         self.binding = binding
+        #: Its name, or the extender's.
         self.plugin = plugin
+        self.is_extenders = is_extenders
         self.steps: Steps | None = None
         #: The effect that it waits for; 0 while it waits for none.
         self.number = 0
@@ -124,8 +130,8 @@ class Binding:
         self.begins = False
         #: What ended the present stage before its time.
         self.failed: Status | None = None
-        #: Plugins of Bind or PostBind that are still to be asked.
-        self.binders: Iterator[str] = iter(())
+        #: Extenders and plugins of Bind, or plugins of PostBind, that are still to be asked.
+        self.binders: Iterator[str | Extender] = iter(())
         self.problems: list[str] = []
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ failure undoes what was reserved and leaves the pod to the failure handler.
     permit        plugins make it wait
     pre-bind      plugins prepare it, group by group
     withdrawing   an earlier status of the pod is under way, and must not be written after the binding
-    bind          by the first plugin that does not leave it to the next
+    bind          by an extender that is interested, else by the first plugin that does not leave it to the next
     post-bind     plugins hear of it
 
 Upstream: bindingCycle and handleBindingCycleError in pkg/scheduler/schedule_one.go;
@@ -33,8 +33,9 @@ from stowplan.framework.binding import (
     steps_of,
 )
 from stowplan.framework.events import ASSIGNED_POD_DELETE
+from stowplan.framework.extender import answer_of
 from stowplan.framework.metrics import ended
-from stowplan.framework.requests import Done, OddStepError, Request, Wait, problem_of
+from stowplan.framework.requests import Ask, Done, OddStepError, Request, Wait, problem_of
 from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, well_formed
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     from stowplan.engine.failure_handler import FailureHandler
     from stowplan.engine.parts import Parts
     from stowplan.engine.statuses import PodStatuses
-    from stowplan.framework.requests import Outcome
+    from stowplan.framework.extender import Extender
+    from stowplan.framework.requests import Outcome, Steps
     from stowplan.framework.runtime import Framework
     from stowplan.framework.waiting_pods import WaitingPod
 
@@ -230,16 +232,31 @@ class Bindings:
     # -- Bind ---------------------------------------------------------------------------------------------------------
 
     def bind(self, binding: Binding) -> None:
-        binding.stage, binding.started = Stage.BIND, binding.attempt.metrics.now()
-        binding.binders = iter([plugin.name for plugin in binding.attempt.framework.bind])
+        attempt = binding.attempt
+        binding.stage, binding.started = Stage.BIND, attempt.metrics.now()
+        framework = attempt.framework
+        try:
+            binders = [e for e in framework.handle.extenders() if e.binds and e.is_interested(attempt.pod)]
+        except Exception as e:
+            self._bound(binding, error(e))
+            return
+        binding.binders = iter([*binders, *(plugin.name for plugin in framework.bind)])
         self._next_binder(binding, SKIP)
 
     def _next_binder(self, binding: Binding, skipped: Status) -> None:
-        plugin = next(binding.binders, None)
-        if plugin is None:
+        binder = next(binding.binders, None)
+        if binder is None:
             self._bound(binding, skipped)
+        elif isinstance(binder, str):
+            self._call_alone(binding, binder)
         else:
-            self._call_alone(binding, plugin)
+            self._ask_extender(binding, binder)
+
+    def _ask_extender(self, binding: Binding, extender: Extender) -> None:
+        call = PluginCall(binding, extender.name, is_extenders=True)
+        call.steps = _bound_by(extender, binding.attempt)
+        binding.calls = [call]
+        self._step(binding, call, None)
 
     def _bound(self, binding: Binding, failed: Status | None) -> None:
         attempt = binding.attempt
@@ -300,11 +317,14 @@ class Bindings:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
                 return
-            odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
+            odd = problem_of(asked) if isinstance(asked, Request) else None
+            if not isinstance(asked, Request | Ask):
+                odd = OddStepError(asked)
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
-                call.writes = True
-                self.writes += 1
+                # An extender that does not answer keeps nobody else from being bound.
+                call.writes = not call.is_extenders
+                self.writes += call.writes
                 return
             self._end_steps(binding, call)
             answer = error(odd)
@@ -343,7 +363,7 @@ class Bindings:
 
     def _steps_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         times = binding.attempt.state.plugin_times
-        if times is not None:
+        if times is not None and not call.is_extenders:
             times.ended(_POINTS[binding.stage], call.plugin, call.started, answer)
         self._call_ended(binding, call, answer)
 
@@ -375,7 +395,9 @@ class Bindings:
         if binding.stage is Stage.BIND and answer is not None and answer.code == Code.Skip:
             self._next_binder(binding, answer)
             return
-        failed = failure_at(point, call.plugin, answer, attempt.pod, attempt.node_name)
+        failed = answer
+        if not call.is_extenders:
+            failed = failure_at(point, call.plugin, answer, attempt.pod, attempt.node_name)
         if binding.stage is Stage.BIND:
             self._bound(binding, failed)
         else:
@@ -425,7 +447,7 @@ class Bindings:
 
     def _next_listener(self, binding: Binding) -> None:
         plugin = next(binding.binders, None)
-        if plugin is not None:
+        if isinstance(plugin, str):
             self._call_alone(binding, plugin)
             return
         binding.attempt.metrics.points["PostBind"].ran(binding.started)
@@ -471,6 +493,21 @@ class Bindings:
 
 
 _POINTS = {Stage.PRE_BIND: "PreBind", Stage.BIND: "Bind", Stage.POST_BIND: "PostBind"}
+
+
+def _bound_by(extender: Extender, attempt: Attempt) -> Steps:
+    """Let an extender write the binding; SKIP: somebody else is to do it."""
+    try:
+        question = extender.bind_question(attempt.pod, attempt.node_name)
+        outcome = yield Ask(who=extender.name, verb="bind", question=question)
+        extender.read_bound(answer_of(outcome))
+    except Exception as e:
+        if not extender.ignorable:
+            return error(e)
+        text = "Skipping extender in bind as it returned error and has ignorable flag set"
+        _log.info(text, extender=extender.name, err=str(e))
+        return SKIP
+    return None
 
 
 def _announces_node(framework: Framework) -> bool:

@@ -70,6 +70,7 @@ from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
 from stowplan.engine.suspended_cycles import SuspendedCycles
 from stowplan.engine.validation import InvalidStateError, Validation
+from stowplan.extenders.http_extender import configured_extenders
 from stowplan.framework.binding import call_plugin
 from stowplan.framework.handle import Handle
 from stowplan.framework.metrics import FrameworkMetrics
@@ -137,6 +138,8 @@ class EngineSettings:
     events: bool = True
     #: Whether equal pods share results.
     reuse: bool = True
+    #: Whether other pods are decided while one waits for an extender.
+    overlaps: bool = False
 
 
 class Engine:
@@ -152,15 +155,17 @@ class Engine:
         features: FeatureGates = DEFAULT_FEATURES,
         settings: EngineSettings | None = None,
         api: Api | None = None,
-        extenders: Sequence[Extender] = (),
+        extenders: Sequence[Extender] | None = None,
         listener: DecisionListener | None = None,
     ) -> None:
         """`now`: seconds since the epoch, like all times; `random` of None: ties go to the first.
 
         `metrics` of None: nothing is counted. `api` is what plugins' coroutines are handed;
-        `extenders` are in call order.
+        `extenders` are in call order; None: those of the configuration.
         """
         settings = settings or EngineSettings()
+        if extenders is None:
+            extenders = configured_extenders(config)
         self._outbox = outbox = Outbox()
         outbox.now = now
         #: What the wall clock is ahead of the engine's time.
@@ -236,7 +241,11 @@ class Engine:
             self.parts, statuses=self.statuses, failures=self._failures, metrics=attempts, listener=listener
         )
         self.suspended = SuspendedCycles(
-            self.parts, algorithm=SuspendableAlgorithm(self.algorithm), cycle=self._cycle, settler=self
+            self.parts,
+            algorithm=SuspendableAlgorithm(self.algorithm),
+            cycle=self._cycle,
+            settler=self,
+            overlaps=settings.overlaps,
         )
         self.handlers = EventHandlers(
             self.parts,
@@ -339,7 +348,12 @@ class Engine:
     @property
     def wants_turn(self) -> bool:
         """Whether a pod can be tried now: `Schedule` is worth a step."""
-        return not self._is_stopped and self.bindings.writes < MAX_BINDING_WRITES and self.queue.can_pop
+        return (
+            not self._is_stopped
+            and not self.suspended.holds_up
+            and self.bindings.writes < MAX_BINDING_WRITES
+            and self.queue.can_pop
+        )
 
     def now(self) -> float:
         """The time of the last step."""

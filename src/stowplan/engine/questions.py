@@ -3,8 +3,10 @@
 A question is about one pod and the cluster as it is, without the pod if that has a node already, be it only an assumed
 one. It is judged by the algorithm that schedules, which then looks at every node, whatever sampling would do, and has
 every plugin say its word; `CycleState.asking` tells everybody who takes part that nothing may follow. Who cannot be
-asked like that is named with the reason: PostFilter plugins that do not declare themselves free of effects, and
-extenders, which take time to answer.
+asked like that is named with the reason, such as PostFilter plugins that do not declare themselves free of effects.
+
+Extenders take time to answer: whoever asks puts the questions that a judgement names (`wanted`), and asks again with
+the answers, until it names none.
 
 The same question may be put with another version of the pod, or on a cluster that somebody changes in a transaction:
 so suggestions are tried out.
@@ -19,6 +21,7 @@ import msgspec
 import numpy as np
 
 from stowplan.cluster.pod_info import PodInfo
+from stowplan.engine.extender_words import ExtenderWords
 from stowplan.framework.status import PROPAGATED
 from stowplan.klog import get_logger
 
@@ -29,14 +32,18 @@ if TYPE_CHECKING:
 
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.extender_words import Asked, ExtenderWord
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.extender import Extender
     from stowplan.framework.interface import PostFilterResult
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
 
 #: Why a PostFilter plugin was not asked.
 NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
+
+_NOT_ASKED = "an attempt asks it, a question was not to; its {verbs} may change this"
 
 _log = get_logger(__name__)
 
@@ -70,6 +77,10 @@ class Judgement:
     post_filter: tuple[tuple[str, PostFilterResult], ...] = ()
     #: PostFilter plugins and extenders that an attempt would ask and the question did not -> why.
     not_asked: Mapping[str, str] = field(default_factory=dict)
+    #: What extenders said, in order.
+    extenders: tuple[ExtenderWord, ...] = ()
+    #: What has to be asked of extenders before the judgement is whole.
+    wanted: tuple[Ask, ...] = ()
     #: The node that holds the pod now, when it was placed already and judged as if it were not.
     current_node: str = ""
     #: The version of the cluster that was judged.
@@ -96,8 +107,8 @@ class Question:
         self.cluster = algorithm.cluster
         self.pod = _unplaced(self.cluster, pod)
 
-    def judgement(self) -> Judgement:
-        """The whole of it."""
+    def judgement(self, answers: Mapping[Asked, Outcome] | None = None) -> Judgement:
+        """The whole of it, but for what is `wanted` beyond these answers; None: extenders are not asked."""
         found = Judgement(
             pod=self.pod,
             names=list(self.cluster.table.names),
@@ -106,11 +117,17 @@ class Question:
             gated=self.gated(self.pod),
         )
         if found.gated is None:
-            self._judge(found)
+            self._judge(found, answers)
         return found
 
-    def _judge(self, found: Judgement) -> None:
-        judged = self._algorithm.judge(self.framework, self.pod)
+    def _judge(self, found: Judgement, answers: Mapping[Asked, Outcome] | None) -> None:
+        extenders = self.framework.handle.extenders()
+        words = None if answers is None or not extenders else ExtenderWords(extenders, self.pod, answers)
+        judged = self._algorithm.judge(self.framework, self.pod, words)
+        if words is not None:
+            found.extenders, found.wanted = tuple(words.words), words.wanted
+            if words.wanted:
+                return
         decision, scored = judged.decision, judged.scored
         # The evaluation's arrays are its own; the judgement keeps what they say now.
         found.feasible = judged.feasible.copy()
@@ -119,17 +136,18 @@ class Question:
         if scored is not None:
             found.node_name, found.nominated = decision.node_name, judged.nominated
             found.scores = {plugin: points.copy() for plugin, points in scored.by_plugin().items()}
-            found.totals = scored.totals.copy()
+            found.totals = scored.totals + sum(judged.points.values()) if judged.points else scored.totals.copy()
+            found.scores |= judged.points
         elif decision.diagnosis is not None:
             found.message, found.full_message = decision.diagnosis.message(), decision.message
             found.post_filter = decision.post_filter
         else:
             found.error = decision.status
             return
-        found.not_asked = dict(self._not_asked(found.feasible))
+        found.not_asked = dict(self._not_asked(found.feasible, asked=words is not None))
 
-    def _not_asked(self, feasible: npt.NDArray[np.bool_]) -> Iterator[tuple[str, str]]:
-        """Whose word an attempt with these feasible nodes would hear in addition."""
+    def _not_asked(self, feasible: npt.NDArray[np.bool_], *, asked: bool) -> Iterator[tuple[str, str]]:
+        """Whose word an attempt with these feasible nodes would hear in addition; `asked`: extenders were."""
         nodes = int(np.count_nonzero(feasible))
         if not nodes:
             framework = self.framework
@@ -138,13 +156,13 @@ class Question:
                     yield plugin.name, NOT_EFFECT_FREE
         for extender in self.framework.handle.extenders():
             wanted = {
-                "filter": extender.filters and nodes > 0,
-                "prioritize": extender.prioritizes and nodes > 1,
+                "filter": extender.filters and nodes > 0 and not asked,
+                "prioritize": extender.prioritizes and nodes > 1 and not asked,
                 "preempt": extender.preempts and not nodes,
             }
             verbs = [verb for verb, is_wanted in wanted.items() if is_wanted]
             if verbs and _is_interested(extender, self.pod):
-                yield extender.name, f"extenders are asked in attempts only; its {' and '.join(verbs)} may change this"
+                yield extender.name, _NOT_ASKED.format(verbs=" and ".join(verbs))
 
     # -- the same about another version of the pod, or of the cluster -------------------------------------------------
 

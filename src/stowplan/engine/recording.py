@@ -106,6 +106,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     configuration: dict[str, Any]
     gates: dict[str, bool]
     max_in_unschedulable: float
+    overlaps: bool = False
     #: The state of its source of chance, as `random.Random` gives it; None: there is none.
     chance: Any = None
     #: The engine when the recording began; None: it had taken no step.
@@ -197,9 +198,12 @@ class Replay:
         meter: Meter,
         chance: Any = None,
         broken_off: BrokenOffCalls | None = None,
-        extenders: Sequence[Extender] = (),
+        extenders: Sequence[Extender] | None = None,
     ) -> None:
-        """`chance` is a `random.Random`: it is set to where the recorded one was."""
+        """`chance` is a `random.Random`: it is set to where the recorded one was.
+
+        `extenders` of None: those of the configuration.
+        """
         self._lines = iter(lines)
         header = read_header(next(self._lines, b""))
         if header.chance is None:
@@ -217,7 +221,7 @@ class Replay:
             metrics=SchedulerMetrics(MetricsRegistry(), gates=features),
             random=chance,
             features=features,
-            settings=EngineSettings(max_in_unschedulable=header.max_in_unschedulable),
+            settings=EngineSettings(max_in_unschedulable=header.max_in_unschedulable, overlaps=header.overlaps),
             extenders=extenders,
         )
         if header.dump is not None:

@@ -7,11 +7,15 @@ it. Where nobody is asked, it runs through at once and decides alike.
     prioritize  extenders, side by side, give points to those nodes, once the Score plugins have
     PostFilter  plugins may wait in steps; DefaultPreemption waits for extenders (`preemption.extenders`)
 
-While a cycle waits, other pods are tried. So nothing is held across a wait but what is the cycle's own: nodes by name,
-as rows may be given to others, scores, copies of state and diagnosis. With each answer the nodes that are left are
-judged anew, and count only if they still take the pod. If that leaves none, others were faster: the cycle begins anew,
-`MAX_TRIES` times; then the attempt fails with an error and is repeated after a backoff. A node that came, or became
-free, while the cycle waited is not looked at by it: the queue remembers that it came, and wakes the pod.
+While a cycle waits, other pods may be tried. So nothing is held across a wait but what is the cycle's own: nodes by
+name, as rows may be given to others, scores, copies of state and diagnosis. With each answer the nodes that are left
+are judged anew, and count only if they still take the pod. If that leaves none, others were faster: the cycle begins
+anew, `MAX_TRIES` times; then the attempt fails with an error and is repeated after a backoff. A node that came, or
+became free, while the cycle waited is not looked at by it: the queue remembers that it came, and wakes the pod.
+
+Where other pods are tried meanwhile, one that waits for an extender holds a provisional nomination to the node that
+looks best so far, so that less important pods do not take its room. It is nobody else's business: no status says so,
+and it ends with the wait.
 
 Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedule_one.go, which wait in their place.
 """
@@ -23,23 +27,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.algorithm import Decision, PostFilterAnswers, row_tried_first, scored_nodes, without_nodes
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
-from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, OvertakenError, answer_of
-from stowplan.framework.interface import MAX_SCORE
-from stowplan.framework.rejections import from_statuses
+from stowplan.engine.extender_words import SCORE_FACTOR, refusals_of, refuse
+from stowplan.framework.extender import OvertakenError, answer_of
 from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait, problem_of
-from stowplan.framework.status import Status, error, unresolvable, unschedulable
+from stowplan.framework.status import Status, error
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from stowplan.api.types import Node
-    from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.evaluation.evaluation import Outcome as Judgement
@@ -58,7 +61,6 @@ Needs = tuple[Request | Ask, ...] | Wait
 Cycle = Generator[Needs, tuple[Outcome, ...], Decision]
 Waits = Generator[Needs, tuple[Outcome, ...], None]
 
-_SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
 #: Memo key of a diagnosis for its copy of plain data.
 _SNAPSHOT = "snapshot"
 
@@ -69,11 +71,14 @@ class SuspendableAlgorithm:
     def __init__(self, algorithm: SchedulingAlgorithm) -> None:
         self._algorithm = algorithm
 
-    def schedule(self, framework: Framework, pod: PodInfo) -> Cycle:
-        """Find the best node for a pod."""
+    def schedule(self, framework: Framework, pod: PodInfo, held: set[str] | None = None) -> Cycle:
+        """Find the best node for a pod.
+
+        `held` takes up the nodes that were kept for it while it waited; None: none are.
+        """
         for _ in range(MAX_TRIES):
             try:
-                return (yield from _Try(self._algorithm, framework, pod).decide())
+                return (yield from _Try(self._algorithm, framework, pod, held).decide())
             except OvertakenError:
                 _log.v(4).info("Scheduling cycle begins anew, as other pods were faster", pod=pod)
             except _FailedError as failed:
@@ -92,8 +97,12 @@ class _FailedError(Exception):
 class _Try:
     """One way through the cycle, from the first filter to a decision."""
 
-    def __init__(self, algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInfo) -> None:
+    def __init__(
+        self, algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInfo, held: set[str] | None
+    ) -> None:
+        """`held` takes up the nodes that were kept for the pod; None: none are."""
         self._algorithm = algorithm
+        self._held = held
         self._framework = framework
         self._cluster: ClusterState = algorithm.cluster
         self._pod = pod
@@ -108,6 +117,8 @@ class _Try:
         self._refused: dict[str, Status] = {}
         #: Whether an extender left a node out.
         self._narrowed = False
+        #: The node that is kept for the pod just now.
+        self._holding = ""
 
     def decide(self) -> Cycle:
         pod = self._pod
@@ -182,7 +193,11 @@ class _Try:
                 return
             try:
                 question = extender.filter_question(self._pod, self._nodes())
-                answers = yield (Ask(who=extender.name, verb="filter", question=question),)
+                self._hold(self._likely)
+                try:
+                    answers = yield (Ask(who=extender.name, verb="filter", question=question),)
+                finally:
+                    self._let_go()
                 self._leave(extender.read_filtered(answer_of(answers[0]), self._names))
             except Exception as e:
                 if not extender.ignorable:
@@ -193,8 +208,7 @@ class _Try:
                 self._judge_anew()
 
     def _leave(self, filtered: Filtered) -> None:
-        self._refused |= {name: unschedulable(why).with_plugin(EXTENDER) for name, why in filtered.failed.items()}
-        self._refused |= {name: unresolvable(why).with_plugin(EXTENDER) for name, why in filtered.unresolvable.items()}
+        self._refused |= refusals_of(filtered)
         kept = frozenset(filtered.kept)
         left = [name for name in self._names if name in kept]
         self._narrowed = self._narrowed or len(left) < len(self._names)
@@ -219,16 +233,8 @@ class _Try:
             raise _FailedError(judgement.error)
         self._state = judgement.state
         diagnosis = judgement.diagnosis or evaluation.diagnosis(judgement.refused)
-        names, rows = self._cluster.table.names, np.flatnonzero(judgement.feasible).tolist()
-        statuses = {row: self._refused[names[row]] for row in rows if names[row] in self._refused}
-        # Nodes that were left out without a word count with those that nobody looked at.
-        silent = np.zeros(self._cluster.table.n, np.bool_)
-        silent[[row for row in rows if row not in statuses]] = True
-        diagnosis.examined = diagnosis.examined & ~silent
-        if statuses:
-            diagnosis.filtered.append((EXTENDER, from_statuses(statuses, self._cluster.table.n)))
-        if self._narrowed:
-            diagnosis.pre_filter_plugins |= {EXTENDER}
+        rows = np.flatnonzero(judgement.feasible)
+        refuse(diagnosis, self._cluster.table.names, rows, self._refused, narrowed=self._narrowed)
         return diagnosis
 
     # -- scores -------------------------------------------------------------------------------------------------------
@@ -242,9 +248,9 @@ class _Try:
         if extenders:
             # From here on others may use what equal pods share.
             totals, self._state = totals.copy(), self._state.clone()
-            stand = self._cluster.stand
-            points = yield from self._ask_prioritizers(extenders)
-            if self._cluster.stand != stand:
+            best = self._cluster.table.names[int(totals.argmax())]
+            points, moved = yield from self._ask_prioritizers(extenders, lambda: best)
+            if moved:
                 self._judge_anew()
                 if len(self._names) == 1:
                     return self._names[0]
@@ -253,15 +259,20 @@ class _Try:
         return self._cluster.table.names[self._algorithm.best(totals)]
 
     def _totals(self) -> npt.NDArray[np.int64]:
-        feasible = np.zeros(self._cluster.table.n, np.bool_)
-        feasible[[self._cluster.table.row_of[name] for name in self._names]] = True
-        scored = scored_nodes(self._framework, self._evaluation, self._pod, feasible)
+        scored = scored_nodes(self._framework, self._evaluation, self._pod, self._feasible())
         if scored.error is not None:
             raise _FailedError(scored.error)
         return scored.ranked
 
-    def _ask_prioritizers(self, extenders: Sequence[Extender]) -> Generator[Needs, tuple[Outcome, ...], dict[str, int]]:
-        """Node -> points; an extender that fails gives none."""
+    def _feasible(self) -> npt.NDArray[np.bool_]:
+        feasible = np.zeros(self._cluster.table.n, np.bool_)
+        feasible[[self._cluster.table.row_of[name] for name in self._names]] = True
+        return feasible
+
+    def _ask_prioritizers(
+        self, extenders: Sequence[Extender], best: Callable[[], str]
+    ) -> Generator[Needs, tuple[Outcome, ...], tuple[dict[str, int], bool]]:
+        """Node -> points, of which an extender that fails gives none; and whether the cluster has moved meanwhile."""
         asked: list[Extender] = []
         asks: list[Ask] = []
         nodes = self._nodes()
@@ -274,11 +285,19 @@ class _Try:
                 asked.append(extender)
                 asks.append(Ask(who=extender.name, verb="prioritize", question=question))
         points: dict[str, int] = {}
-        outcomes = (yield tuple(asks)) if asks else ()
+        if not asks:
+            return points, False
+        self._hold(best)
+        stand = self._cluster.stand
+        try:
+            outcomes = yield tuple(asks)
+            moved = self._cluster.stand != stand
+        finally:
+            self._let_go()
         for extender, outcome in zip(asked, outcomes, strict=True):
             for name, score in _scores(extender, outcome).items():
-                points[name] = points.get(name, 0) + score * extender.weight * _SCORE_FACTOR
-        return points
+                points[name] = points.get(name, 0) + score * extender.weight * SCORE_FACTOR
+        return points, moved
 
     def _add(self, points: Mapping[str, int], totals: npt.NDArray[np.int64]) -> None:
         row_of = self._cluster.table.row_of
@@ -286,6 +305,34 @@ class _Try:
             row = row_of.get(name)
             if row is not None and totals[row] != INFEASIBLE:
                 totals[row] += added
+
+    # -- room that is kept --------------------------------------------------------------------------------------------
+
+    def _hold(self, best: Callable[[], str]) -> None:
+        """Nominate the pod provisionally; a nomination that it has stays."""
+        nominator = self._cluster.nominator
+        if self._held is None or nominator.node_of(self._pod.uid):
+            return
+        node_name = best()
+        kept_for = PodInfo(self._pod.pod, self._pod.shape)
+        # A nomination also keeps equally important pods out, and those must not suffer from a slow extender.
+        kept_for.priority -= 1
+        nominator.add(kept_for, node_name)
+        self._held.add(node_name)
+        self._holding = node_name
+
+    def _let_go(self) -> None:
+        node_name, self._holding = self._holding, ""
+        # A real nomination may have taken its place.
+        if node_name and self._cluster.nominator.node_of(self._pod.uid) == node_name:
+            self._cluster.nominator.delete(self._pod.uid)
+
+    def _likely(self) -> str:
+        """The node that the pod would go to if nobody was asked; no metric counts this."""
+        if len(self._names) == 1:
+            return self._names[0]
+        scored = self._evaluation.score(self._pod, self._feasible())
+        return self._names[0] if scored.error is not None else self._cluster.table.names[int(scored.ranked.argmax())]
 
     # -- PostFilter ---------------------------------------------------------------------------------------------------
 

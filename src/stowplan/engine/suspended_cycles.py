@@ -1,9 +1,14 @@
 """Scheduling cycles that wait for an answer: of an extender, or to what a PostFilter plugin asked for.
 
 One record per pod. It owns the cycle (`suspendable_algorithm`) and goes on with it when all answers are there that it
-waits for; meanwhile other pods are tried, as many as there are. The pod stays in flight, so the queue remembers what
-happens; nothing is assumed for it, and no transaction is open.
+waits for. The pod stays in flight, so the queue remembers what happens; nothing is assumed for it, and no transaction
+is open.
 
+While a cycle waits for an extender, no other pod is tried, as in the reference; or, if cycles overlap, as many as there
+are. Then each extender has `MAX_CYCLES` cycles at most that may ask it. Pods beyond that line up, the most important
+first: a pod that another extender, or none, is interested in does not wait for them.
+
+    lined up   an extender that is interested in the pod has enough cycles; this one has not begun
     asking    requests or questions are under way
     asleep    a PostFilter plugin waits for a time, or for objects to change
     anew      the cycle was broken off, and begins anew before the step ends
@@ -20,18 +25,23 @@ Upstream: there is nothing like it. There, a cycle blocks until it is answered, 
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
+from heapq import heappop, heappush
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from stowplan.api.types import Pod, PodStatus
+from stowplan.engine.attempt import on_node
+from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
-from stowplan.framework.requests import Done, Wait
+from stowplan.framework.requests import Ask, Done, Wait
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stowplan.api.changes import Change
     from stowplan.cluster.pod_info import PodInfo
@@ -40,10 +50,14 @@ if TYPE_CHECKING:
     from stowplan.engine.parts import Parts
     from stowplan.engine.scheduling_cycle import SchedulingCycle
     from stowplan.engine.suspendable_algorithm import Cycle, Needs, SuspendableAlgorithm
+    from stowplan.framework.extender import Extender
     from stowplan.framework.metrics import PluginTimes
     from stowplan.framework.requests import Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
+
+#: Cycles that may ask an extender side by side.
+MAX_CYCLES = 64
 
 _NO_STATUS = PodStatus()
 
@@ -51,6 +65,7 @@ _log = get_logger(__name__)
 
 
 class Stage(Enum):
+    LINED_UP = "lined up"
     RUNNING = "running"
     ASKING = "asking"
     ASLEEP = "asleep"
@@ -91,8 +106,10 @@ class SuspendedCycle:
 
     __slots__ = (
         "alarm",
+        "asks",
         "began",
         "framework",
+        "held",
         "needs",
         "owner",
         "queued",
@@ -101,6 +118,7 @@ class SuspendedCycle:
         "started",
         "steps",
         "switched_off",
+        "turn",
     )
 
     def __init__(self, owner: SuspendedCycles, framework: Framework, queued: QueuedPod, *, started: float) -> None:
@@ -111,7 +129,13 @@ class SuspendedCycle:
         self.began = owner.outbox.now
         self.started = started
         self.stage = Stage.RUNNING
-        self.steps: Cycle
+        self.steps: Cycle | None = None
+        #: The extenders that it may ask, once it is its turn.
+        self.asks: tuple[str, ...] = ()
+        #: Nodes that were kept for the pod while it waited; None: none are.
+        self.held: set[str] | None = None
+        #: Its place in the line; 0 while it is in none.
+        self.turn = 0
         #: The plugins that do not take part in it.
         self.switched_off = framework.switched_off
         #: What it waits for, in order; answers are kept there until all have come.
@@ -135,8 +159,22 @@ class SuspendedCycles:
     """Scheduling cycles of profiles whose cycles may wait."""
 
     def __init__(
-        self, parts: Parts, *, algorithm: SuspendableAlgorithm, cycle: SchedulingCycle, settler: Settler
+        self,
+        parts: Parts,
+        *,
+        algorithm: SuspendableAlgorithm,
+        cycle: SchedulingCycle,
+        settler: Settler,
+        overlaps: bool = False,
     ) -> None:
+        self._overlaps = overlaps
+        #: Extender -> cycles that may ask it.
+        self._asking: Counter[str] = Counter()
+        #: Cycles that wait for an extender's answer.
+        self._answers_awaited: set[SuspendedCycle] = set()
+        #: Extenders -> the cycles that wait for their turn to ask them: urgency, turn, cycle.
+        self._lines: dict[tuple[str, ...], list[tuple[int, int, SuspendedCycle]]] = {}
+        self._turns = count(1)
         self.outbox = parts.outbox
         self._state = parts.state
         self._parts = parts
@@ -152,15 +190,25 @@ class SuspendedCycles:
         """Those that only time, or a change of some object, moves on."""
         return sum(cycle.stage is Stage.ASLEEP for cycle in self.under_way.values())
 
+    @property
+    def holds_up(self) -> bool:
+        """Whether no pod is to be tried until an extender has answered."""
+        return bool(self._answers_awaited) and not self._overlaps
+
     def begin(self, framework: Framework, queued: QueuedPod, *, started: float) -> None:
         """Run a popped pod's scheduling cycle, to its end or until it waits."""
         self._begin(SuspendedCycle(self, framework, queued, started=started))
 
     def _begin(self, cycle: SuspendedCycle) -> None:
+        if not self._overlaps or self._may_ask(cycle):
+            self._start(cycle)
+
+    def _start(self, cycle: SuspendedCycle) -> None:
         (cycle.framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         cycle.sample = None if cycle.framework.metrics is None else cycle.framework.metrics.sample
         cycle.switched_off = cycle.framework.switched_off
-        cycle.steps = self._algorithm.schedule(cycle.framework, cycle.queued.pod)
+        cycle.held = set() if self._overlaps else None
+        cycle.steps = self._algorithm.schedule(cycle.framework, cycle.queued.pod, cycle.held)
         self._go_on(cycle, None)
 
     def _go_on(self, cycle: SuspendedCycle, outcomes: tuple[Outcome, ...] | None) -> None:
@@ -168,7 +216,9 @@ class SuspendedCycles:
         if framework.metrics is not None:
             framework.metrics.sample = cycle.sample
         cycle.stage = Stage.RUNNING
+        self._answers_awaited.discard(cycle)
         outcome: Attempt | Failure
+        assert cycle.steps is not None, "it has begun"
         try:
             needed = cycle.steps.send(outcomes)  # type: ignore[arg-type]
         except StopIteration as end:
@@ -181,11 +231,69 @@ class SuspendedCycles:
             self._wait(cycle, needed)
             return
         self._settler.settle(framework, queued, outcome, started=started)
+        # Not before: the pod itself must not be woken by it.
+        self._free(cycle)
+
+    def _free(self, cycle: SuspendedCycle) -> None:
+        """Tell the queue of room that was kept for a pod, and is there for others now."""
+        pod, held = cycle.queued.pod, cycle.held or ()
+        placed = self._state.placed(cycle.uid)
+        for node_name in sorted(held):
+            if placed is None or placed.node_name != node_name:
+                was = on_node(pod.pod, node_name)
+                self._parts.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(cycle.uid))
+        cycle.held = None
 
     def _over(self, cycle: SuspendedCycle) -> None:
         cycle.stage = Stage.OVER
+        self._give_way(cycle)
         if self.under_way.get(cycle.uid) is cycle:
             del self.under_way[cycle.uid]
+
+    # -- whose turn it is ---------------------------------------------------------------------------------------------
+
+    def _may_ask(self, cycle: SuspendedCycle) -> bool:
+        """Whether the extenders that are interested have room for one more; if not, the cycle lines up."""
+        if cycle.asks:
+            return True
+        pod = cycle.queued.pod
+        asks = tuple(
+            extender.name
+            for extender in cycle.framework.handle.extenders()
+            if (extender.filters or extender.prioritizes or extender.preempts) and _is_interested(extender, pod)
+        )
+        line = self._lines.get(asks)
+        if line or not self._has_room(asks):
+            cycle.stage, cycle.turn = Stage.LINED_UP, next(self._turns)
+            self.under_way[cycle.uid] = cycle
+            heappush(self._lines.setdefault(asks, []), (-pod.priority, cycle.turn, cycle))
+            return False
+        self._let_ask(cycle, asks)
+        return True
+
+    def _has_room(self, asks: tuple[str, ...]) -> bool:
+        return all(self._asking[name] < MAX_CYCLES for name in asks)
+
+    def _let_ask(self, cycle: SuspendedCycle, asks: tuple[str, ...]) -> None:
+        cycle.asks, cycle.turn = asks, 0
+        self._asking.update(asks)
+
+    def _give_way(self, cycle: SuspendedCycle) -> None:
+        """The cycle asks nobody any more: whoever is next in line may begin, before the step ends."""
+        cycle.turn = 0
+        if not cycle.asks:
+            return
+        self._asking.subtract(cycle.asks)
+        cycle.asks = ()
+        for asks, line in tuple(self._lines.items()):
+            while line and self._has_room(asks):
+                _, turn, following = heappop(line)
+                if following.turn == turn:
+                    self._let_ask(following, asks)
+                    following.stage = Stage.ANEW
+                    self.outbox.soon(following)
+            if not line:
+                del self._lines[asks]
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -199,6 +307,8 @@ class SuspendedCycles:
                 self.outbox.watch(key, cycle)
             return
         cycle.stage = Stage.ASKING
+        if any(isinstance(action, Ask) for action in needed):
+            self._answers_awaited.add(cycle)
         cycle.needs = tuple(Need(cycle) for _ in needed)
         for need, action in zip(cycle.needs, needed, strict=True):
             need.number = self.outbox.ask(action, need)
@@ -233,11 +343,18 @@ class SuspendedCycles:
         for need in cycle.needs:
             self.outbox.withdraw(need.number)
         cycle.needs = ()
+        self._answers_awaited.discard(cycle)
         self._rise(cycle)
+        steps, cycle.steps = cycle.steps, None
+        # Others may be interested in the pod as it is now.
+        self._give_way(cycle)
+        if steps is None:
+            return
         try:
-            cycle.steps.close()
+            steps.close()
         except Exception as e:
             self._parts.report(f"a scheduling cycle that was broken off: {e}")
+        self._free(cycle)
 
     def _end(self, cycle: SuspendedCycle, why: str) -> None:
         self._break_off(cycle, why)
@@ -256,6 +373,7 @@ class SuspendedCycles:
         del self.under_way[cycle.uid]
         if newest is None or self._settler.skips(cycle.framework, newest):
             cycle.stage = Stage.OVER
+            self._give_way(cycle)
             self._parts.queue.done(cycle.uid)
             return
         cycle.queued.pod = newest
@@ -311,7 +429,7 @@ class SuspendedCycles:
                 yield f"{whose}: the pod has changed"
             if cycle.switched_off != cycle.framework.switched_off:
                 yield f"{whose}: plugins were switched off or on"
-            if cycle.stage not in (Stage.ASKING, Stage.ASLEEP):
+            if cycle.stage not in (Stage.ASKING, Stage.ASLEEP, Stage.LINED_UP):
                 yield f"{whose}: is {cycle.stage.value} between steps"
             waited = [need for need in cycle.needs if need.outcome is None]
             if any(self.outbox.awaited.get(need.number) is not need for need in waited):
@@ -320,9 +438,39 @@ class SuspendedCycles:
                 yield f"{whose}: waits for no answer"
             if cycle.stage is Stage.ASLEEP and cycle not in asleep:
                 yield f"{whose}: nothing wakes it"
+        yield from self._problems_of_turns()
         for number, waiter in self.outbox.awaited.items():
             if isinstance(waiter, Need) and waiter not in waiter.cycle.needs:
                 yield f"{waiter}: does not wait for effect {number}"
+
+    def _problems_of_turns(self) -> Iterator[str]:
+        asking = Counter(name for cycle in self.under_way.values() for name in cycle.asks)
+        if +self._asking != asking:
+            yield f"cycles that may ask: {dict(+self._asking)} are counted, {dict(asking)} are under way"
+        in_line = {cycle for line in self._lines.values() for _, turn, cycle in line if turn == cycle.turn}
+        for cycle in self.under_way.values():
+            if (cycle.stage is Stage.LINED_UP) is not (cycle in in_line):
+                yield f"{cycle}: {cycle.stage.value}, but {'' if cycle in in_line else 'not '}in line"
+            if cycle in self._answers_awaited and not any(need.outcome is None for need in cycle.needs):
+                yield f"{cycle}: waits for no answer, and holds others up"
+        for cycle in in_line | self._answers_awaited:
+            if self.under_way.get(cycle.uid) is not cycle:
+                yield f"{cycle}: waits, but is not under way"
+        for asks, line in self._lines.items():
+            if self._has_room(asks) and any(turn == cycle.turn for _, turn, cycle in line):
+                yield f"cycles wait for their turn to ask {', '.join(asks)}, who have room"
+
+
+def _is_interested(extender: Extender, pod: PodInfo) -> bool:
+    try:
+        return extender.is_interested(pod)
+    except Exception:
+        # The cycle itself says so.
+        return False
+
+
+def _anyone_but(uid: str) -> Callable[[PodInfo], bool]:
+    return lambda info: info.uid != uid
 
 
 def _asks_the_same(old: PodInfo, new: PodInfo | None) -> bool:

@@ -8,14 +8,40 @@ from stowplan.explain.preemption import preemption_of
 from stowplan.explain.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
+    from stowplan.engine.extender_words import Asked
+    from stowplan.framework.requests import Ask, Outcome
 
 
-def judged(engine: Engine, info: PodInfo) -> Verdict:
-    """The verdict on a pod of one of the profiles; nothing changes."""
+def judged(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Outcome] | None = None) -> Verdict:
+    """The verdict on a pod of one of the profiles; nothing changes. `ask` of None: extenders are not asked."""
+    if ask is None:
+        return _judged(engine, info, None)
+    answers: dict[Asked, Outcome] = {}
+    while True:
+        verdict = _judged(engine, info, answers)
+        if not verdict.wanted:
+            return verdict
+        answers |= {(wanted.who, wanted.verb): ask(wanted) for wanted in verdict.wanted}
+
+
+async def judged_live(engine: Engine, info: PodInfo, *, ask: Callable[[Ask], Awaitable[Outcome]]) -> Verdict:
+    """The same where answers are waited for. The cluster may move on meanwhile: the verdict is about its last state."""
+    answers: dict[Asked, Outcome] = {}
+    while True:
+        verdict = _judged(engine, info, answers)
+        if not verdict.wanted:
+            return verdict
+        for wanted in verdict.wanted:
+            answers[wanted.who, wanted.verb] = await ask(wanted)
+
+
+def _judged(engine: Engine, info: PodInfo, answers: Mapping[Asked, Outcome] | None) -> Verdict:
     with engine.asking(info) as question:
-        found = question.judgement()
+        found = question.judgement(answers)
         preemption = preemption_of(question.framework, found.post_filter)
     # A verdict outlasts the question.
     return Verdict(**vars(found) | {"post_filter": (), "preemption": preemption})

@@ -6,6 +6,7 @@ every node instead.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.engine.engine import Engine
+    from stowplan.engine.extender_words import ExtenderWord
     from stowplan.explain.inspection import VerdictInspection
     from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.suggestions import Suggestion
@@ -63,18 +65,20 @@ class _Page:
         verdict = self._verdict
         blocks: list[Block] = [self._headline()]
         if verdict.error is not None:
-            return [*blocks, Line((("error: ", "bad"), (verdict.error.message, "")), 2), *self._said()]
+            error = Line((("error: ", "bad"), (verdict.error.message, "")), 2)
+            return [*blocks, error, *self._said(), *self._extenders()]
         if verdict.gated is not None:
             who = f" ({verdict.gated.plugin})"
             blocks.append(Line(((verdict.gated.message, ""), (who, "dim")), 2))
         elif verdict.node_name:
-            blocks += [*self._choice(), *self._not_asked()]
+            blocks += [*self._choice(), *self._extenders(), *self._not_asked()]
         else:
             blocks.append(Line(verdict.full_message, 2))
         blocks += self._said()
         blocks += self._help()
         if not verdict.node_name:
             blocks += self._preemption()
+            blocks += self._extenders()
             blocks += self._not_asked()
         return [*blocks, *self._refused()]
 
@@ -165,7 +169,9 @@ class _Page:
         return [grid, Line(((f"… and {count(len(left), 'node')} more with {between} points", "dim"),), 2)]
 
     def _column_title(self, plugin: str) -> str:
-        return plugin if self._wide else self._at.framework.plugins[plugin].short_name or plugin
+        known = self._at.framework.plugins.get(plugin)
+        # Extenders have points to give, too.
+        return plugin if self._wide or known is None else known.short_name or plugin
 
     # -- why not elsewhere --------------------------------------------------------------------------------------------
 
@@ -238,6 +244,15 @@ class _Page:
             return [Line(), head, Line(f"would not help: {outcome.unhelpful}", 2)]
         return [Line(), head, *self._victims(outcome, outcome.selected)]
 
+    # -- extenders ----------------------------------------------------------------------------------------------------
+
+    def _extenders(self) -> list[Block]:
+        words = self._verdict.extenders
+        if not words:
+            return []
+        lines = [Line(((word.extender, ""), (f": {_said_by(word)}", "dim")), 2) for word in words]
+        return [Line(), Line((("Extenders", "head"),)), *lines]
+
     def _not_asked(self) -> list[Block]:
         not_asked = self._verdict.not_asked
         if not not_asked:
@@ -277,6 +292,20 @@ def _advised(number: int, suggestion: Suggestion) -> tuple[Span, ...]:
     if gain:
         spans += [(" to gain ", ""), (gain, "good")]
     return (*spans, (f" — {suggestion.note}", "dim")) if suggestion.note else tuple(spans)
+
+
+def _said_by(word: ExtenderWord) -> str:
+    """What an extender said, in a line."""
+    if word.failed:
+        return f"{word.verb} failed: {word.failed}"
+    if word.verb == "prioritize":
+        best = max(word.points, key=lambda name: word.points[name], default="")
+        return f"most points for {best} ({word.points[best]:+,})" if best else "no points for any node"
+    if not word.refused:
+        return f"leaves all of {count(word.asked, 'node')}"
+    reasons = Counter(why or "no reason given" for why in word.refused.values())
+    shown = [f"{number} {why}" for why, number in reasons.most_common(_GROUPS)]
+    return f"refuses {len(word.refused):,} of {count(word.asked, 'node')}: {', '.join(shown)}"
 
 
 def _sample(at: VerdictInspection, group: Refusal) -> str:

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.engine.questions import Judgement
-from stowplan.inspection.records import CandidateRecord, PreemptionRecord, StatusRecord, VerdictRecord, document
+from stowplan.inspection.records import (
+    CandidateRecord,
+    ExtenderWordRecord,
+    PreemptionRecord,
+    StatusRecord,
+    VerdictRecord,
+    document,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +89,7 @@ class Verdict(Judgement):
         if self.gated is not None:
             return VerdictRecord(pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised)
         if self.error is not None:
-            return VerdictRecord(pod=self.key, error=self.error.message)
+            return VerdictRecord(pod=self.key, error=self.error.message, extenders=self._extender_words())
         fields: dict[str, Any] = {"node": self.node_name, "nominated": self.nominated}
         fields["current_node"] = self.current_node
         if self.diagnosis is not None:
@@ -92,7 +99,20 @@ class Verdict(Judgement):
         else:
             fields |= {"message": self.message, "full_message": self.full_message}
             fields |= {"preemption": self._preemption(), **advised}
-        return VerdictRecord(pod=self.key, not_asked=dict(self.not_asked), **fields)
+        return VerdictRecord(pod=self.key, extenders=self._extender_words(), not_asked=dict(self.not_asked), **fields)
+
+    def _extender_words(self) -> tuple[ExtenderWordRecord, ...]:
+        return tuple(
+            ExtenderWordRecord(
+                extender=word.extender,
+                verb=word.verb,
+                asked=word.asked,
+                refused=dict(word.refused),
+                points=dict(word.points),
+                failed=word.failed,
+            )
+            for word in self.extenders
+        )
 
     def _refusals(self, diagnosis: Diagnosis) -> dict[str, Any]:
         rows = np.flatnonzero(diagnosis.valid & diagnosis.examined)

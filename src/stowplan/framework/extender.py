@@ -8,6 +8,7 @@ was made: the engine looks at what has become of them.
     filter      which of the nodes that all Filter plugins left the pod may go to
     prioritize  points for those nodes, added to what the Score plugins gave
     preempt     which candidates of preemption are left, and who has to leave there
+    bind        write the binding, in place of the Bind plugins
 
 Reading raises for an answer that is none. An attempt fails with the error of a question that failed, unless the
 extender is ignorable; what prioritize cannot answer never fails an attempt.
@@ -78,6 +79,7 @@ class Extender(ABC):
     filters: bool = False
     prioritizes: bool = False
     preempts: bool = False
+    binds: bool = False
     #: Multiplies its scores.
     weight: int = 1
 
@@ -104,6 +106,14 @@ class Extender(ABC):
     @abstractmethod
     def read_candidates(self, answer: Any) -> Mapping[str, Victims]:
         """Node -> who has to leave there; nodes that are not named are no candidates any more."""
+
+    def bind_question(self, pod: PodInfo, node_name: str) -> Any:
+        """To be written for one that `binds`."""
+        raise NotImplementedError(f"{self.name} does not bind")
+
+    def read_bound(self, answer: Any) -> None:
+        """Raise if the pod was not bound."""
+        raise NotImplementedError(f"{self.name} does not bind")
 
 
 def answer_of(outcome: Outcome) -> Any:

@@ -121,7 +121,7 @@ class Ask(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Put a question to somebody outside, such as an extender; `Done` has what it answers. Both are plain values."""
 
     who: str
-    #: filter, prioritize, preempt; or what else there is to ask.
+    #: filter, prioritize, preempt, bind; or what else there is to ask.
     verb: str
     question: Any
 
@@ -166,7 +166,7 @@ class Unknown(msgspec.Struct, frozen=True, tag=True):
 Outcome = Done | Refused | Unknown
 
 #: What a plugin waits for step by step, and its answer at the end.
-Steps = Generator["Request | Wait", Outcome, "Status | None"]
+Steps = Generator["Request | Wait | Ask", Outcome, "Status | None"]
 
 
 class OddStepError(TypeError):

@@ -222,6 +222,22 @@ class SchedulerRecord(QueueStateRecord, frozen=True, kw_only=True):
     events: tuple[EventRecord, ...] | None = None
 
 
+class ExtenderWordRecord(Record, frozen=True, kw_only=True):
+    """What an extender said of a pod's nodes."""
+
+    extender: str
+    #: filter or prioritize.
+    verb: str
+    #: How many nodes it was asked about.
+    asked: int
+    #: Node -> why not; "" where it gave no reason.
+    refused: dict[str, str] = {}
+    #: Node -> what is added to its score.
+    points: dict[str, int] = {}
+    #: Why it said nothing.
+    failed: str = ""
+
+
 class VerdictRecord(Record, frozen=True, kw_only=True):
     """What would be decided about one pod."""
 
@@ -244,6 +260,7 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     message: str = ""
     full_message: str = ""
     preemption: PreemptionRecord | None = None
+    extenders: tuple[ExtenderWordRecord, ...] = ()
     #: PostFilter plugins and extenders that were left out -> why.
     not_asked: dict[str, str] = {}
     suggestions: tuple[SuggestionRecord, ...] = ()

@@ -22,7 +22,7 @@ from stowplan.framework.status import error as error_status
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Container, Coroutine, Sequence
 
     from stowplan.api.port import Api
     from stowplan.client.events.event_recorder import EventBroadcaster
@@ -50,6 +50,12 @@ class Asker(Protocol):
         """The answer, a plain value; raise if there is none."""
 
 
+class Askers(Protocol):
+    """Who puts them, by the extender's name."""
+
+    def get(self, who: str, /) -> Asker | None: ...
+
+
 class _UnderWay:
     """An effect that is to be answered."""
 
@@ -72,9 +78,8 @@ class Effects:
         *,
         broadcaster: EventBroadcaster,
         hostname: str,
-        askers: Mapping[str, Asker],
+        askers: Askers,
     ) -> None:
-        """`askers`: by the extender's name."""
         self._api = api
         self._engine = engine
         self._broadcaster = broadcaster
@@ -169,9 +174,10 @@ class Effects:
             self._spawn(number, ask, self._put(number, ask), name=f"{ask.verb} of {ask.who} ({number})")
 
     async def _put(self, number: int, ask: Ask) -> None:
-        self._answer(number, await self._told(ask))
+        self._answer(number, await self.told(ask))
 
-    async def _told(self, ask: Ask) -> Outcome:
+    async def told(self, ask: Ask) -> Outcome:
+        """What an extender answers."""
         asker = self._askers.get(ask.who)
         if asker is None:
             return Refused(LookupError(f"nobody answers {ask.who}"))

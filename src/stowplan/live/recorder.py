@@ -55,6 +55,7 @@ class Recorder:
             configuration=config.to_dict(),
             gates=dict(features.gates),
             max_in_unschedulable=settings.max_in_unschedulable,
+            overlaps=settings.overlaps,
             # Chance of another kind cannot be set back; ties then go elsewhere when it is played again.
             chance=random.getstate() if random is not None and hasattr(random, "getstate") else None,
         )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api.documents import Documents
 from stowplan.client.events.event_recorder import EventBroadcaster
 from stowplan.config import DEFAULT_FEATURES
 from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
@@ -26,13 +27,14 @@ from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.klog import get_logger
 from stowplan.live.cancellation import cancel_all
 from stowplan.live.effects import Effects
+from stowplan.live.extenders import HttpAskers
 from stowplan.live.informers import Informers
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.timing.times import REAL_TIMES, Times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from stowplan.api.changes import Change
     from stowplan.api.meta import ApiStruct
@@ -45,12 +47,12 @@ if TYPE_CHECKING:
     from stowplan.engine.inputs import Input
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
-    from stowplan.framework.requests import Outcome
+    from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
     from stowplan.framework.waiting_pods import WaitingPods
     from stowplan.inspection.stories import Stories
-    from stowplan.live.effects import Asker
+    from stowplan.live.effects import Askers
     from stowplan.live.recorder import Recorder
     from stowplan.queue.scheduling_queue import SchedulingQueue
 
@@ -88,13 +90,13 @@ class SchedulerSettings:
     hostname: str = "localhost"
     #: Seconds between two checks whether kinds that the cluster did not serve are served.
     unserved_kinds_interval: float = 60.0
+    #: Whether other pods are decided while one waits for an extender.
+    overlaps: bool = False
+    #: How requests to extenders introduce themselves.
+    agent: str = "stowplan"
     #: For debugging: check after every step that the engine does not contradict itself, and end with an error if it
     #: does. Each check looks at the whole cluster.
     validate: bool = False
-
-
-class NotSupportedError(ValueError):
-    """The configuration asks for something that this scheduler cannot do yet."""
 
 
 class Scheduler:
@@ -111,20 +113,24 @@ class Scheduler:
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
         recorder: Recorder | None = None,
-        extenders: Sequence[Extender] = (),
-        askers: Mapping[str, Asker] | None = None,
+        extenders: Sequence[Extender] | None = None,
+        askers: Askers | None = None,
+        documents: Documents | None = None,
+        may_change: Callable[[], bool] | None = None,
     ) -> None:
         """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit.
 
-        `extenders` are in call order; `askers` put their questions, by name.
+        `extenders` are in call order, and `askers` put their questions; None: those of the configuration, over HTTP.
+        `documents` is what the API keeps whole for them. `may_change` says whether an extender may be asked to bind.
         """
-        if config.extenders:
-            raise NotSupportedError("extenders: not supported yet; without them the pods would go elsewhere")
         settings = settings or SchedulerSettings()
         self._times = times
         self._started_at = times.wall_clock() - times.clock()
         self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
-        now, rules = self.clock(), EngineSettings(max_in_unschedulable=settings.max_in_unschedulable)
+        now, rules = (
+            self.clock(),
+            EngineSettings(max_in_unschedulable=settings.max_in_unschedulable, overlaps=settings.overlaps),
+        )
         self._recorder = recorder
         if recorder is not None:
             recorder.begin(config, now=now, features=features, settings=rules, random=random)
@@ -141,9 +147,17 @@ class Scheduler:
             extenders=extenders,
         )
         self.engine.attach(self)
+        self._documents = Documents(()) if documents is None else documents
+        self._extender_calls = HttpAskers(
+            config, self._documents, times=times, agent=settings.agent, may_change=may_change or _always
+        )
         self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)
         self._effects = Effects(
-            api, self, broadcaster=self._broadcaster, hostname=settings.hostname, askers=askers or {}
+            api,
+            self,
+            broadcaster=self._broadcaster,
+            hostname=settings.hostname,
+            askers=self._extender_calls if askers is None else askers,
         )
         self._alarm = _Alarm(self)
         #: What the engine was told that the wall clock is ahead of its time.
@@ -228,6 +242,10 @@ class Scheduler:
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
         """Take in what an informer delivers."""
         self._check_wall_clock()
+        if kind in self._documents.kinds:
+            for change in changes:
+                if change.new is None and change.old is not None:
+                    self._documents.forget(change.old)
         self.submit(Changes(kind, changes))
 
     def switch_off(self, plugins: frozenset[str]) -> None:
@@ -253,6 +271,10 @@ class Scheduler:
 
     def run_plugin(self, action: RunPlugin) -> Coroutine[Any, Any, Status | None]:
         return self.engine.run_plugin(action)
+
+    async def ask(self, question: Ask) -> Outcome:
+        """Put a question to an extender, for somebody who only asks."""
+        return await self._effects.told(question)
 
     async def sleep_until(self, at: float) -> None:
         await self._times.sleep(max(0.0, at - self.clock()))
@@ -320,6 +342,7 @@ class Scheduler:
             self._effects.halted = True
         self._alarm.stop()
         await self._cancelled(self._effects.tasks)
+        await self._extender_calls.close()
         await self._broadcaster.flush(FLUSH_TIMEOUT_AFTER_LOST_LEASE if self._halted else SHUTDOWN_TIMEOUT)
         broadcasting.cancel()
         await asyncio.gather(broadcasting, return_exceptions=True)
@@ -429,6 +452,10 @@ class _Alarm:
 
 def _report(problem: str) -> None:
     _log.warning(problem)
+
+
+def _always() -> bool:
+    return True
 
 
 async def _first_to_end(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.decode import to_dict
+from stowplan.api.documents import Documents
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.resources import resource_of
 from stowplan.api.types import Event, Namespace, ObjectMeta, Pod
@@ -15,6 +16,8 @@ from stowplan.config import load_config
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Served, Stopped
 from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
+from stowplan.extenders.calls import Calls
 from stowplan.framework.requests import Create, Delete, Patch
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.klog import get_logger
@@ -27,7 +30,7 @@ from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stowplan.engine.algorithm import Decision
     from stowplan.engine.attempt import Attempt, Failure
@@ -61,19 +64,22 @@ class LiveCluster:
         plugins: Sequence[type[Plugin]],
         seed: int,
         latency: Latency,
+        call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
     ) -> None:
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
         self._attempts = _Attempts()
+        configuration = load_config(config, plugins=registry.declarations)
         self.engine = Engine(
-            load_config(config, plugins=registry.declarations),
+            configuration,
             registry=registry,
             now=START,
             meter=_StoppedClock(),
             random=Random(seed),
             api=VirtualApi(),
             listener=self._attempts,
+            extenders=extenders_without_binders(configuration),
         )
         watched = watched_kinds(self.engine.frameworks.values(), report=_log.warning)
         self._kinds = Kinds(watched)
@@ -86,6 +92,9 @@ class LiveCluster:
             latency=latency,
             kinds=[one.kind for one in watched],
             tell=self._tell_users,
+            ask=None
+            if call_extender is None
+            else asking(Calls(configuration, Documents(())), posting_to(call_extender)),
         )
         self._attempts.begin(self._time)
         for name in _NAMESPACES:
@@ -242,13 +251,15 @@ def live_cluster(
     plugins: Sequence[type[Plugin]] = (),
     seed: int = 1,
     latency: Latency = NO_LATENCY,
+    call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
 ) -> Iterator[LiveCluster]:
     """A cluster with these objects and a scheduler that is ready.
 
     `seed` decides wherever chance does; `latency` says how long requests, news and the ends of evicted pods take, if
-    not nothing.
+    not nothing. `call_extender` answers for the extenders of `config`: it gets the URL of a call and its body, and
+    returns the answer, as JSON would hold them; nobody is asked to bind.
     """
-    cluster = LiveCluster(config=config, plugins=plugins, seed=seed, latency=latency)
+    cluster = LiveCluster(config=config, plugins=plugins, seed=seed, latency=latency, call_extender=call_extender)
     try:
         cluster._begin(objects)
         yield cluster

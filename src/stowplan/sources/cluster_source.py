@@ -40,6 +40,8 @@ class ClusterSource:
     #: The namespace of a bare pod name.
     namespace: str = "default"
     live: bool = False
+    #: Whether extenders of the configuration are asked.
+    extenders: bool = True
     #: Of a live cluster, Events about the pod that was asked for.
     events: list[Event] | None = field(default=None, repr=False)
 
@@ -60,7 +62,11 @@ class ClusterSource:
         cluster = Cluster((), config, plugins=named_plugins(plugins))
         frameworks = cluster.algorithm.frameworks.values()
         read = await read_live_cluster(
-            watched_kinds(frameworks, report=_note), kubeconfig=kubeconfig, context=context, pod=pod
+            watched_kinds(frameworks, report=_note),
+            kubeconfig=kubeconfig,
+            context=context,
+            pod=pod,
+            documents=cluster.documents,
         )
         _note(*read.notes)
         for obj in read.objects:
@@ -138,7 +144,7 @@ class ClusterSource:
         return [(infos[0], [info.key for info in infos[1:]]) for infos in groups.values()]
 
     def verdict(self, info: PodInfo) -> Verdict:
-        return self.cluster.explain(info.key)
+        return self.cluster.explain(info.key, extenders=self.extenders)
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""

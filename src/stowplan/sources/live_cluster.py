@@ -32,6 +32,7 @@ from stowplan.framework.explanations.formatting import listed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stowplan.api.documents import Documents
     from stowplan.api.port import Api, Listing
     from stowplan.client.connection import Connection
     from stowplan.engine.watched_kinds import WatchedKind
@@ -62,12 +63,20 @@ class LiveCluster:
 
 
 async def read_live_cluster(
-    kinds: Sequence[WatchedKind], *, kubeconfig: str | None, context: str | None, pod: str = ""
+    kinds: Sequence[WatchedKind],
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    pod: str = "",
+    documents: Documents | None = None,
 ) -> LiveCluster:
-    """`pod`, as `name` or `namespace/name`, is the one whose Events are of interest; raise InputError."""
+    """`pod`, as `name` or `namespace/name`, is the one whose Events are of interest; raise InputError.
+
+    `documents` keeps what is read whole, as far as it wants to.
+    """
     try:
         connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
-        return await _read(connection, kinds, pod)
+        return await _read(connection, kinds, pod, documents)
     except (ClientConfigError, CredentialsError) as error:
         hint = "" if kubeconfig or context else "; -f reads files instead"
         raise InputError(f"{error}{hint}") from error
@@ -75,11 +84,15 @@ async def read_live_cluster(
         raise no_answer(connection.server, error) from error
 
 
-async def _read(connection: Connection, kinds: Sequence[WatchedKind], pod: str) -> LiveCluster:
+async def _read(
+    connection: Connection, kinds: Sequence[WatchedKind], pod: str, documents: Documents | None
+) -> LiveCluster:
     found = LiveCluster(connection.namespace)
     agent = user_agent(command="stowplan", version=__version__, purpose="explain")
     settings = ClientConnection(qps=-1)
-    async with HttpApi.open(connection, client_settings=settings, agent=agent, limits=_LIMITS) as api:
+    async with HttpApi.open(
+        connection, client_settings=settings, agent=agent, limits=_LIMITS, documents=documents
+    ) as api:
         reading = _Reading(api, found)
         await reading.everything(kinds)
         if pod:

@@ -54,13 +54,16 @@ class SchedulerEndpoint:
     token_file: str | None = None
     certificate_authority: str | None = None
     insecure: bool = False
+    #: Whether it is to ask its extenders.
+    extenders: bool = True
 
 
 async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") -> dict[str, Any]:
     """The document about a pod, `name` or `namespace/name`; raise InputError."""
     connection = _connection(endpoint)
     key = pod if "/" in pod else f"{connection.namespace}/{pod}"
-    return await _fetch(connection, f"/stowplan/explain/{key}", page, VerdictRecord)
+    query = {} if endpoint.extenders else {"extenders": "false"}
+    return await _fetch(connection, f"/stowplan/explain/{key}", page, VerdictRecord, **query)
 
 
 async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:
@@ -121,11 +124,12 @@ def _tls(endpoint: SchedulerEndpoint, credentials: Any) -> TlsSettings:
     return tls
 
 
-async def _fetch(connection: Connection, path: str, page: str, record: type[Record]) -> dict[str, Any]:
+async def _fetch(connection: Connection, path: str, page: str, record: type[Record], **query: str) -> dict[str, Any]:
     """A document as it came, once it is seen to be one of these records."""
     url = f"{connection.server}{path}"
     try:
-        document = msgspec.json.decode(await _get(connection, path, page), type=dict[str, Any])
+        body = await _get(connection, path, {"page": page, **query} if page else query)
+        document = msgspec.json.decode(body, type=dict[str, Any])
         version = document.get("schemaVersion")
         if version is None:
             raise InputError(_incompatible(url, "its documents have no schemaVersion"))
@@ -142,13 +146,13 @@ def _incompatible(url: str, why: str) -> str:
     return f"{url}: the server is not a compatible Stowplan scheduler: {why}"
 
 
-async def _get(connection: Connection, path: str, page: str) -> bytes:
+async def _get(connection: Connection, path: str, query: Mapping[str, str]) -> bytes:
     times = REAL_TIMES
     turns = Turns(Lanes(qps=-1, burst=1, now=times.clock()), clock=times.clock, sleep=times.sleep)
     agent = user_agent(command="stowplan", version=__version__, purpose="explain")
     transport = Transport(connection, turns=turns, times=times, agent=agent, limits=_LIMITS)
     try:
-        subject, query = Subject("GET"), {"page": page} if page else {}
+        subject = Subject("GET")
         answer = await transport.send(Request(method="GET", path=path, subject=subject, query=query))
         if not answer.ok:
             raise _refused(connection.server, path, transport.error_of(answer, subject))

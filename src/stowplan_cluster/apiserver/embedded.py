@@ -30,6 +30,7 @@ from stowplan_cluster.apiserver.selection import selection_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from stowplan.api.documents import Documents
     from stowplan.api.port import Lane, PatchType
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.resources import Resource
@@ -52,7 +53,10 @@ class EmbeddedApi:
         *,
         field_manager: str = "kube-scheduler",
         authenticate: Authenticate | None = None,
+        documents: Documents | None = None,
     ) -> None:
+        """`documents` keeps what is listed and watched as it is stored, as far as it wants to."""
+        self._documents = documents
         self._server = server
         self._registry = server.registry
         self._manager = field_manager
@@ -86,6 +90,7 @@ class EmbeddedApi:
             if isinstance(decoded, BadObject):
                 bad.append(decoded)
             else:
+                self._keep(decoded, stored)
                 items.append(decoded)
         return Listing(items, str(page.version), page.continue_, bad)
 
@@ -108,11 +113,18 @@ class EmbeddedApi:
                 for event in await _next(cursor, deadline):
                     seen = visible(event, selection)
                     if seen is not None:
-                        yield _event(*seen, kind)
+                        found = _event(*seen, kind)
+                        if found.object is not None and found.type != "DELETED":
+                            self._keep(found.object, seen[1])
+                        yield found
         except TimeoutError:
             return
         finally:
             cursor.close()
+
+    def _keep(self, obj: ApiStruct, stored: Stored) -> None:
+        if self._documents is not None:
+            self._documents.keep(obj, stored.data)
 
     async def get(self, kind: type[T], name: str, *, namespace: str = "") -> T:
         return _decoded(self._registry.get(self._resource(kind), namespace, name), kind)

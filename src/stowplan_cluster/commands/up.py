@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from stowplan.api.documents import Documents
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.command_line.commands import Command
-from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import end_of_input, first_of, run, running
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
 from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.tables import write
+from stowplan.extenders.calls import kinds_wanted
 from stowplan.framework.explanations.formatting import count, joined
 from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options
 from stowplan_cluster.commands.cluster_server import DEFAULT_NODES, kubeconfig_written, open_cluster, served
@@ -106,7 +108,13 @@ def up(
         registry = registry_with(plugins, guard=guard)
         configuration = load_config(config, plugins=registry.declarations)
         with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
-            serving = _guarded(guard, _serve(cluster, stop, lambda api: _scheduler(api, configuration, registry)))
+            documents = Documents(kinds_wanted(configuration))
+            serving = _guarded(
+                guard,
+                _serve(
+                    cluster, stop, lambda api: _scheduler(api, configuration, registry, documents), documents=documents
+                ),
+            )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
         click.echo(_farewell(options["state"]))
 
@@ -126,15 +134,11 @@ def _logging(verbosity: int | None) -> Iterator[None]:
         logs.close()
 
 
-def _scheduler(api: Api, configuration: Configuration, registry: Registry) -> Resident:
-    from stowplan.live.scheduler import NotSupportedError, Scheduler, SchedulerSettings
+def _scheduler(api: Api, configuration: Configuration, registry: Registry, documents: Documents) -> Resident:
+    from stowplan.live.scheduler import Scheduler, SchedulerSettings
 
-    try:
-        return Scheduler(
-            api, configuration, registry=registry, settings=SchedulerSettings(hostname=socket.gethostname())
-        )
-    except NotSupportedError as error:
-        raise InputError(str(error)) from error
+    settings = SchedulerSettings(hostname=socket.gethostname())
+    return Scheduler(api, configuration, registry=registry, settings=settings, documents=documents)
 
 
 async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None:
@@ -153,11 +157,17 @@ async def _with_a_parent(serving: Coroutine[Any, Any, None], stop: StopSignals) 
         await serving
 
 
-async def _serve(cluster: EmbeddedCluster, stop: StopSignals, scheduler_for: Callable[[Api], Resident]) -> None:
+async def _serve(
+    cluster: EmbeddedCluster,
+    stop: StopSignals,
+    scheduler_for: Callable[[Api], Resident],
+    *,
+    documents: Documents | None = None,
+) -> None:
     from stowplan_cluster.apiserver.embedded import EmbeddedApi
 
     stopped = stop.event()
-    scheduler = scheduler_for(EmbeddedApi(cluster.server))
+    scheduler = scheduler_for(EmbeddedApi(cluster.server, documents=documents))
     async with served(cluster) as controllers, running(scheduler.run()) as scheduling:
         await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
         if stopped.is_set():

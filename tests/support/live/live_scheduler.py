@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
 
+from stowplan.api.documents import Documents
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
+from stowplan.api.types import Node, Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.engine import TICK
 from stowplan.in_tree.registry import in_tree_registry
@@ -127,21 +129,23 @@ async def live(
     time=None,
     recorder=None,
     validate=True,
-    extenders=(),
+    extenders=None,
     askers=None,
+    overlaps=True,
 ):
     """`wrap` may put something between the scheduler and the API; `validate` has a cost that grows with the cluster."""
-    settings = replace(settings or SchedulerSettings(), validate=validate)
+    settings = replace(settings or SchedulerSettings(), validate=validate, overlaps=overlaps)
     time = time or ManualTime()
     api = Api(clock=time.wall_clock)
     # Nobody here would take a new node's taint away.
     set_up_controllers(api.server, controllers=())
     api.server.create_all(objects)
-    port = EmbeddedApi(api.server)
+    documents = Documents((Node, Pod))
+    port = EmbeddedApi(api.server, documents=documents)
     if wrap is not None:
         port = wrap(port)
     options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
-    options |= {"extenders": extenders, "askers": askers}
+    options |= {"extenders": extenders, "askers": askers, "documents": documents}
     async with opened(port, time, random=random or Random(1), **options) as found:
         cluster = Live(api, *found)
         await cluster.settle()
@@ -159,8 +163,9 @@ async def opened(
     settings=None,
     features=DEFAULT_FEATURES,
     recorder=None,
-    extenders=(),
+    extenders=None,
     askers=None,
+    documents=None,
 ):
     """A scheduler that is ready, and runs until the end of the block; with its time and its task."""
     registry = in_tree_registry()
@@ -177,6 +182,7 @@ async def opened(
         recorder=recorder,
         extenders=extenders,
         askers=askers,
+        documents=documents,
     )
     running = asyncio.create_task(scheduler.run())
     try:

@@ -13,7 +13,7 @@ from stowplan.api.changes import Change
 from stowplan.client.errors import OutcomeUnknown
 from stowplan.config import load_config
 from stowplan.engine.effects import Cancel, RunPlugin, Tell, Wake, Withdraw
-from stowplan.engine.engine import SCHEDULE, TICK, Engine
+from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
 from stowplan.engine.inputs import Answer, Changes, Started
 from stowplan.framework.requests import Ask, Create, Delete, Done, Read, Refused, Unknown
 from stowplan.framework.status import error as error_status
@@ -48,6 +48,7 @@ class EngineByHand:
             "profiles": [{"schedulerName": name, "plugins": points} for name in profiles],
         }
         config = load_config(raw, plugins=registry.declarations)
+        options.setdefault("settings", EngineSettings(overlaps=True))
         self.now = START
 
         def engine():

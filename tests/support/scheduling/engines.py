@@ -16,7 +16,7 @@ from stowplan.api.changes import Change
 from stowplan.api.types import Node, Pod
 from stowplan.config import load_config
 from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
-from stowplan.engine.engine import SCHEDULE, TICK, Engine
+from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
 from stowplan.engine.inputs import Answer, Changes, Started
 from stowplan.framework.requests import Ask, Bind, Done, Patch
 from stowplan.in_tree.registry import in_tree_registry
@@ -26,7 +26,7 @@ from support.scheduling.worlds import struct
 
 
 class DrivenEngine:
-    def __init__(self, *objects, config=None, plugins=(), extenders=(), random=None, starts=True):
+    def __init__(self, *objects, config=None, plugins=(), extenders=None, overlaps=True, random=None, starts=True):
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
@@ -38,6 +38,7 @@ class DrivenEngine:
             meter=ManualTime(),
             random=random or Random(1),
             extenders=extenders,
+            settings=EngineSettings(overlaps=overlaps),
         )
         #: Pod -> node, as bound.
         self.bound = {}

@@ -7,13 +7,13 @@ class Outside(Extender):
     """Asked with names of nodes, or of nodes with their victims.
 
     It answers a filter with the names that are left, or `{"kept": […], "failed": {…}, "unresolvable": {…}}`; a
-    prioritize with `{name: score}`; a preempt with `{name: [victims' UIDs]}`.
+    prioritize with `{name: score}`; a preempt with `{name: [victims' UIDs]}`; a bind with "bound" or what went wrong.
     """
 
     def __init__(self, name, *, ignorable=False, weight=1, only=None, **points):
         self.name, self.ignorable, self.weight = name, ignorable, weight
-        self.filters, self.prioritizes, self.preempts = (
-            bool(points.pop(point, False)) for point in ("filters", "prioritizes", "preempts")
+        self.filters, self.prioritizes, self.preempts, self.binds = (
+            bool(points.pop(point, False)) for point in ("filters", "prioritizes", "preempts", "binds")
         )
         assert not points
         #: A label of the pods that interest it; None: all do.
@@ -44,3 +44,10 @@ class Outside(Extender):
 
     def read_candidates(self, answer):
         return {name: Victims(tuple(uids)) for name, uids in answer.items()}
+
+    def bind_question(self, pod, node_name):
+        return {"pod": pod.key, "node": node_name}
+
+    def read_bound(self, answer):
+        if answer != "bound":
+            raise ValueError(answer)

@@ -16,6 +16,7 @@ import msgspec
 from stowplan.api.api_errors import error_of
 from stowplan.api.custom_objects import CustomObject
 from stowplan.api.decode import DecodeError, decode_custom, decode_json, expected
+from stowplan.api.documents import Documents
 from stowplan.api.field_errors import go_quote
 from stowplan.api.meta import ApiStruct, ListMeta
 from stowplan.api.port import BadObject, Listing, Unreachable, WatchEvent
@@ -77,43 +78,51 @@ _resource_list_decoder = msgspec.json.Decoder(_ResourceList)
 _raw_line_decoder = msgspec.json.Decoder(_RawLine)
 
 
-def decode_page(data: bytes, kind: type[T]) -> Listing[T]:
-    """Decode a list; raise Unreachable if it is none."""
-    try:
-        page = _page_decoder(kind).decode(data)
-        items = page.items or ()
-        listing: Listing[T] = Listing(items, page.metadata.resource_version, page.metadata.continue_)
-        if not all(_is_one(obj, kind) for obj in items):
-            page, listing = _decode_page_by_item(data, kind)
-    except msgspec.ValidationError:
-        page, listing = _decode_page_by_item(data, kind)
-    except _NO_JSON as error:
-        raise _no_list(str(error)) from None
+def decode_page(data: bytes, kind: type[T], documents: Documents | None = None) -> Listing[T]:
+    """Decode a list; raise Unreachable if it is none. `documents` keeps the objects whole, if it is to."""
+    page, listing = _decode_page_by_item(data, kind, documents) if _keeps(documents, kind) else _at_once(data, kind)
     if not page.kind.endswith("List") or not page.metadata.resource_version:
         # Taken for an empty list, this would delete everything.
         raise _no_list(f"kind {page.kind!r}, resourceVersion {page.metadata.resource_version!r}")
     return listing
 
 
+def _at_once(data: bytes, kind: type[T]) -> tuple[_Page[T] | _RawPage, Listing[T]]:
+    try:
+        page: _Page[T] = _page_decoder(kind).decode(data)
+    except msgspec.ValidationError:
+        return _decode_page_by_item(data, kind)
+    except _NO_JSON as error:
+        raise _no_list(str(error)) from None
+    items = page.items or ()
+    if not all(_is_one(obj, kind) for obj in items):
+        return _decode_page_by_item(data, kind)
+    return page, Listing(items, page.metadata.resource_version, page.metadata.continue_)
+
+
 def _no_list(why: str) -> Unreachable:
     return Unreachable(f"what came is no list of objects: {why}")
 
 
-def _decode_page_by_item(data: bytes, kind: type[T]) -> tuple[_RawPage, Listing[T]]:
+def _keeps(documents: Documents | None, kind: type[ApiStruct]) -> bool:
+    return documents is not None and kind in documents.kinds
+
+
+def _decode_page_by_item(data: bytes, kind: type[T], documents: Documents | None = None) -> tuple[_RawPage, Listing[T]]:
     try:
-        return _taken_apart(data, kind)
+        return _taken_apart(data, kind, documents)
     except _NO_JSON as error:
         # Also in the middle of an object: where it ends is as uncertain then as what it is.
         raise _no_list(str(error)) from None
 
 
-def _taken_apart(data: bytes, kind: type[T]) -> tuple[_RawPage, Listing[T]]:
+def _taken_apart(data: bytes, kind: type[T], documents: Documents | None) -> tuple[_RawPage, Listing[T]]:
     page = _raw_page_decoder.decode(data)
     items: list[T] = []
     bad: list[BadObject] = []
     for raw in page.items or ():
         try:
-            items.append(_decode_object(raw, kind))
+            items.append(_decode_object(raw, kind, documents))
         except DecodeError as error:
             bad.append(_bad_object(_loosely(raw), error))
     return page, Listing(items, page.metadata.resource_version, page.metadata.continue_, bad)
@@ -132,9 +141,12 @@ def _kind_named(kind: type[ApiStruct]) -> str:
     return "" if issubclass(kind, CustomObject) else cast("str", cast("Any", kind()).kind)
 
 
-def _decode_object(raw: msgspec.Raw, kind: type[T]) -> T:
-    obj = decode_json(bytes(raw), kind)
+def _decode_object(raw: msgspec.Raw, kind: type[T], documents: Documents | None = None) -> T:
+    data = bytes(raw)
+    obj = decode_json(data, kind)
     if _is_one(obj, kind):
+        if documents is not None:
+            documents.keep(obj, data)
         return obj
     found = cast("Any", obj)
     if found.metadata.name:
@@ -167,12 +179,15 @@ def decode_resource_names(data: bytes) -> frozenset[str]:
 
 
 class WatchDecoder(Generic[T]):
-    def __init__(self, kind: type[T]) -> None:
+    def __init__(self, kind: type[T], documents: Documents | None = None) -> None:
         self._kind = kind
+        self._documents = documents if _keeps(documents, kind) else None
         self._decode = _line_decoder(kind).decode
 
     def event(self, line: bytes) -> WatchEvent[T]:
         """Decode a line; raise ApiError if it says that the watch failed, Unreachable if it is no event."""
+        if self._documents is not None:
+            return self._by_parts(line)
         try:
             event = self._decode(line)
         except msgspec.ValidationError:
@@ -200,8 +215,9 @@ class WatchDecoder(Generic[T]):
             return WatchEvent("BOOKMARK", version)
         if event.type not in _CHANGES:
             raise _no_event(f"its type is {event.type!r}")
+        documents = None if event.type == "DELETED" else self._documents
         try:
-            return WatchEvent(cast("Any", event.type), version, _decode_object(event.object, self._kind))
+            return WatchEvent(cast("Any", event.type), version, _decode_object(event.object, self._kind, documents))
         except DecodeError as error:
             # Who is gone matters more than what it was.
             type_ = "DELETED" if event.type == "DELETED" else "BAD"

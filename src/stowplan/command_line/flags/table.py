@@ -36,6 +36,13 @@ def _section(section: str) -> Callable[..., Flag]:
 _misc = _section("Misc")
 MISC = (
     _misc("config", k.STRING, "", "Configuration file (KubeSchedulerConfiguration), YAML or JSON."),
+    _misc(
+        "extender-mode",
+        k.STRING,
+        "serial",
+        "What happens while a pod waits for an extender. serial: no other pod is decided; overlap: others are, and a "
+        "slow extender delays only the pods that it is interested in. Only Stowplan has this flag.",
+    ),
     _misc("master", k.URL, "", "URL of the API server; wins over the one in the kubeconfig."),
     _misc(
         "plugin",

@@ -50,6 +50,7 @@ def option_errors(line: CommandLine, gate: Callable[[str], bool]) -> Iterator[st
     yield from version_errors(versions_of(line["emulated-version"], line["min-compatibility-version"]))
     yield from _port(line["secure-port"])
     yield from _plugin_timeouts(line)
+    yield from _extender_mode(line["extender-mode"])
     yield from check_authentication(options_of(AuthenticationOptions, line), gate=gate)
     yield from _metrics(line)
 
@@ -60,6 +61,11 @@ def _port(port: int) -> Iterator[str]:
     elif port > 65535:
         # Parity: 0 is allowed all the same.
         yield f"--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+
+
+def _extender_mode(mode: str) -> Iterator[str]:
+    if mode not in ("serial", "overlap"):
+        yield f"--extender-mode {mode} must be serial or overlap"
 
 
 def _plugin_timeouts(line: CommandLine) -> Iterator[str]:

@@ -1,0 +1,93 @@
+"""Objects whole, as the API server gave them: with every field, also those that the scheduler does not read.
+
+Structs hold what decisions need. Whoever passes objects on to somebody outside, as extenders get them, needs the rest,
+too. Only the kinds that are asked for are kept. What is kept belongs to one incarnation of an object, by its UID, and
+may be newer than what the scheduler has heard of.
+
+Upstream keeps whole objects in any case; what it sends has no kind and apiVersion, and pods have no managedFields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from stowplan.api.decode import to_dict
+from stowplan.api.types import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from stowplan.api.meta import ApiStruct, ObjectMeta
+
+_Key = tuple[type[Any], str, str]
+
+
+class _Document(NamedTuple):
+    uid: str
+    data: bytes
+    #: Whether `data` is what is passed on.
+    tidy: bool = False
+    #: Of a pod: whether it says its node. Of one that is only assumed there it does not.
+    says_node: bool = False
+
+
+class Documents:
+    def __init__(self, kinds: Collection[type[ApiStruct]]) -> None:
+        self.kinds = frozenset(kinds)
+        self._kept: dict[_Key, _Document] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, obj: ApiStruct, data: bytes) -> None:
+        """Take note of the JSON that an object was decoded from; the newest counts."""
+        if type(obj) in self.kinds:
+            self._kept[_key(obj)] = _Document(_metadata(obj).uid, data)
+
+    def forget(self, obj: ApiStruct) -> None:
+        """The object is gone; another one of its name stays."""
+        key = _key(obj)
+        kept = self._kept.get(key)
+        if kept is not None and kept.uid == _metadata(obj).uid:
+            del self._kept[key]
+
+    def json(self, obj: ApiStruct) -> bytes:
+        """An object as it is passed on; what is known of it where nothing else was kept."""
+        key = _key(obj)
+        kept = self._kept.get(key)
+        if kept is None or kept.uid != _metadata(obj).uid:
+            return msgspec.json.encode(_tidied(type(obj), to_dict(obj)))
+        if not kept.tidy:
+            content = _tidied(type(obj), msgspec.json.decode(kept.data))
+            says_node = bool(_spec(content).get("nodeName"))
+            kept = _Document(kept.uid, msgspec.json.encode(content), tidy=True, says_node=says_node)
+            self._kept[key] = kept
+        if isinstance(obj, Pod) and obj.spec.node_name and not kept.says_node:
+            placed: dict[str, Any] = msgspec.json.decode(kept.data)
+            placed["spec"] = _spec(placed) | {"nodeName": obj.spec.node_name}
+            return msgspec.json.encode(placed)
+        return kept.data
+
+
+def _spec(content: dict[str, Any]) -> dict[str, Any]:
+    spec = content.get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _key(obj: ApiStruct) -> _Key:
+    metadata = _metadata(obj)
+    return type(obj), metadata.namespace, metadata.name
+
+
+def _metadata(obj: ApiStruct) -> ObjectMeta:
+    return cast("ObjectMeta", cast("Any", obj).metadata)
+
+
+def _tidied(kind: type[ApiStruct], content: dict[str, Any]) -> dict[str, Any]:
+    content = {name: value for name, value in content.items() if name not in ("kind", "apiVersion")}
+    metadata = content.get("metadata")
+    if kind is Pod and isinstance(metadata, dict):
+        content["metadata"] = {name: value for name, value in metadata.items() if name != "managedFields"}
+    return content

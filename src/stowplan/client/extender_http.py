@@ -1,0 +1,172 @@
+"""Requests to HTTP extenders: POST of JSON, with the extender's own TLS and time limit, over connections that are kept.
+
+What comes back is a status and a body of a bounded length. A redirect is an answer like any other, as nobody follows
+it. A connection that the other side closes while it is idle may break just when it is used again: questions are put
+once more then, on a new connection; a binding is not.
+
+Upstream: makeTransport and send in pkg/scheduler/extender.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+from stowplan.client.endpoint.config_error import ClientConfigError
+from stowplan.client.endpoint.file_content import FileContent, InlineContent
+from stowplan.client.endpoint.proxies import proxy_from_environment
+from stowplan.client.endpoint.tls import CertificatePair, NoCertificate, TlsSettings
+from stowplan.client.http.dialing import probed_socket
+from stowplan.client.http.failures import FAILURES, failure_of
+from stowplan.timing.times import REAL_TIMES, Times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.client.endpoint.file_content import Content
+    from stowplan.config.types import Extender
+
+#: As Go's transport keeps them.
+_KEPT_IDLE = 90.0
+_OK = 200
+_PIECE = 1 << 16
+#: A time limit that is over when it begins; aiohttp takes 0 for none.
+_AT_ONCE = 1e-9
+
+
+class NoAnswer(Exception):
+    """A request that was not answered, or not wholly; says which one and why."""
+
+
+class ExtenderHttp:
+    """Made within a running event loop; `close` it."""
+
+    def __init__(self, *, agent: str, times: Times = REAL_TIMES) -> None:
+        self._times = times
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_IDLE, socket_factory=probed_socket),
+            headers={"User-Agent": agent, "Accept-Encoding": "identity"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+        self._tls: dict[Extender, TlsSettings] = {}
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def post(
+        self, extender: Extender, url: str, body: bytes, *, longest: int, repeatable: bool
+    ) -> tuple[int, bytes]:
+        """The status and the body of the answer, which is read of a success only; raise NoAnswer.
+
+        `longest`: bytes of an answer.
+        """
+        try:
+            try:
+                return await self._post(extender, url, body, longest)
+            except aiohttp.ServerDisconnectedError:
+                if not repeatable:
+                    raise
+                return await self._post(extender, url, body, longest)
+        except NoAnswer:
+            raise
+        except ClientConfigError as error:
+            raise _no_answer(url, str(error)) from None
+        except aiohttp.InvalidURL as error:
+            raise _no_answer(url, "it is no http or https URL") from error
+        except FAILURES as error:
+            raise _no_answer(url, failure_of(error).why) from error
+
+    async def _post(self, extender: Extender, url: str, body: bytes, longest: int) -> tuple[int, bytes]:
+        target = _parsed(url)
+        tls = self._tls_of(extender)
+        async with self._session.post(
+            target,
+            data=body,
+            headers={"Content-Type": "application/json"},
+            proxy=proxy_from_environment(str(target.origin()), os.environ),
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=max(extender.http_timeout.seconds, _AT_ONCE)),
+            ssl=tls.context() if target.scheme == "https" else True,
+            server_hostname=tls.server_name,
+        ) as response:
+            if response.status != _OK:
+                return response.status, b""
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                raise _no_answer(url, "the answer is compressed, which was not asked for")
+            pieces, length = [], 0
+            async for piece in response.content.iter_chunked(_PIECE):
+                pieces.append(piece)
+                length += len(piece)
+                if length > longest:
+                    response.close()
+                    raise _no_answer(url, f"the answer is longer than {longest} bytes")
+            return response.status, b"".join(pieces)
+
+    def _tls_of(self, extender: Extender) -> TlsSettings:
+        found = self._tls.get(extender)
+        if found is None:
+            found = self._tls[extender] = tls_of(extender, clock=self._times.clock)
+        return found
+
+
+def tls_of(extender: Extender, *, clock: Callable[[], float]) -> TlsSettings:
+    """How an extender is trusted, and what it is shown; data beats files."""
+    said = extender.tls_config
+    if said is None:
+        # Parity: the one effect that enableHTTPS has.
+        return TlsSettings(insecure=extender.enable_https)
+
+    def content(data: bytes, path: str, field: str) -> Content | None:
+        where = f"extender {extender.url_prefix}: tlsConfig.{field}"
+        if data:
+            return InlineContent(data, where=f"{where}Data")
+        return FileContent(path, where=f"{where}File", clock=clock) if path else None
+
+    authority = content(said.ca_data, said.ca_file, "ca")
+    certificate, key = content(said.cert_data, said.cert_file, "cert"), content(said.key_data, said.key_file, "key")
+    return TlsSettings(
+        ca=authority,
+        server_name=said.server_name or None,
+        insecure=said.insecure or (extender.enable_https and authority is None),
+        certificate=NoCertificate()
+        if certificate is None or key is None
+        else CertificatePair(certificate=certificate, key=key),
+    )
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = URL(url)
+        usable = parsed.scheme in ("http", "https") and bool(parsed.host)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise _no_answer(url, "it is no http or https URL")
+    return parsed
+
+
+def _no_answer(url: str, why: str) -> NoAnswer:
+    # As Go's client begins it; what follows is in our words.
+    return NoAnswer(f'Post "{url}": {why}')
+
+
+def post_blocking(
+    extender: Extender, url: str, body: bytes, *, longest: int, repeatable: bool, agent: str
+) -> tuple[int, bytes]:
+    """The same for callers without an event loop, or in the middle of one: in a loop and a thread of its own."""
+
+    async def post() -> tuple[int, bytes]:
+        http = ExtenderHttp(agent=agent)
+        try:
+            return await http.post(extender, url, body, longest=longest, repeatable=repeatable)
+        finally:
+            await http.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, post()).result()

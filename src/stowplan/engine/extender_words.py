@@ -1,0 +1,156 @@
+"""What extenders say when somebody only asks about a pod: which nodes they leave, and their points.
+
+Questions take time, and a question to the engine must not: so the pod is judged again and again, each time with the
+answers that are there by then. `wanted` names what is still to be asked; once there is nothing, the judgement is
+whole. Extenders are asked to filter and to prioritize; to preempt and to bind only in attempts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stowplan.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, answer_of
+from stowplan.framework.interface import MAX_SCORE
+from stowplan.framework.rejections import from_statuses
+from stowplan.framework.requests import Ask
+from stowplan.framework.status import Status, error, unresolvable, unschedulable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.types import Node
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.diagnosis import Diagnosis
+    from stowplan.framework.extender import Extender, Filtered
+    from stowplan.framework.requests import Outcome
+
+#: What one point of an extender is worth, at weight 1.
+SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
+
+#: The extender, and what it was asked for.
+Asked = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderWord:
+    """What one extender said to one question."""
+
+    extender: str
+    #: filter or prioritize.
+    verb: str
+    #: Nodes that it was asked about.
+    asked: int
+    #: Of a filter: node -> why not; "" for those that were left out without a word.
+    refused: Mapping[str, str] = field(default_factory=dict)
+    #: Of a prioritize: node -> what is added to its score.
+    points: Mapping[str, int] = field(default_factory=dict)
+    #: Why it said nothing; "" if it did.
+    failed: str = ""
+
+
+class ExtenderWords:
+    """The answers to questions about one pod, as far as they are known."""
+
+    def __init__(self, extenders: Sequence[Extender], pod: PodInfo, answers: Mapping[Asked, Outcome]) -> None:
+        self._extenders = [extender for extender in extenders if extender.is_interested(pod)]
+        self._pod = pod
+        self._answers = answers
+        #: What is to be asked before the pod can be judged.
+        self.wanted: tuple[Ask, ...] = ()
+        self.words: list[ExtenderWord] = []
+        #: The attempt would end with it.
+        self.error: Status | None = None
+        #: Node -> why an extender refused it.
+        self.refused: dict[str, Status] = {}
+        self.narrowed = False
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def left(self, nodes: Sequence[Node]) -> list[str]:
+        """The nodes that are left, by name; not all is known while something is `wanted`."""
+        by_name = {node.metadata.name: node for node in nodes}
+        for extender in self._extenders:
+            if not extender.filters or not by_name:
+                continue
+            outcome = self._answers.get((extender.name, "filter"))
+            try:
+                if outcome is None:
+                    question = extender.filter_question(self._pod, list(by_name.values()))
+                    self.wanted = (Ask(who=extender.name, verb="filter", question=question),)
+                    break
+                filtered = extender.read_filtered(answer_of(outcome), list(by_name))
+            except Exception as e:
+                self.words.append(ExtenderWord(extender.name, "filter", len(by_name), failed=str(e)))
+                if not extender.ignorable:
+                    self.error = error(e)
+                    break
+            else:
+                self._take(extender, filtered, by_name)
+        return list(by_name)
+
+    def _take(self, extender: Extender, filtered: Filtered, by_name: dict[str, Node]) -> None:
+        asked = len(by_name)
+        self.refused |= refusals_of(filtered)
+        said = {**filtered.failed, **filtered.unresolvable}
+        gone = by_name.keys() - set(filtered.kept)
+        self.narrowed = self.narrowed or bool(gone)
+        refused = {name: said.get(name, "") for name in by_name if name in gone}
+        for name in gone:
+            del by_name[name]
+        self.words.append(ExtenderWord(extender.name, "filter", asked, refused=refused))
+
+    # -- prioritize ---------------------------------------------------------------------------------------------------
+
+    def points(self, nodes: Sequence[Node]) -> dict[str, dict[str, int]]:
+        """Extender -> node -> what is added to its score."""
+        found: dict[str, dict[str, int]] = {}
+        wanted = []
+        for extender in self._extenders:
+            if not extender.prioritizes:
+                continue
+            outcome = self._answers.get((extender.name, "prioritize"))
+            try:
+                if outcome is None:
+                    question = extender.prioritize_question(self._pod, nodes)
+                    wanted.append(Ask(who=extender.name, verb="prioritize", question=question))
+                    continue
+                scores = extender.read_scores(answer_of(outcome))
+                points = {name: score * extender.weight * SCORE_FACTOR for name, score in scores.items()}
+            except Exception as e:
+                self.words.append(ExtenderWord(extender.name, "prioritize", len(nodes), failed=str(e)))
+            else:
+                found[extender.name] = points
+                self.words.append(ExtenderWord(extender.name, "prioritize", len(nodes), points=points))
+        self.wanted = tuple(wanted)
+        return found
+
+
+def refusals_of(filtered: Filtered) -> dict[str, Status]:
+    """Node -> why not."""
+    refused = {name: unschedulable(why).with_plugin(EXTENDER) for name, why in filtered.failed.items()}
+    return refused | {name: unresolvable(why).with_plugin(EXTENDER) for name, why in filtered.unresolvable.items()}
+
+
+def refuse(
+    diagnosis: Diagnosis,
+    names: Sequence[str],
+    rows: npt.NDArray[np.intp],
+    refused: Mapping[str, Status],
+    *,
+    narrowed: bool,
+) -> None:
+    """Write into a diagnosis that extenders refused these rows, which all filters had left."""
+    statuses = {row: refused[names[row]] for row in rows.tolist() if names[row] in refused}
+    # Nodes that were left out without a word count with those that nobody looked at.
+    silent = np.zeros(len(diagnosis.examined), np.bool_)
+    silent[[row for row in rows.tolist() if row not in statuses]] = True
+    diagnosis.examined = diagnosis.examined & ~silent
+    if statuses:
+        diagnosis.filtered.append((EXTENDER, from_statuses(statuses, len(diagnosis.examined))))
+    if narrowed:
+        diagnosis.pre_filter_plugins |= {EXTENDER}

@@ -1,0 +1,54 @@
+"""Questions to extenders, put by whoever waits for the answer: in memory and in simulated time.
+
+A caller may answer for all extenders by a function of a URL and a body, which is what an HTTP extender is, too. Nobody
+is asked to bind there: a pod that is placed in memory is placed by nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.extenders.http_extender import configured_extenders
+from stowplan.framework.requests import Done, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stowplan.config.types import Configuration
+    from stowplan.extenders.calls import Call, Calls
+    from stowplan.extenders.http_extender import HttpExtender
+    from stowplan.framework.requests import Ask, Outcome
+
+_OK = 200
+
+
+def asking(calls: Calls, post: Callable[[Call], tuple[int, bytes]]) -> Callable[[Ask], Outcome]:
+    """Puts a question, and waits for what becomes of it. `post` sends a call: the status and the body."""
+
+    def ask(question: Ask) -> Outcome:
+        try:
+            call = calls.call_of(question)
+            return Done(calls.answer_of(call, *post(call)))
+        except Exception as error:
+            return Refused(error)
+
+    return ask
+
+
+def posting_to(answer: Callable[[str, Mapping[str, Any]], Any]) -> Callable[[Call], tuple[int, bytes]]:
+    """Sends calls to a function in place of a server."""
+
+    def post(call: Call) -> tuple[int, bytes]:
+        return _OK, msgspec.json.encode(answer(call.url, msgspec.json.decode(call.body)))
+
+    return post
+
+
+def extenders_without_binders(configuration: Configuration) -> tuple[HttpExtender, ...]:
+    """The extenders of a configuration, none of which binds."""
+    extenders = configured_extenders(configuration)
+    for extender in extenders:
+        extender.binds = False
+    return extenders

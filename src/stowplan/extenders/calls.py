@@ -1,0 +1,149 @@
+"""Questions to HTTP extenders as requests: the body, byte for byte as Go's encoder has its fields, and where it goes.
+
+The envelopes have no JSON tags in Go: their keys are capitalised and always there, null where they are not used.
+Objects in them are whole (`api.documents`), without kind and apiVersion.
+
+    call = calls.call_of(ask)              # then somebody sends call.body to call.url
+    answer = calls.answer_of(call, status, body)
+
+Upstream: staging/src/k8s.io/kube-scheduler/extender/v1/types.go, send in pkg/scheduler/extender.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stowplan.api.types import Node, Pod
+from stowplan.extenders.answers import AnswerError, answer_to
+from stowplan.extenders.http_extender import names_of
+from stowplan.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from stowplan.api.documents import Documents
+    from stowplan.api.meta import ApiStruct
+    from stowplan.config.types import Configuration
+    from stowplan.config.types import Extender as Settings
+    from stowplan.extenders.questions import Question, VictimsAsked
+    from stowplan.framework.requests import Ask
+
+#: What an answer may be longer than its question. An honest one has no more in it than some of the nodes that the
+#: question has, and why not of the others.
+ANSWER_SLACK = 16 << 20
+_OK = 200
+
+_encode = msgspec.json.encode
+
+
+class CallError(Exception):
+    """A call that an extender did not answer as it should; says which one and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    extender: Settings
+    #: filter, prioritize, preempt, bind; and what the extender calls that.
+    verb: str
+    action: str
+    url: str
+    body: bytes
+
+    @property
+    def longest_answer(self) -> int:
+        """Bytes."""
+        return ANSWER_SLACK + 2 * len(self.body)
+
+
+class Calls:
+    """Of the extenders of a configuration."""
+
+    def __init__(self, configuration: Configuration, documents: Documents) -> None:
+        self._documents = documents
+        extenders = configuration.extenders_in_call_order
+        self._extenders = dict(zip(names_of(configuration), extenders, strict=True))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._extenders
+
+    def call_of(self, ask: Ask) -> Call:
+        extender = self._extenders[ask.who]
+        action = {
+            "filter": extender.filter_verb,
+            "prioritize": extender.prioritize_verb,
+            "preempt": extender.preempt_verb,
+            "bind": extender.bind_verb,
+        }[ask.verb]
+        url = f"{extender.url_prefix.rstrip('/')}/{action}"
+        return Call(extender, ask.verb, action, url, self._body(ask.question))
+
+    @staticmethod
+    def answer_of(call: Call, status: int, body: bytes) -> Any:
+        """The answer as a plain value; raise CallError."""
+        if status != _OK:
+            raise CallError(f"failed {call.action} with extender at URL {call.url}, code {status}")
+        try:
+            return answer_to(call.verb, body)
+        except AnswerError as error:
+            raise CallError(f"cannot read what the extender at URL {call.url} answers: {error}") from None
+
+    # -- bodies -------------------------------------------------------------------------------------------------------
+
+    def _body(self, question: Question) -> bytes:
+        match question:
+            case NodesQuestion():
+                return self._about_nodes(question)
+            case PreemptQuestion():
+                return self._about_victims(question)
+            case BindQuestion():
+                return _encode(
+                    {
+                        "PodName": question.name,
+                        "PodNamespace": question.namespace,
+                        "PodUID": question.uid,
+                        "Node": question.node,
+                    }
+                )
+
+    def _about_nodes(self, question: NodesQuestion) -> bytes:
+        nodes = b"null"
+        if question.nodes is not None:
+            nodes = b'{"metadata":{},"items":[%b]}' % self._joined(question.nodes)
+        names = _encode(question.names)
+        return b'{"Pod":%b,"Nodes":%b,"NodeNames":%b}' % (self._documents.json(question.pod), nodes, names)
+
+    def _about_victims(self, question: PreemptQuestion) -> bytes:
+        # Parity: Go writes the keys of a map in their order.
+        victims = b",".join(
+            b'%b:{"Pods":%b,"NumPDBViolations":%d}'
+            % (_encode(node), self._victims(question, found), found.pdb_violations)
+            for node, found in sorted(question.victims.items())
+        )
+        whole, meta = (b"null", b"{%b}" % victims) if question.meta else (b"{%b}" % victims, b"null")
+        text = b'{"Pod":%b,"NodeNameToVictims":%b,"NodeNameToMetaVictims":%b}'
+        return text % (self._documents.json(question.pod), whole, meta)
+
+    def _victims(self, question: PreemptQuestion, victims: VictimsAsked) -> bytes:
+        if not question.meta:
+            return b"[%b]" % self._joined(victims.pods)
+        if not victims.pods:
+            return b"null"
+        return _encode([{"UID": pod.metadata.uid} for pod in victims.pods])
+
+    def _joined(self, objects: Iterable[ApiStruct]) -> bytes:
+        return b",".join(map(self._documents.json, objects))
+
+
+def kinds_wanted(configuration: Configuration) -> frozenset[type[ApiStruct]]:
+    """The kinds of objects that the extenders of a configuration are sent whole."""
+    kinds: set[type[ApiStruct]] = set()
+    for extender in configuration.extenders:
+        if extender.filter_verb or extender.prioritize_verb or extender.preempt_verb:
+            kinds.add(Pod)
+        if (extender.filter_verb or extender.prioritize_verb) and not extender.node_cache_capable:
+            kinds.add(Node)
+    return frozenset(kinds)

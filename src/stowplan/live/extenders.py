@@ -1,0 +1,83 @@
+"""Questions to the extenders of a configuration, put over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.port import Unreachable
+from stowplan.extenders.calls import Calls
+from stowplan.framework.requests import Ask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.api.documents import Documents
+    from stowplan.client.extender_http import ExtenderHttp
+    from stowplan.config.types import Configuration
+    from stowplan.timing.times import Times
+
+
+class HttpAskers:
+    """Whoever asks an extender, by its name; `close` them."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        documents: Documents,
+        *,
+        times: Times,
+        agent: str,
+        may_change: Callable[[], bool],
+    ) -> None:
+        """`may_change` says at each moment whether anything may be written, as a binding is."""
+        self._documents = documents
+        self._times = times
+        self._agent = agent
+        self._may_change = may_change
+        #: Made when the first question is put: most configurations have no extenders.
+        self._http: ExtenderHttp | None = None
+        self.reconfigure(configuration)
+
+    def reconfigure(self, configuration: Configuration) -> None:
+        """Ask the extenders of another configuration from now on; questions under way go on."""
+        self._calls = Calls(configuration, self._documents)
+
+    def get(self, who: str) -> HttpAsker | None:
+        return HttpAsker(self, self._calls, who) if who in self._calls else None
+
+    async def put(self, calls: Calls, ask: Ask) -> Any:
+        """What is answered, a plain value; raise if nothing is."""
+        if ask.verb == "bind" and not self._may_change():
+            raise Unreachable("not sent: another replica may lead now")
+        call = calls.call_of(ask)
+        status, body = await self._client().post(
+            call.extender,
+            call.url,
+            call.body,
+            longest=call.longest_answer,
+            repeatable=ask.verb != "bind",
+        )
+        return calls.answer_of(call, status, body)
+
+    def _client(self) -> ExtenderHttp:
+        if self._http is None:
+            from stowplan.client.extender_http import ExtenderHttp
+
+            self._http = ExtenderHttp(agent=self._agent, times=self._times)
+        return self._http
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+
+class HttpAsker:
+    """Asks one extender."""
+
+    def __init__(self, askers: HttpAskers, calls: Calls, who: str) -> None:
+        self._askers = askers
+        self._calls = calls
+        self._who = who
+
+    async def ask(self, verb: str, question: Any) -> Any:
+        return await self._askers.put(self._calls, Ask(who=self._who, verb=verb, question=question))

@@ -1,0 +1,241 @@
+"""Bodies of requests to HTTP extenders, field by field as kube-scheduler encodes them."""
+
+import json
+
+import msgspec
+import pytest
+
+from stowplan import load_config
+from stowplan.api.decode import convert
+from stowplan.api.documents import Documents
+from stowplan.api.types import Node, Pod
+from stowplan.extenders.calls import ANSWER_SLACK, CallError, Calls, kinds_wanted
+from stowplan.extenders.http_extender import configured_extenders
+from stowplan.framework.eviction_plan import Candidate
+from stowplan.framework.requests import Ask
+from stowplan.testing import a_node, a_pod
+from support.extenders.running import configuration
+from support.scheduling.worlds import struct
+
+URL = "http://extender.example:8888/scheduler/"
+VERBS = {"filterVerb": "f", "prioritizeVerb": "p", "preemptVerb": "e", "bindVerb": "b", "weight": 1}
+
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {
+        "name": "p",
+        "namespace": "default",
+        "uid": "p-uid",
+        "creationTimestamp": None,
+        "managedFields": [{"manager": "kubectl"}],
+    },
+    "spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "<b>"}]}], "unknownField": {"x": [1]}},
+    "status": {"phase": "Pending"},
+}
+NODE = {
+    "kind": "Node",
+    "apiVersion": "v1",
+    "metadata": {"name": "n1", "uid": "n1-uid", "managedFields": [{"manager": "kubelet"}]},
+    "spec": {"podCIDR": "10.0.0.0/24"},
+    "status": {"allocatable": {"cpu": "4"}, "nodeInfo": {"kubeletVersion": "v1.36.0"}},
+}
+
+
+class Asking:
+    """One extender with everything, and what it is asked."""
+
+    def __init__(self, *objects, kinds=(Node, Pod), **settings):
+        config = load_config(configuration({"urlPrefix": URL, **VERBS, **settings}))
+        self.documents = Documents(kinds)
+        self.objects = [convert(obj, Pod if obj["kind"] == "Pod" else Node) for obj in objects]
+        for obj, raw in zip(self.objects, objects, strict=True):
+            self.documents.keep(obj, json.dumps(raw).encode())
+        (self.extender,) = configured_extenders(config)
+        self.calls = Calls(config, self.documents)
+
+    def call(self, verb, question):
+        return self.calls.call_of(Ask(who=self.extender.name, verb=verb, question=question))
+
+    def body(self, verb, question):
+        return json.loads(self.call(verb, question).body)
+
+
+class Info:
+    """As much of a PodInfo as questions read."""
+
+    def __init__(self, pod, node_name=""):
+        self.pod, self.node_name = pod, node_name
+        self.namespace, self.uid = pod.metadata.namespace or "default", pod.metadata.uid
+
+
+def without(obj, *names):
+    return {name: value for name, value in obj.items() if name not in names}
+
+
+WIRE_POD = without(POD, "kind", "apiVersion") | {"metadata": without(POD["metadata"], "managedFields")}
+WIRE_NODE = without(NODE, "kind", "apiVersion")
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+def test_whole_nodes(verb):
+    asking = Asking(POD, NODE)
+    pod, node = asking.objects
+    question = getattr(asking.extender, f"{verb}_question")(Info(pod), [node])
+    body = asking.body(verb, question)
+    assert body == {"Pod": WIRE_POD, "Nodes": {"metadata": {}, "items": [WIRE_NODE]}, "NodeNames": None}
+    assert list(body) == ["Pod", "Nodes", "NodeNames"]
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+def test_names_of_nodes(verb):
+    asking = Asking(POD, NODE, nodeCacheCapable=True)
+    pod, node = asking.objects
+    question = getattr(asking.extender, f"{verb}_question")(Info(pod), [node, struct(a_node("n2"))])
+    assert asking.body(verb, question) == {"Pod": WIRE_POD, "Nodes": None, "NodeNames": ["n1", "n2"]}
+
+
+def victim(name, node, *, placed=True):
+    obj = a_pod(name).obj() | {"kind": "Pod"}
+    obj["metadata"] |= {"uid": f"{name}-uid", "namespace": "default"}
+    if placed:
+        obj["spec"]["nodeName"] = node
+    return obj
+
+
+def candidates(asking):
+    """Of a pod with victims v1 and v2 on n2, and v3 on n1, which is only assumed there."""
+    _, v1, v2, v3 = asking.objects
+    return [
+        Candidate("n2", (Info(v1, "n2"), Info(v2, "n2")), 1),
+        Candidate("n1", (Info(v3, "n1"),), 0),
+    ]
+
+
+VICTIMS = (victim("v1", "n2"), victim("v2", "n2"), victim("v3", "n1", placed=False))
+
+
+def test_whole_victims():
+    asking = Asking(POD, *VICTIMS)
+    body = asking.body("preempt", asking.extender.preempt_question(Info(asking.objects[0]), candidates(asking)))
+    v1, v2, v3 = (without(v, "kind", "apiVersion") for v in VICTIMS)
+    v3["spec"] = v3["spec"] | {"nodeName": "n1"}
+    assert body == {
+        "Pod": WIRE_POD,
+        "NodeNameToVictims": {
+            "n1": {"Pods": [v3], "NumPDBViolations": 0},
+            "n2": {"Pods": [v1, v2], "NumPDBViolations": 1},
+        },
+        "NodeNameToMetaVictims": None,
+    }
+    assert list(body) == ["Pod", "NodeNameToVictims", "NodeNameToMetaVictims"]
+    assert list(body["NodeNameToVictims"]) == ["n1", "n2"]
+
+
+def test_uids_of_victims():
+    asking = Asking(POD, *VICTIMS, nodeCacheCapable=True)
+    body = asking.body("preempt", asking.extender.preempt_question(Info(asking.objects[0]), candidates(asking)))
+    assert body == {
+        "Pod": WIRE_POD,
+        "NodeNameToVictims": None,
+        "NodeNameToMetaVictims": {
+            "n1": {"Pods": [{"UID": "v3-uid"}], "NumPDBViolations": 0},
+            "n2": {"Pods": [{"UID": "v1-uid"}, {"UID": "v2-uid"}], "NumPDBViolations": 1},
+        },
+    }
+
+
+def test_a_candidate_without_victims():
+    asking = Asking(POD, nodeCacheCapable=True)
+    question = asking.extender.preempt_question(Info(asking.objects[0]), [Candidate("n1", (), 0)])
+    # As Go writes a slice that nothing was ever appended to.
+    assert asking.body("preempt", question)["NodeNameToMetaVictims"] == {"n1": {"Pods": None, "NumPDBViolations": 0}}
+
+
+def test_a_binding():
+    asking = Asking(POD)
+    body = asking.body("bind", asking.extender.bind_question(Info(asking.objects[0]), "n1"))
+    assert body == {"PodName": "p", "PodNamespace": "default", "PodUID": "p-uid", "Node": "n1"}
+    assert list(body) == ["PodName", "PodNamespace", "PodUID", "Node"]
+
+
+@pytest.mark.parametrize(("verb", "action"), [("filter", "f"), ("prioritize", "p"), ("preempt", "e"), ("bind", "b")])
+@pytest.mark.parametrize("prefix", ["http://h/x", "http://h/x/", "http://h/x///"])
+def test_where_it_goes(verb, action, prefix):
+    asking = Asking(POD, urlPrefix=prefix)
+    pod = Info(asking.objects[0])
+    arguments = {"bind": ("n1",), "preempt": ([],)}.get(verb, ([],))
+    call = asking.call(verb, getattr(asking.extender, f"{verb}_question")(pod, *arguments))
+    assert call.url == f"http://h/x/{action}"
+    assert call.longest_answer == ANSWER_SLACK + 2 * len(call.body)
+
+
+def test_what_was_not_kept_is_sent_as_it_is_known():
+    asking = Asking(POD, NODE, kinds=())
+    pod, node = asking.objects
+    body = asking.body("filter", asking.extender.filter_question(Info(pod), [node]))
+    assert body["Pod"]["metadata"] == {"name": "p", "namespace": "default", "uid": "p-uid"}
+    assert "kind" not in body["Pod"]
+    assert body["Nodes"]["items"][0]["status"]["allocatable"] == {"cpu": "4"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        pytest.param({"bindVerb": "b"}, set(), id="only binds"),
+        pytest.param({"filterVerb": "f"}, {Pod, Node}, id="filters"),
+        pytest.param({"prioritizeVerb": "p", "weight": 1}, {Pod, Node}, id="prioritizes"),
+        pytest.param({"filterVerb": "f", "nodeCacheCapable": True}, {Pod}, id="knows nodes itself"),
+        pytest.param({"preemptVerb": "e"}, {Pod}, id="preempts"),
+    ],
+)
+def test_what_is_kept_whole(settings, kinds):
+    assert kinds_wanted(load_config(configuration({"urlPrefix": URL, **settings}))) == kinds
+
+
+def test_a_status_that_is_no_success():
+    asking = Asking(POD)
+    call = asking.call("filter", asking.extender.filter_question(Info(asking.objects[0]), []))
+    with pytest.raises(CallError) as caught:
+        asking.calls.answer_of(call, 404, b"{}")
+    assert str(caught.value) == "failed f with extender at URL http://extender.example:8888/scheduler/f, code 404"
+
+
+def test_questions_are_values_that_effects_can_hold():
+    asking = Asking(POD, NODE)
+    pod, node = asking.objects
+    question = asking.extender.filter_question(Info(pod), [node])
+    assert msgspec.json.encode(question) == msgspec.json.encode(asking.extender.filter_question(Info(pod), [node]))
+
+
+# -- who is interested ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pod", "is_interested"),
+    [
+        pytest.param(a_pod("p"), False, id="asks for nothing"),
+        pytest.param(a_pod("p").requests(cpu=1), False, id="asks for something else"),
+        pytest.param(a_pod("p").requests(**{"example.com/dongle": 1}), True, id="request"),
+        pytest.param(a_pod("p").limits(**{"example.com/dongle": 1}), True, id="limit"),
+        pytest.param(
+            a_pod("p").spec(initContainers=[{"name": "i", "resources": {"requests": {"example.com/dongle": "0"}}}]),
+            True,
+            id="init container, even for none",
+        ),
+    ],
+)
+def test_interest(pod, is_interested):
+    managed = {"managedResources": [{"name": "example.com/dongle"}, {"name": "example.com/stick"}]}
+    assert Asking(**managed).extender.is_interested(Info(struct(pod))) is is_interested
+    assert Asking().extender.is_interested(Info(struct(pod)))
+
+
+def test_extenders_of_one_url_are_told_apart():
+    config = load_config(configuration({"urlPrefix": "http://h"}, {"urlPrefix": "http://h"}, {"urlPrefix": "http://i"}))
+    assert [extender.name for extender in configured_extenders(config)] == ["http://h", "http://h (2)", "http://i"]
+
+
+def test_extenders_that_may_fail_come_last():
+    config = load_config(configuration({"urlPrefix": "http://h", "ignorable": True}, {"urlPrefix": "http://i"}))
+    assert [extender.name for extender in configured_extenders(config)] == ["http://i", "http://h"]

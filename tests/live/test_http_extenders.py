@@ -1,0 +1,291 @@
+"""Extenders over HTTP: a program in another process that knows nothing of us, asked by a live scheduler."""
+
+import asyncio
+
+import pytest
+
+from stowplan.testing import a_node, a_pod
+from support.extenders.running import configuration, running_extender
+from support.live.live_scheduler import live
+from support.scheduling.preempting import priority_class
+
+
+@pytest.fixture(scope="module")
+def program():
+    with running_extender() as found:
+        yield found
+
+
+@pytest.fixture
+def extender(program):
+    program.asked()
+    program.dislikes()
+    return program
+
+
+def nodes(*names, **sizes):
+    return [a_node(name).allocatable(**{"cpu": 4, "pods": 10, **sizes}).obj() for name in names or ("n1", "n2", "n3")]
+
+
+def scheduling(*objects, extenders, **options):
+    options.setdefault("overlaps", False)
+    return live(*objects, config=configuration(*extenders), **options)
+
+
+async def create(cluster, *objects):
+    """Create objects, and let everything happen that follows, with what the extender takes for its answers."""
+    cluster.server.create_all(objects)
+    for _ in range(1000):
+        for _ in range(50):
+            await asyncio.sleep(0)
+        asking = [task for task in asyncio.all_tasks() if task.get_name().partition(" ")[0] in VERBS]
+        if not asking:
+            break
+        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    await cluster.settle()
+
+
+VERBS = ("filter", "prioritize", "preempt", "bind")
+
+BOTH_WAYS = pytest.mark.parametrize("capable", [False, True], ids=["whole nodes", "names of nodes"])
+
+
+# -- the verbs --------------------------------------------------------------------------------------------------------
+
+
+@BOTH_WAYS
+async def test_filter(extender, capable):
+    extender.dislikes("n1", "n3")
+    async with scheduling(
+        *nodes(), extenders=[extender.settings("good", "filter", nodeCacheCapable=capable)]
+    ) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.node_of("p") == "n2"
+    (asked,) = extender.asked()
+    assert asked.path == "/good/filter"
+    assert asked.headers["Content-Type"] == "application/json"
+    names = asked.body["NodeNames"] if capable else [n["metadata"]["name"] for n in asked.body["Nodes"]["items"]]
+    assert sorted(names) == ["n1", "n2", "n3"]
+    assert asked.body["Nodes" if capable else "NodeNames"] is None
+    assert list(asked.body) == ["Pod", "Nodes", "NodeNames"]
+
+
+@BOTH_WAYS
+async def test_a_pod_that_no_node_is_left_for(extender, capable):
+    extender.dislikes("n1", "n2", "n3")
+    async with scheduling(
+        *nodes(), extenders=[extender.settings("good", "filter", nodeCacheCapable=capable)]
+    ) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.condition("p")["reason"] == "Unschedulable"
+        assert cluster.why_pending("p").startswith("0/3 nodes are available: 3 the extender does not like it.")
+        extender.dislikes()
+        await create(cluster, *nodes("n4"))
+        await cluster.advance(10)
+        assert cluster.node_of("p")
+
+
+@BOTH_WAYS
+async def test_prioritize(extender, capable):
+    settings = extender.settings("good", "prioritize", nodeCacheCapable=capable, weight=100)
+    async with scheduling(*nodes(), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.node_of("p") == "n3"
+
+
+@BOTH_WAYS
+async def test_preempt(extender, capable):
+    extender.dislikes("n1")
+    victims = [a_pod(f"v{i}").on(f"n{i}").obj() for i in (1, 2)]
+    settings = extender.settings("good", "preempt", nodeCacheCapable=capable)
+    async with scheduling(
+        *nodes("n1", "n2", pods=1), *victims, priority_class("high", 1000), extenders=[settings]
+    ) as cluster:
+        await create(cluster, a_pod("p").spec(priorityClassName="high").obj())
+        assert cluster.pod("p")["status"]["nominatedNodeName"] == "n2"
+    (asked,) = extender.asked()
+    assert list(asked.body) == ["Pod", "NodeNameToVictims", "NodeNameToMetaVictims"]
+    used, unused = (
+        ("NodeNameToMetaVictims", "NodeNameToVictims") if capable else ("NodeNameToVictims", "NodeNameToMetaVictims")
+    )
+    assert asked.body[unused] is None
+    assert list(asked.body[used]) == ["n1", "n2"]
+    (victim,) = asked.body[used]["n1"]["Pods"]
+    assert asked.body[used]["n1"]["NumPDBViolations"] == 0
+    if capable:
+        assert list(victim) == ["UID"]
+    else:
+        assert victim["metadata"]["name"] == "v1"
+        assert victim["spec"]["nodeName"] == "n1"
+
+
+async def test_bind(extender):
+    async with scheduling(*nodes("n1"), extenders=[extender.settings("good", "bind")]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        # It is the extender's business to bind it really.
+        assert cluster.node_of("p") == ""
+        assert cluster.scheduler.state.is_assumed(cluster.pod("p")["metadata"]["uid"])
+        assert cluster.events("p", "Scheduled")[0]["note"] == "Successfully assigned default/p to n1"
+        uid = cluster.pod("p")["metadata"]["uid"]
+    (asked,) = extender.asked()
+    assert asked.body == {"PodName": "p", "PodNamespace": "default", "PodUID": uid, "Node": "n1"}
+    assert list(asked.body) == ["PodName", "PodNamespace", "PodUID", "Node"]
+
+
+async def test_a_binder_that_refuses(extender):
+    async with scheduling(*nodes("n1"), extenders=[extender.settings("error", "bind")]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.condition("p")["reason"] == "SchedulerError"
+        assert cluster.why_pending("p") == "the extender says no"
+        assert not cluster.scheduler.state.is_assumed(cluster.pod("p")["metadata"]["uid"])
+
+
+@pytest.mark.parametrize("behaviour", ["error", "fails", "closes", "html"])
+async def test_where_an_ignorable_binder_fails_the_plugins_bind(extender, behaviour):
+    async with scheduling(*nodes("n1"), extenders=[extender.settings(behaviour, "bind", ignorable=True)]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.node_of("p") == "n1"
+
+
+async def test_keys_in_any_case(extender):
+    extender.dislikes("n1", "n2")
+    settings = extender.settings("lowercase", "filter", nodeCacheCapable=True)
+    async with scheduling(*nodes(), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.node_of("p") == "n3"
+
+
+async def test_several_extenders_with_different_weights(extender):
+    first = extender.settings("good", "prioritize", weight=1)
+    second = extender.settings("lowercase", "filter", nodeCacheCapable=True)
+    async with scheduling(*nodes(), extenders=[first, second]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.node_of("p")
+    assert [asked.path for asked in extender.asked()] == ["/lowercase/filter", "/good/prioritize"]
+
+
+async def test_one_connection_is_enough_for_many_questions(extender):
+    async with scheduling(*nodes(), extenders=[extender.settings("good", "filter", "prioritize")]) as cluster:
+        await create(cluster, *(a_pod(f"p{i}").obj() for i in range(10)))
+    asked = extender.asked()
+    assert len(asked) == 20
+    assert len({one.port for one in asked}) == 1
+
+
+# -- who is asked about whom ------------------------------------------------------------------------------------------
+
+
+async def test_only_pods_that_ask_for_managed_resources(extender):
+    settings = extender.settings(
+        "good", "filter", "bind", managedResources=[{"name": "example.com/dongle", "ignoredByScheduler": True}]
+    )
+    async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("plain").obj(), a_pod("other").requests(cpu=1).obj())
+        assert cluster.node_of("plain") == cluster.node_of("other") == "n1"
+        assert extender.asked() == []
+        await create(
+            cluster, a_pod("p").requests(**{"example.com/dongle": 1}).limits(**{"example.com/dongle": 1}).obj()
+        )
+    # The node has no dongles, and that is the extender's business.
+    assert [asked.verb for asked in extender.asked()] == ["filter", "bind"]
+
+
+async def test_objects_are_passed_on_whole(extender):
+    node = a_node("n1").allocatable(cpu=4, pods=10).obj()
+    node["spec"] = node.get("spec", {}) | {"podCIDR": "10.1.2.0/24"}
+    pod = a_pod("p").obj()
+    pod["spec"]["containers"][0]["env"] = [{"name": "COLOUR", "value": "blue"}]
+    async with scheduling(node, extenders=[extender.settings("good", "filter")]) as cluster:
+        await create(cluster, pod)
+        stored = cluster.get("nodes", "n1")
+    (asked,) = extender.asked()
+    sent = asked.body["Pod"]
+    assert sent["spec"]["containers"][0]["env"] == [{"name": "COLOUR", "value": "blue"}]
+    assert "kind" not in sent
+    assert "managedFields" not in sent["metadata"]
+    (node,) = asked.body["Nodes"]["items"]
+    assert asked.body["Nodes"]["metadata"] == {}
+    assert node == {name: value for name, value in stored.items() if name not in ("kind", "apiVersion")}
+    assert node["spec"]["podCIDR"] == "10.1.2.0/24"
+
+
+# -- those that do not answer as they should --------------------------------------------------------------------------
+
+HOSTILE = {
+    "fails": "failed filter with extender at URL {url}/fails/filter, code 500",
+    "redirects": "failed filter with extender at URL {url}/redirects/filter, code 307",
+    "closes": 'Post "{url}/closes/filter": the server closed the connection without an answer',
+    "hangs": 'Post "{url}/hangs/filter": the answer was not complete within the time limit',
+    "huge": 'Post "{url}/huge/filter": the answer is longer than',
+    "html": "cannot read what the extender at URL {url}/html/filter answers: it is no JSON",
+    "list": "cannot read what the extender at URL {url}/list/filter answers: expected an object, got a list",
+    "error": "the extender says no",
+    "unknown": 'extender "{url}/unknown" claims a filtered node "no-such-node" which is not found',
+}
+
+
+@pytest.mark.parametrize("behaviour", HOSTILE)
+async def test_a_pod_of_a_hostile_extender_gets_a_clear_status(extender, behaviour):
+    settings = extender.settings(behaviour, "filter", nodeCacheCapable=True, httpTimeout="300ms")
+    settings |= {"managedResources": [{"name": "example.com/dongle", "ignoredByScheduler": True}]}
+    async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
+        await create(
+            cluster, a_pod("p").requests(**{"example.com/dongle": 1}).limits(**{"example.com/dongle": 1}).obj()
+        )
+        assert cluster.condition("p")["reason"] == "SchedulerError"
+        assert cluster.why_pending("p").startswith(HOSTILE[behaviour].format(url=extender.url))
+        await create(cluster, a_pod("plain").obj())
+        assert cluster.node_of("plain") == "n1"
+
+
+@pytest.mark.parametrize("behaviour", HOSTILE)
+async def test_without_a_hostile_extender_that_is_ignorable(extender, behaviour):
+    verbs = ("filter", "prioritize", "bind")
+    settings = extender.settings(behaviour, *verbs, nodeCacheCapable=True, httpTimeout="300ms", ignorable=True)
+    async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.node_of("p")
+
+
+@pytest.mark.parametrize("behaviour", [*HOSTILE, "null"])
+async def test_an_extender_that_cannot_prioritize_gives_no_points(extender, behaviour):
+    settings = extender.settings(behaviour, "prioritize", httpTimeout="300ms")
+    async with scheduling(*nodes("n1", "n2"), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.node_of("p")
+
+
+async def test_null_leaves_no_node(extender):
+    async with scheduling(*nodes("n1", "n2"), extenders=[extender.settings("null", "filter")]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.condition("p")["reason"] == "Unschedulable"
+        assert cluster.why_pending("p").startswith("0/2 nodes are available:")
+
+
+async def test_victims_that_are_not_there(extender):
+    victim = a_pod("v").on("n1").obj()
+    settings = extender.settings("unknown", "preempt")
+    async with scheduling(*nodes("n1", pods=1), victim, priority_class("high", 1000), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").spec(priorityClassName="high").obj())
+        assert "no-such-node" in cluster.why_pending("p")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        pytest.param("http://127.0.0.1:1", "connection refused", id="nobody listens"),
+        pytest.param("no-url", "it is no http or https URL", id="no scheme"),
+        pytest.param("ftp://127.0.0.1", "it is no http or https URL", id="another scheme"),
+        pytest.param("http://[::1", "it is no http or https URL", id="no address"),
+    ],
+)
+async def test_an_extender_that_is_nowhere(url, why):
+    async with scheduling(*nodes("n1"), extenders=[{"urlPrefix": f"{url}/", "filterVerb": "filter"}]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.why_pending("p") == f'Post "{url}/filter": {why}'
+
+
+# -- serial and overlapping -------------------------------------------------------------------------------------------
+
+TWO_PROFILES = [{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]
+DONGLE = {"managedResources": [{"name": "example.com/dongle", "ignoredByScheduler": True}]}
