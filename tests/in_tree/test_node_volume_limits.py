@@ -3,8 +3,8 @@
 import pytest
 
 from stowplan.framework.status import SKIP, Code
+from stowplan.in_tree.common.csi_migration import TranslationError
 from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS
-from stowplan.in_tree.node_volume_limits.hints import TranslationError
 from stowplan.in_tree.node_volume_limits.plugin import PODS_WITH_LIMITED_VOLUMES, NodeVolumeLimits
 from stowplan.testing import a_node, a_pod
 from support.plugins.storage import (
