@@ -84,7 +84,8 @@ def explain(
       stowplan explain pod shop/web-0
       stowplan explain --kubeconfig admin.conf pending
       stowplan explain node worker-3 -o wide
-      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json | stowplan explain -f -
+      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+        -A -o json | stowplan explain -f -
       stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
       stowplan explain -f cluster.json --config scheduler.yaml -o json
       stowplan explain --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt pod shop/web-0
@@ -204,7 +205,7 @@ def _answer_node(about: ClusterSource, name: str, output: str) -> None:
 
 def _view(about: ClusterSource, name: str) -> NodeView:
     kinds = about.alike(about.pending())
-    questions = ((about.cluster.explain(first.key), (first.key, *alike)) for first, alike in kinds)
+    questions = ((about.verdict(first), (first.key, *alike)) for first, alike in kinds)
     return node_view(about.cluster.engine, name, questions)
 
 

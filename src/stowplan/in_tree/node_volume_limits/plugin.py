@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.pod_shift import PodShift
     from stowplan.in_tree.node_volume_limits.volumes import CsiVolume
@@ -259,6 +261,16 @@ class NodeVolumeLimits(
         if volume.driver not in worlds.counts:
             worlds.counts[volume.driver] = np.zeros(self.handle.cluster.table.n, np.int64)
         worlds.counts[volume.driver][row] += int(after) - int(before)
+
+    def columns(self) -> AttachedVolumes:
+        """The columns as of now."""
+        self._columns.refresh()
+        return self._columns
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.node_volume_limits.explanation import NodeVolumeLimitsExplanation
+
+        return NodeVolumeLimitsExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
 
     Mask = npt.NDArray[np.bool_]
 
@@ -134,6 +136,11 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
         if not mask.any():
             return None
         return Rejections.where(mask, ZONE_CONFLICT, Code.UnschedulableAndUnresolvable)
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.volume_zone.explanation import VolumeZoneExplanation
+
+        return VolumeZoneExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()
