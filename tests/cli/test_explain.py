@@ -258,3 +258,61 @@ def test_a_reader_that_leaves_early_is_no_error(files):
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("default/p-0 is pending")
+
+
+# -- files without what pods hang on
+
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "c", "namespace": "shop"},
+    "spec": {"volumeName": "v"},
+}
+CLAIMING = a_pod("db", "shop").claims_volume("c")
+UNBOUND = {**CLAIM, "spec": {"storageClassName": "fast"}}
+SCRATCH = a_pod("db", "shop").volume("s", ephemeral={"volumeClaimTemplate": {"spec": {}}})
+
+
+@pytest.mark.parametrize(
+    ("objects", "pod", "lacking"),
+    [
+        pytest.param([], CLAIMING, "persistentvolumeclaims", id="no claims"),
+        pytest.param([], SCRATCH, "persistentvolumeclaims", id="no claims made for pods"),
+        pytest.param([CLAIM], CLAIMING, "persistentvolumes", id="no volumes"),
+        pytest.param([UNBOUND], CLAIMING, "storageclasses", id="no classes"),
+    ],
+)
+@pytest.mark.parametrize("running", [False, True], ids=["pending", "running"])
+def test_what_the_files_lack_is_not_said_to_be_missing(run, files, objects, pod, lacking, running):
+    made = pod.obj()
+    if running:
+        made["spec"]["nodeName"] = "a"
+    given = files(NODE, WEB, made, *objects)
+    ran = run("explain", "-f", given, "pod", "shop/db")
+    assert ran.code == 0
+    assert f"cannot judge: no {lacking} in the files" in ran.out
+    assert "not found" not in ran.out
+    told = json.loads(run("explain", "-f", given, "-o", "json", "pod", "shop/db").out)
+    assert told["error"].startswith(f"cannot judge: no {lacking} in the files; add what this says: kubectl get pvc,pv")
+    assert run("explain", "-f", given, "pod", "shop/web").out.startswith("shop/web goes to a"), "others are judged"
+
+
+def test_a_node_page_says_so_of_its_pods(run, files):
+    ran = run("explain", "-f", files(NODE, WEB, CLAIMING.obj()), "node", "a", "-o", "wide")
+    assert "cannot judge: no persistentvolumeclaims in the files" in ran.out
+    assert "not found" not in ran.out
+
+
+def test_a_claim_that_the_files_lack_beside_others_is_missing(run, files):
+    others = [{**CLAIM, "metadata": {"name": "other", "namespace": "shop"}}]
+    ran = run("explain", "-f", files(NODE, CLAIMING.obj(), *others), "pod", "shop/db")
+    assert 'persistentvolumeclaim "c" not found' in ran.out
+    assert "cannot judge" not in ran.out
+
+
+def test_the_recipe_for_a_dump_names_what_volumes_need(run):
+    told = run("explain", "--help").out
+    for kind in ("pvc", "pv", "sc", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"):
+        assert f"{kind}" in told
+    readme = (SRC.parent / "README.md").read_text()
+    assert "pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments" in readme

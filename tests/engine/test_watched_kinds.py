@@ -77,9 +77,7 @@ def test_all_but_the_core_is_kept_where_plugins_look_it_up():
         pytest.param(["VolumeRestrictions"], {t.PersistentVolumeClaim, t.PersistentVolume}, id="VolumeRestrictions"),
         pytest.param(["VolumeZone"], {t.PersistentVolumeClaim, t.PersistentVolume, t.StorageClass}, id="VolumeZone"),
         pytest.param(["VolumeBinding"], STORAGE, id="VolumeBinding"),
-        pytest.param(
-            ["NodeVolumeLimits"], STORAGE - {t.StorageClass, t.CSIStorageCapacity} | {t.VolumeAttachment}, id="limits"
-        ),
+        pytest.param(["NodeVolumeLimits"], STORAGE - {t.CSIStorageCapacity} | {t.VolumeAttachment}, id="limits"),
         pytest.param(["DynamicResources"], DEVICES, id="devices"),
     ],
 )

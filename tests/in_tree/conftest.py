@@ -33,6 +33,8 @@ class Bench:
         self.handle = Handle(cluster=self.state, profile_name="default-scheduler", features=features)
         self.plugin = plugin(args, self.handle)
 
+    struct = staticmethod(struct)
+
     def put(self, obj):
         obj = struct(obj)
         if isinstance(obj, t.Node):

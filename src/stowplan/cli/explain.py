@@ -86,7 +86,8 @@ def explain(
       stowplan explain pod shop/web-0
       stowplan explain --kubeconfig admin.conf pending
       stowplan explain node worker-3 -o wide
-      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json | stowplan explain -f -
+      kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
+        -A -o json | stowplan explain -f -
       stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
       stowplan explain -f cluster.json --config scheduler.yaml -o json
       stowplan explain --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt pod shop/web-0

@@ -21,7 +21,7 @@ _QUESTIONS = Section(
     (
         ("stowplan explain pending", "why pods of a live cluster are pending, what would help"),
         ("stowplan explain pod shop/web-0", "where one pod goes, and why there"),
-        ("kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc -A -o json > cluster.json", ""),
+        ("kubectl get no,po,pvc,pv,… -A -o json > cluster.json", "all kinds: see stowplan explain --help"),
         ("stowplan explain -f cluster.json pending", "the same from files"),
     ),
 )

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from stowplan.api import types as t
 from stowplan.api.custom_objects import CustomObject
+from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.object_dependencies import BY_NAMESPACE, ObjectDependency, ObjectIndex, key_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class _Mark:
     outer: _Mark | None
     total_version: int
     versions: dict[type[Any], int]
+    #: Where the logs stood.
+    positions: dict[type[Any], int]
     #: Kinds that changed since -> their objects before.
     before: dict[type[Any], dict[str, Any]] = field(default_factory=dict)
     #: Watched versions that moved since -> their numbers before.
@@ -92,6 +95,8 @@ class ObjectStore:
         self._indexes: dict[type[Any], set[ObjectIndex]] = defaultdict(set)
         #: What indexes find, for those by which somebody looked something up.
         self._found: dict[tuple[type[Any], ObjectIndex], dict[str, dict[str, Any]]] = {}
+        #: Keys of changed objects, of the kinds whose changes somebody follows.
+        self._logs: dict[type[Any], ChangeLog[str]] = {}
         #: The innermost open transaction.
         self._mark: _Mark | None = None
 
@@ -115,6 +120,9 @@ class ObjectStore:
         self._clock += 1
         self._versions[kind] = self.total_version = self._clock
         self._moved((kind, None, ""))
+        log = self._logs.get(kind)
+        if log is not None:
+            log.append(key)
         old = self._objects[kind].get(key)
         for index in self._indexes.get(kind, ()):
             self._reindex(kind, index, key, old, new)
@@ -177,6 +185,16 @@ class ObjectStore:
         """Moves with every change of an object of the kind."""
         return self._versions[kind]
 
+    def changes(self, kind: type[Any]) -> ChangeLog[str]:
+        """Which objects of a kind changed, by key, for readers that follow them from now on."""
+        log = self._logs.get(kind)
+        if log is None:
+            log = self._logs[kind] = ChangeLog()
+            if self._mark is not None:
+                # Who reads here may know things that are undone.
+                log.append("")
+        return log
+
     def namespace_labels(self, name: str) -> dict[str, str]:
         """Labels of a namespace; none when it is unknown."""
         namespace = self.get(t.Namespace, name)
@@ -197,7 +215,8 @@ class ObjectStore:
     # -- as a participant of transactions -----------------------------------------------------------------------------
 
     def begin(self) -> _Mark:
-        self._mark = _Mark(self._mark, self.total_version, dict(self._versions))
+        positions = {kind: log.position for kind, log in self._logs.items()}
+        self._mark = _Mark(self._mark, self.total_version, dict(self._versions), positions)
         return self._mark
 
     def undo(self, mark: _Mark) -> None:
@@ -206,6 +225,9 @@ class ObjectStore:
             self._versions[kind] = mark.versions.get(kind, 0)
             for index in self._indexes[kind]:
                 self._found.pop((kind, index), None)
+        for kind, log in self._logs.items():
+            if kind in mark.before or kind not in mark.positions:
+                log.rewind(mark.positions.get(kind, 0))
         self.total_version = mark.total_version
         for version, number in mark.watched.items():
             version.number = number

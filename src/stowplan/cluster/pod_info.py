@@ -25,6 +25,7 @@ from stowplan.api.pod_requests import non_zero_requests, pod_requests, to_vector
 from stowplan.api.selectors import NOTHING, RequiredNodeAffinity, Selector, SelectorError, compile_label_selector
 from stowplan.api.timestamps import parse_timestamp
 from stowplan.cluster.memos import Memos
+from stowplan.cluster.volumes import makes_claims, uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         Volume,
         WeightedPodAffinityTerm,
     )
+    from stowplan.cluster.volumes import VolumeUse
 
 #: Where the reference reads "now" for a pod that has not started: after every real time.
 NOT_STARTED = (1 << 63) - 1
@@ -235,6 +237,11 @@ class PodShape(Memos):
     @cached_property
     def disks(self) -> tuple[Disk, ...]:
         return tuple(disk for volume in self.pod.spec.volumes for disk in _disks(volume))
+
+    @cached_property
+    def volume_uses(self) -> tuple[VolumeUse, ...] | None:
+        """How the pods use volumes that could be attached; None: each in its own way (see `volumes.volume_uses`)."""
+        return None if makes_claims(self.pod) else uses_of(self.pod, self.namespace)
 
     @cached_property
     def controller(self) -> OwnerReference | None:

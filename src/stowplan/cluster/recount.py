@@ -15,6 +15,7 @@ import numpy as np
 from stowplan.cluster.disks import DiskIndex
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import domain_sums, held_terms
+from stowplan.cluster.volumes import MountedVolumes, volume_uses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -228,6 +229,11 @@ def _problems_of_rare_things(state: ClusterState, pods: Counter[_Alike]) -> Iter
     yield from _unequal("host ports by row", state.ports._rows, ports._rows)
     yield from _unequal("disks", state.disks._rows, disks._rows)
     yield from _unequal("claims in use", state.claim_users, claims)
+    volumes = MountedVolumes()
+    for info in state._placed.values():
+        if info.row >= 0 and (uses := volume_uses(info)):
+            volumes.book(info.row, uses, 1)
+    yield from _unequal("volumes by row", state.volumes._rows, volumes._rows)
 
 
 def _unequal(what: str, known: dict[Any, Any], wanted: dict[Any, Any]) -> Iterator[str]:

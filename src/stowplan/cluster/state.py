@@ -29,6 +29,7 @@ from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
 from stowplan.cluster.transaction import Transaction, Transactions
+from stowplan.cluster.volumes import MountedVolumes, volume_uses
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -53,6 +54,7 @@ class ClusterState:
         self.held = HeldCounts(self.table.capacity)
         self.ports = UsedPorts()
         self.disks = DiskIndex()
+        self.volumes = MountedVolumes()
         self.objects = ObjectStore()
         self.nominator = Nominator()
         self.pending = PendingPods()
@@ -339,6 +341,8 @@ class ClusterState:
             (self.ports.add if sign > 0 else self.ports.remove)(row, shape.host_ports)
         if shape.disks:
             (self.disks.add if sign > 0 else self.disks.remove)(row, shape.disks)
+        if shape.volume_uses != ():
+            self.volumes.book(row, volume_uses(info), sign)
         for claim in shape.claim_names:
             self._count_claim(f"{shape.namespace}/{claim}", sign)
         self.changes.append(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,10 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.reported_status import ReportedStatus
+from stowplan.framework.status import error
 from stowplan.offline import Cluster, ClusterError
 from stowplan.sources.admission import admit
+from stowplan.sources.missing_kinds import why_not_judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,8 +96,8 @@ class ClusterSource:
         info = self.cluster.pod(key)
         try:
             self.cluster.framework_of(info)
-        except ClusterError as error:
-            raise InputError(f"{error}; {_OTHER_CONFIG}") from error
+        except ClusterError as e:
+            raise InputError(f"{e}; {_OTHER_CONFIG}") from e
         return info
 
     def _unknown(self, key: str, known: Sequence[str]) -> str:
@@ -144,7 +146,9 @@ class ClusterSource:
         return [(infos[0], [info.key for info in infos[1:]]) for infos in groups.values()]
 
     def verdict(self, info: PodInfo) -> Verdict:
-        return self.cluster.explain(info.key, extenders=self.extenders)
+        verdict = self.cluster.explain(info.key, extenders=self.extenders)
+        unjudged = "" if self.live else why_not_judged(info, self.cluster.state.objects)
+        return replace(verdict, error=error(unjudged), node_name="") if unjudged else verdict
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan_cluster.controllers.disruption import DisruptionController
+from stowplan_cluster.controllers.ephemeral_volumes import EphemeralVolumeController
 from stowplan_cluster.controllers.event_ttl import EventTTLController
 from stowplan_cluster.controllers.garbage_collector import GarbageCollector
 from stowplan_cluster.controllers.kubelet import Kubelet
@@ -32,6 +33,7 @@ def cluster_controllers(registry: Registry) -> list[Controller]:
         TaintEvictionController(registry),
         PodGCController(registry),
         DisruptionController(registry),
+        EphemeralVolumeController(registry),
         VolumeBinder(registry),
         Provisioner(registry),
         ClaimProtectionController(registry),

@@ -1,5 +1,7 @@
 """Objects as single controllers see them: only what each reads, so that looking at one costs little."""
 
+from typing import Any
+
 from stowplan.api.affinity import Toleration
 from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan_cluster.controllers.pods import ClaimSource, Condition
@@ -43,7 +45,7 @@ class Scaled(ApiStruct, frozen=True, kw_only=True):
 class MountedVolume(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
-    ephemeral: dict[str, object] | None = None
+    ephemeral: dict[str, Any] | None = None
 
 
 class VolumesSpec(ApiStruct, frozen=True, kw_only=True):

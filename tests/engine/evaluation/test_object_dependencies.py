@@ -26,6 +26,7 @@ from stowplan.in_tree.inter_pod_affinity.plugin import InterPodAffinity
 from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.in_tree.node_volume_limits.plugin import NodeVolumeLimits
 from stowplan.in_tree.registry import in_tree_registry
+from stowplan.in_tree.volume_zone.plugin import VolumeZone
 from stowplan.plugins import (
     SKIP,
     FilterPlugin,
@@ -199,9 +200,27 @@ def claim(name, namespace="default", mode="ReadWriteOnce"):
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
-def storage_class(name):
-    metadata = {"name": name}
-    return {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": metadata, "provisioner": "x"}
+def bound_claim(name, volume):
+    found = claim(name)
+    found["spec"]["volumeName"] = volume
+    return found
+
+
+def csi_volume(name, handle="h", **labels):
+    metadata = {"name": name, "labels": {f"topology.kubernetes.io/{key}": value for key, value in labels.items()}}
+    spec = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": handle}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
+
+
+def attachment(node, volume):
+    metadata = {"name": f"{volume}-{node}"}
+    spec = {"attacher": "ebs.csi.aws.com", "nodeName": node, "source": {"persistentVolumeName": volume}}
+    return {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": metadata, "spec": spec}
+
+
+def storage_class(name, mode=None):
+    found = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "x"}
+    return found | ({} if mode is None else {"volumeBindingMode": mode})
 
 
 NODES = [a_node(f"n{i}").zone("ab"[i % 2]) for i in range(4)]
@@ -209,6 +228,7 @@ ON_BLUE = {"matchLabels": {"team": "blue"}}
 WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
 DB_IN_BLUE = a_pod("db").uid("db").namespace("blue").labels(app="db").on("n0")
 EBS = {"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}
+CLAIMED = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 
 
 def with_volume(pod, volume):
@@ -293,9 +313,6 @@ SCENARIOS = {
         without=["NodeResourcesFit"],
         DRAExtendedResource=True,
     ),
-    "a node's limit of volumes": Scenario(
-        NodeVolumeLimits, with_volume(a_pod(), EBS), csi_node("n1"), csi_node("n1", 3), there=[csi_node("n0")]
-    ),
     "a user's object by its key": Scenario(Quota, a_pod(), None, quota("quota", "n0", "n2"), users=[Quota]),
     "a user's object, of which state was written": Scenario(
         Remembers, a_pod(), quota("quota", "n0"), None, users=[Remembers]
@@ -306,13 +323,43 @@ SCENARIOS = {
 }
 
 
+#: Noticed by the plugin itself, which declares nothing.
+NOTICED = {
+    "a node's limit of volumes": Scenario(
+        NodeVolumeLimits, with_volume(a_pod(), EBS), csi_node("n1"), csi_node("n1", 0), there=[csi_node("n0")]
+    ),
+    "a volume attached to a node": Scenario(
+        NodeVolumeLimits,
+        with_volume(a_pod(), EBS),
+        None,
+        attachment("n1", "pv"),
+        there=[csi_node("n1", 1), csi_volume("pv")],
+    ),
+    "what a running pod's claim leads to": Scenario(
+        NodeVolumeLimits,
+        with_volume(a_pod(), EBS),
+        claim("data"),
+        bound_claim("data", "pv"),
+        there=[csi_node("n1", 1), csi_volume("pv"), a_pod("db").uid("db").claims_volume("data").on("n1")],
+    ),
+    "where the pod's volume is": Scenario(
+        VolumeZone,
+        with_volume(a_pod(), CLAIMED),
+        csi_volume("pv", zone="a"),
+        csi_volume("pv", zone="b"),
+        there=[bound_claim("data", "pv")],
+        without=["VolumeBinding"],
+    ),
+}
+
+
 @pytest.fixture(autouse=True)
 def _many_rows_at_once(monkeypatch):
     """On a small table one changed row is already too many to be told apart, unless the share is raised."""
     monkeypatch.setattr(evaluation_module, "MAX_CHANGED_SHARE", 1.0)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+@pytest.mark.parametrize("scenario", (SCENARIOS | NOTICED).values(), ids=SCENARIOS | NOTICED)
 def test_a_change_that_matters_is_noticed(scenario):
     before, after = scenario.play()
     assert before[0] == before[1]
@@ -473,7 +520,10 @@ def test_a_column_of_sums_follows_the_objects_that_its_plugin_reads():
 OBJECTS = (
     *(namespace(name, **labels) for name in ("default", "blue") for labels in ({"team": "blue"}, {"team": "red"}, {})),
     *(device_class(name, resource) for name in ("a", "b") for resource in (GPU, "example.com/other", None)),
-    *(csi_node(name, limit) for name in ("n0", "n1") for limit in (None, 3)),
+    *(csi_node(name, limit) for name in ("n0", "n1") for limit in (None, 1)),
+    *(bound_claim(name, f"pv-{name}") for name in ("a", "b")),
+    *(csi_volume(f"pv-{name}", handle, zone=zone) for name, handle, zone in ("aha", "ahb", "bia", "bhb")),
+    attachment("n1", "pv-a"),
     *(
         service(name, namespace_name=ns, app=app)
         for name in "ab"
@@ -494,12 +544,12 @@ TEMPLATES = (
     with_volume(a_pod(), EBS),
     *(with_volume(a_pod(), {"name": "data", "persistentVolumeClaim": {"claimName": name}}) for name in ("a", "b")),
 )
-#: They refuse every pod with a claim.
-VOLUMES = ["VolumeBinding", "VolumeZone", "NodeVolumeLimits"]
+#: It refuses every pod with a claim.
+VOLUMES = ["VolumeBinding"]
 
 changes = st.lists(
     st.tuples(
-        st.sampled_from(("put", "put", "remove", "place", "try", "try", "delete", "nominate")), st.integers(0, 60)
+        st.sampled_from(("put", "put", "remove", "place", "try", "try", "delete", "nominate")), st.integers(0, 80)
     ),
     min_size=5,
     max_size=30,
@@ -556,7 +606,10 @@ def test_pods_of_a_stateful_set_share_results():
 
     def judged(i, mode):
         name = f"data-web-{i}"
-        state.put_object(struct(claim(name, mode=mode)))
+        state.put_object(
+            struct(bound_claim(name, f"pv-{i}") | {"spec": {"accessModes": [mode], "volumeName": f"pv-{i}"}})
+        )
+        state.put_object(struct(csi_volume(f"pv-{i}", f"h{i}", zone="a")))
         pod = with_volume(a_pod(f"web-{i}").labels({"app": "web", "pod-index": str(i)}), {"name": "data"})
         pod["spec"]["volumes"][0]["persistentVolumeClaim"] = {"claimName": name}
         info = state.pod_info(struct(pod))

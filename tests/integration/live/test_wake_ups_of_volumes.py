@@ -14,6 +14,8 @@ ZONE = "topology.kubernetes.io/zone"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 NODE_ADD, NODE_TAINT, NODE_LABEL = "NodeAdd", "NodeUpdateNodeTaint", "NodeUpdateNodeLabel"
 POD_DELETE = "AssignedPodDelete"
+#: What claims of class slow are provisioned by; who has GCE's disks.
+DRIVER, GCE = "csi.example.com", "pd.csi.storage.gke.io"
 
 
 def data(name="c", **spec):
@@ -79,6 +81,13 @@ def a_volume(name="v", **labels):
     return volume(name, class_="other", labels=labels)
 
 
+def in_driver(name, driver):
+    made = volume(name)
+    del made["spec"]["hostPath"]
+    made["spec"]["csi"] = {"driver": driver, "volumeHandle": name}
+    return made
+
+
 NODE = ("nodes", node("n1"))
 TAINTED = ("nodes", node("n1", taints=[taint("t")]))
 CLAIM = ("persistentvolumeclaims", data())
@@ -96,8 +105,8 @@ def its_claim_comes(plugin):
         idle=[create("persistentvolumeclaims", data("d"))],
         wake=create("persistentvolumeclaims", data()),
         cause="PersistentVolumeClaimAdd",
-        # Of the plugins in question this one is complete.
-        node_name="n1" if plugin == "VolumeRestrictions" else "",
+        # The claim is not bound, which these do not mind.
+        node_name="n1" if plugin in ("VolumeRestrictions", "NodeVolumeLimits") else "",
     )
 
 
@@ -113,6 +122,14 @@ def its_claim_changes(plugin):
     )
 
 
+async def make_its_claim(objects):
+    owner = (await objects.get("pods", "web"))["metadata"]
+    made = data("web-v")
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": owner["uid"], "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
+    await objects.create("persistentvolumeclaims", made)
+
+
 def the_claim_made_for_it_comes(plugin):
     return row(
         plugin,
@@ -120,8 +137,9 @@ def the_claim_made_for_it_comes(plugin):
         pod=with_scratch(),
         before=[NODE],
         idle=[create("persistentvolumeclaims", data("other-v"))],
-        wake=create("persistentvolumeclaims", data("web-v")),
+        wake=make_its_claim,
         cause="PersistentVolumeClaimAdd",
+        node_name="n1" if plugin == "NodeVolumeLimits" else "",
     )
 
 
@@ -136,6 +154,14 @@ def nodes_change(plugin, before=BOUND, pod=None, *, labels=True):
         yield row(plugin, "labels change", pod=pod, before=before, idle=[ANNOTATED], wake=ANOTHER, cause=NODE_LABEL)
 
 
+#: A node that can attach one volume of the class, and has it.
+FULL = [
+    *BOUND,
+    ("storageclasses", storage_class("slow")),
+    ("persistentvolumeclaims", data("d")),
+    ("csinodes", csi_node(**{DRIVER: 1})),
+    ("pods", on("n1", with_claim("holder", "d"))),
+]
 DISK_TAKEN = [NODE, ("pods", on("n1", with_disk("holder"))), ("pods", on("n1", with_disk("other", "y")))]
 
 ROWS = [
@@ -170,36 +196,42 @@ ROWS = [
         "NodeVolumeLimits",
         "a CSINode comes",
         pod=with_claim(),
-        before=BOUND,
+        before=FULL,
+        # Parity: nodes are not heard of.
         idle=[create("nodes", node("n2"))],
-        wake=create("csinodes", csi_node()),
+        wake=create("csinodes", csi_node("n2")),
         cause="storage.k8s.io/CSINodeAdd",
+        node_name="n2",
     ),
     row(
         "NodeVolumeLimits",
         "a limit grows",
         pod=with_claim(),
-        before=[*BOUND, ("csinodes", csi_node(d=5))],
-        idle=[limit("n1", d=5, e=None), limit("n1", e=None)],
-        wake=limit("n1", e=None, d=1),
+        before=FULL,
+        # Parity: a limit that goes looks like a smaller one.
+        idle=[limit("n1", **{DRIVER: 1, "e": None}), limit("n1", e=None)],
+        wake=limit("n1", e=None, **{DRIVER: 2}),
         cause="storage.k8s.io/CSINodeUpdate",
+        node_name="n1",
     ),
     row(
         "NodeVolumeLimits",
         "a pod with a claim goes",
         pod=with_claim(),
-        before=[*BOUND, ("pods", on("n1", with_claim("holder", "d"))), ("pods", on("n1", pod("other")))],
+        before=[*FULL, ("pods", on("n1", pod("other")))],
         idle=[delete("pods", "other")],
         wake=delete("pods", "holder"),
         cause=POD_DELETE,
+        node_name="n1",
     ),
     row(
         "NodeVolumeLimits",
         "a pod with a disk that counts goes",
-        pod=with_claim(),
-        before=[*BOUND, ("pods", on("n1", with_disk("holder")))],
+        pod=with_disk(),
+        before=[NODE, ("csinodes", csi_node(**{GCE: 1})), ("pods", on("n1", with_disk("holder", "y")))],
         wake=delete("pods", "holder"),
         cause=POD_DELETE,
+        node_name="n1",
     ),
     its_claim_comes("NodeVolumeLimits"),
     the_claim_made_for_it_comes("NodeVolumeLimits"),
@@ -209,13 +241,15 @@ ROWS = [
         pod=with_disk(),
         before=[
             NODE,
-            ("csinodes", csi_node(**{"pd.csi.storage.gke.io": 1})),
+            ("csinodes", csi_node(**{GCE: 1})),
+            ("persistentvolumes", in_driver("v", GCE)),
             ("volumeattachments", attachment("a", "other.example.com")),
-            ("volumeattachments", attachment("b", "pd.csi.storage.gke.io")),
+            ("volumeattachments", attachment("b", GCE)),
         ],
         idle=[delete("volumeattachments", "a")],
         wake=delete("volumeattachments", "b"),
         cause="storage.k8s.io/VolumeAttachmentDelete",
+        node_name="n1",
     ),
     row(
         "VolumeBinding",
@@ -316,6 +350,7 @@ ROWS = [
         idle=[create("storageclasses", storage_class("fast"))],
         wake=create("storageclasses", storage_class("slow", mode="WaitForFirstConsumer")),
         cause="storage.k8s.io/StorageClassAdd",
+        node_name="n1",
     ),
     *nodes_change("VolumeZone"),
     its_claim_comes("VolumeZone"),

@@ -52,3 +52,12 @@ def test_a_pod_that_is_bound_later_counts(cluster):
     cluster.remove(PVC, "data")
     cluster.settle()
     assert cluster.names(PVC) == ["data"]
+
+
+def test_claims_of_ephemeral_volumes_are_in_use_too(cluster):
+    cluster.create(protected(claim("web-v")))
+    volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": claim()["spec"]}}}
+    cluster.create(pod("web", node="node-1", volumes=[volume]))
+    cluster.remove(PVC, "web-v")
+    cluster.settle()
+    assert "web-v" in cluster.names(PVC)

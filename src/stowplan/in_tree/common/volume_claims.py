@@ -12,10 +12,18 @@ if TYPE_CHECKING:
     from stowplan.api.types import PersistentVolumeClaim, Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
 
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+
 
 def has_claims(shape: PodShape) -> bool:
     """Whether any volume of the pods is a claim, also one made for the pod."""
     return bool(shape.claim_names) or any(volume.ephemeral is not None for volume in shape.pod.spec.volumes)
+
+
+def class_name_of(claim: PersistentVolumeClaim) -> str:
+    """Name of the claim's class; "" if it has none. The annotation goes first, also when it is empty."""
+    annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION)
+    return (claim.spec.storage_class_name or "") if annotated is None else annotated
 
 
 def same_namespace(pod: PodInfo, obj: Any) -> bool:

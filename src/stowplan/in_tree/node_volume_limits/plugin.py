@@ -1,61 +1,276 @@
 """Respect how many volumes of a driver a node can attach.
 
-Not built yet: pods whose volumes count are rejected.
+The limits, and how many volumes are attached, are columns of `AttachedVolumes`; a pod adds its volumes to those, except
+where another pod has them attached already. What a pod's volumes are hangs on its claims, and pods of a StatefulSet
+have claims of their own; but volumes that are attached nowhere differ in nothing but their driver. So pods are signed
+by how many volumes of each driver they bring, and share their work.
+
+Preemption takes pods away and puts them back on many nodes at once: `_Worlds` keeps, for the rows where that concerns
+volumes, what would be mounted there.
 
 Upstream: pkg/scheduler/framework/plugins/nodevolumelimits.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from stowplan.api.types import CSINode
-from stowplan.cluster.object_dependencies import ObjectDependency
-from stowplan.framework.interface import EnqueueExtensions, TemplateSigned
-from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltFilter
-from stowplan.in_tree.common.volume_claims import has_claims
+import numpy as np
+
+from stowplan.api.types import CSIDriver
+from stowplan.cluster.volumes import volume_uses
+from stowplan.framework.interface import (
+    CountsPods,
+    EnqueueExtensions,
+    FilterPlugin,
+    PodExtensions,
+    PreFilterPlugin,
+    Reads,
+    ReadsNoObjects,
+    SignPlugin,
+)
+from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.status import SKIP, Code, Reason, Status
+from stowplan.in_tree.node_volume_limits.columns import AttachedVolumes
 from stowplan.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.in_tree.node_volume_limits.hints import events
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from stowplan.api.types import Volume
+    import numpy.typing as npt
+
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.view import Nodes
+    from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.pod_shift import PodShift
+    from stowplan.in_tree.node_volume_limits.volumes import CsiVolume
 
-PODS_WITH_LIMITED_VOLUMES = "pods with volumes of drivers that limit them"
+    Mask = npt.NDArray[np.bool_]
+    #: Driver -> volumes that a pod brings.
+    Volumes = dict[str, list[CsiVolume]]
 
-#: Inline volumes that count against the limits of a CSI driver.
-_COUNTED_INLINE = ("aws_elastic_block_store", "gce_persistent_disk", "azure_disk", "cinder", "portworx_volume")
+TOO_MANY_VOLUMES = Reason("TooManyVolumes", "node(s) exceed max volume count")
+DRIVER_MISSING = Reason("DriverNotInstalled", "{driver} CSI driver is not installed on the node")
+
+_STATE = "PreFilterNodeVolumeLimits"
 
 
-class NodeVolumeLimits(NotBuiltFilter, TemplateSigned, EnqueueExtensions):
+@dataclass(slots=True)
+class _Worlds:
+    """The rows as they would be, where pods with volumes came or went."""
+
+    #: Of the columns that verdicts were made from.
+    version: int
+    #: Row -> volumes that its pods would use, and how often.
+    mounted: dict[int, Counter[CsiVolume]] = field(default_factory=dict)
+    #: Driver -> by how much each row's count would differ.
+    counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    #: Volume -> row -> whether a pod there would use it; where that would be other than it is.
+    moved: dict[CsiVolume, dict[int, bool]] = field(default_factory=dict)
+
+    def clone(self) -> _Worlds:
+        mounted = {row: Counter(volumes) for row, volumes in self.mounted.items()}
+        counts = {driver: column.copy() for driver, column in self.counts.items()}
+        return _Worlds(self.version, mounted, counts, {volume: dict(rows) for volume, rows in self.moved.items()})
+
+
+class NodeVolumeLimits(
+    PreFilterPlugin, FilterPlugin, PodExtensions, CountsPods, ReadsNoObjects, SignPlugin, EnqueueExtensions
+):
     name = "NodeVolumeLimits"
     declaration = DECLARATION
+    # The columns know what they were made from, so nothing is left to be declared.
+    reads = Reads.CLUSTER_PODS
 
-    def _unsupported(self, pod: PodInfo) -> str | None:
-        if has_claims(pod.shape):
-            return PODS_WITH_CLAIMS
-        # Inline CSI volumes never count; those that a CSI driver has taken over do, if some node limits drivers.
-        if _may_count(pod) and self._limits_reported():
-            return PODS_WITH_LIMITED_VOLUMES
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._scaling = handle.features.enabled("VolumeLimitScaling")
+        self._columns = AttachedVolumes(handle.cluster)
+
+    # -- the pod ------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        if not volume_uses(pod):
+            return SKIP
+        self._columns.refresh()
+        state.write(_STATE, _Worlds(self._columns.version))
         return None
 
-    def _limits_reported(self) -> bool:
-        drivers = (driver for node in self.handle.cluster.objects.all(CSINode) for driver in node.spec.drivers)
-        return any(driver.allocatable is not None and driver.allocatable.count is not None for driver in drivers)
+    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
+        worlds: _Worlds | None = state.get(_STATE)
+        if worlds is None:
+            return not volume_uses(pod)
+        self._columns.refresh()
+        return worlds.version == self._columns.version
 
-    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        return (ObjectDependency.of_kind(CSINode),) if _may_count(pod) else ()
+    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
+        return True
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        """Volumes that are attached somewhere by name, of the others how many there are of each driver."""
+        if not volume_uses(pod):
+            return {}
+        self._columns.refresh()
+        return {"volumes": tuple(self._signed(pod, migrated) for migrated in (True, False))}
+
+    def _signed(self, pod: PodInfo, migrated: bool) -> object:
+        brought = self.brought(pod, migrated=migrated)
+        if isinstance(brought, Status):
+            return brought.code, brought.message
+        return tuple(
+            (driver, len(volumes), tuple(volume for volume in volumes if self._columns.rows_of(volume)))
+            for driver, volumes in brought.items()
+        )
+
+    def brought(self, pod: PodInfo, *, migrated: bool) -> Volumes | Status:
+        """The pod's volumes by driver, or why it cannot have one; `migrated`: on nodes that have a CSINode."""
+        found: Volumes = {}
+        for use in volume_uses(pod):
+            behind = self._columns.behind(use)
+            if behind.migrated and not migrated:
+                continue
+            if behind.problem is not None:
+                return behind.problem
+            if behind.volume is not None:
+                of_driver = found.setdefault(behind.volume.driver, [])
+                if behind.volume not in of_driver:
+                    of_driver.append(behind.volume)
+        return found
+
+    # -- the nodes ----------------------------------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        self._columns.refresh()
+        worlds: _Worlds = state.get(_STATE) or _Worlds(self._columns.version)
+        known = nodes.take(self._columns.known)
+        entries: list[Entry] = []
+        for migrated, rows in ((True, known), (False, ~known)):
+            if rows.any():
+                found = self._judged(pod, nodes, rows, worlds, migrated=migrated)
+                if isinstance(found, Status):
+                    return found
+                entries += found
+        if not entries:
+            return None
+        return Rejections(np.logical_or.reduce([entry.mask for entry in entries]), entries)
+
+    def _judged(
+        self, pod: PodInfo, nodes: Nodes, rows: Mask, worlds: _Worlds, *, migrated: bool
+    ) -> list[Entry] | Status:
+        """What is said of some of the view's rows: those with a CSINode, or those without."""
+        brought = self.brought(pod, migrated=migrated)
+        if isinstance(brought, Status):
+            if brought.rejected:
+                return [Entry(rows, brought.code, brought.records[0])]
+            return brought if self._asked(nodes, rows) else []
+        entries = list(self._not_installed(nodes, rows, brought)) if self._scaling else []
+        if not migrated or not brought:
+            # Without a CSINode nothing is limited.
+            return entries
+        broken = rows & nodes.take(self._columns.broken)
+        for entry in entries:
+            broken &= ~entry.mask
+        if broken.any() and (asked := self._asked(nodes, broken)):
+            return self._columns.problems[nodes.row(asked[0])]
+        over = self._over(nodes, brought, worlds) & rows
+        for entry in entries:
+            over &= ~entry.mask
+        return [*entries, Entry(over, Code.Unschedulable, TOO_MANY_VOLUMES)] if over.any() else entries
+
+    def _asked(self, nodes: Nodes, rows: Mask) -> list[int]:
+        """Those of the rows that are nodes, and in question: an error about another is none."""
+        asked = rows & nodes.take(self.handle.cluster.table.valid)
+        if nodes.candidates is not None:
+            asked &= nodes.candidates
+        found: list[int] = np.flatnonzero(asked).tolist()
+        return found
+
+    def _not_installed(self, nodes: Nodes, rows: Mask, brought: Volumes) -> Iterator[Entry]:
+        """Nodes without a driver that pods must not come without."""
+        left = rows
+        for driver in sorted(brought):
+            csi_driver = self.handle.cluster.objects.get(CSIDriver, driver)
+            if csi_driver is not None and csi_driver.spec.prevent_pod_scheduling_if_missing:
+                missing = left & ~nodes.take(self._columns.listed(driver))
+                if missing.any():
+                    left = left & ~missing
+                    yield Entry(missing, Code.Unschedulable, DRIVER_MISSING.of(driver=driver))
+
+    def _over(self, nodes: Nodes, brought: Volumes, worlds: _Worlds) -> Mask:
+        """Where the volumes of some driver would be too many."""
+        over = np.zeros(len(nodes), np.bool_)
+        for driver, volumes in brought.items():
+            limits = self._columns.limits(driver)
+            if limits is not None:
+                used, new = self.used(driver, worlds), self.new(volumes, worlds)
+                over |= nodes.take((new > 0) & (used + new > limits))
+        return over
+
+    def used(self, driver: str, worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
+        """Volumes of the driver on each row."""
+        used = self._columns.counts(driver)
+        if used is None:
+            used = np.zeros(self.handle.cluster.table.n, np.int64)
+        differs = None if worlds is None else worlds.counts.get(driver)
+        return used if differs is None else used + differs
+
+    def new(self, volumes: Sequence[CsiVolume], worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
+        """How many of a pod's volumes no pod of the row uses."""
+        new = np.full(self.handle.cluster.table.n, len(volumes), np.int64)
+        for volume in volumes:
+            moved = {} if worlds is None else worlds.moved.get(volume, {})
+            there = {row for row in self._columns.rows_of(volume) if moved.get(row, True)}
+            there.update(row for row, comes in moved.items() if comes)
+            if there:
+                new[list(there)] -= 1
+        return new
+
+    # -- pods that come and go in a hypothesis ------------------------------------------------------------------------
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        if all(shape.volume_uses == () for shape in shift.shapes):
+            return None
+        worlds: _Worlds = state.read(_STATE)
+        for row, shifted in zip(shift.rows.tolist(), shift.pods, strict=True):
+            for use in volume_uses(shifted):
+                volume = self._columns.behind(use).volume
+                if volume is not None:
+                    self._shift(worlds, row, volume, shift.sign)
+        return None
+
+    def _shift(self, worlds: _Worlds, row: int, volume: CsiVolume, sign: int) -> None:
+        """A pod of the row uses the volume, or one no longer does."""
+        mounted = worlds.mounted.get(row)
+        if mounted is None:
+            mounted = worlds.mounted[row] = Counter(self._columns.mounted(row))
+        before = mounted[volume] > 0
+        mounted[volume] += sign
+        after = mounted[volume] > 0
+        if before == after:
+            return
+        worlds.moved.setdefault(volume, {})[row] = after
+        if volume in self._columns.attached(row):
+            return
+        if volume.driver not in worlds.counts:
+            worlds.counts[volume.driver] = np.zeros(self.handle.cluster.table.n, np.int64)
+        worlds.counts[volume.driver][row] += int(after) - int(before)
+
+    def columns(self) -> AttachedVolumes:
+        """The columns as of now."""
+        self._columns.refresh()
+        return self._columns
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.node_volume_limits.explanation import NodeVolumeLimitsExplanation
+
+        return NodeVolumeLimitsExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()
-
-
-def _may_count(pod: PodInfo) -> bool:
-    return any(_counts(volume) for volume in pod.pod.spec.volumes)
-
-
-def _counts(volume: Volume) -> bool:
-    return any(getattr(volume, kind) is not None for kind in _COUNTED_INLINE)

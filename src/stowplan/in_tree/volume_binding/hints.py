@@ -23,14 +23,13 @@ from stowplan.framework.events import (
     on,
     queue_if,
 )
+from stowplan.in_tree.common.csi_migration import MIGRATED_PLUGINS
 from stowplan.in_tree.common.volume_claims import after_claim_change
 
 if TYPE_CHECKING:
     from stowplan.api import types as t
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import ClusterEventWithHint
-
-_MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 def events() -> tuple[ClusterEventWithHint, ...]:
@@ -52,7 +51,7 @@ def _after_storage_class_change(pod: PodInfo, old: t.StorageClass | None, new: t
 def _after_migration_change(pod: PodInfo, old: t.CSINode | None, new: t.CSINode) -> Hint:
     if old is None:
         return Hint.QUEUE
-    before, after = (node.metadata.annotations.get(_MIGRATED_PLUGINS, "") for node in (old, new))
+    before, after = (node.metadata.annotations.get(MIGRATED_PLUGINS, "") for node in (old, new))
     return queue_if(before != after)
 
 

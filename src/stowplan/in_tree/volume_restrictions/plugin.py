@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.pod_shift import PodShift
 
 DISK_CONFLICT = Reason("DiskConflict", "node(s) had no available disk")
@@ -132,6 +134,16 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
             on_claims = nodes.take(use.shifted) + use.conflicts > 0
         mask = on_disks | on_claims
         return Rejections(mask, lambda: _entries(on_disks, on_claims)) if mask.any() else None
+
+    def lonely_claims(self, pod: PodInfo) -> list[str]:
+        """The pod's claims that want to be alone."""
+        claims = ((name, self._claim(pod.shape, name)) for name in pod.shape.claim_names)
+        return [name for name, claim in claims if claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes]
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.volume_restrictions.explanation import VolumeRestrictionsExplanation
+
+        return VolumeRestrictionsExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (

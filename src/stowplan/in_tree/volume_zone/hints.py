@@ -1,7 +1,5 @@
 """Which cluster changes VolumeZone waits for, and what those mean for a waiting pod.
 
-Complete, although the plugin is not: what wakes a pod up depends on objects alone.
-
 Upstream: EventsToRegister of pkg/scheduler/framework/plugins/volumezone.
 """
 

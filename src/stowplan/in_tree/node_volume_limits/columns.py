@@ -1,0 +1,393 @@
+"""How many volumes of each driver are attached to each node, and how many may be: a column a driver.
+
+A volume counts once on a node, however many of its pods use it, and also while it is only attached (VolumeAttachment).
+The columns follow the cluster: a row is worked out again when its pods' volumes changed, when a claim, volume or class
+changed that stands behind one of them, or when its CSINode or an attachment changed. Nothing is done until somebody
+asks (`refresh`), and then only for the rows in question.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stowplan.api.types import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from stowplan.cluster.columns import grown
+from stowplan.in_tree.node_volume_limits.volumes import CsiVolume, Found, behind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.state import ClusterState
+    from stowplan.cluster.volumes import VolumeUse
+    from stowplan.framework.status import Status
+
+#: Where no limit is said.
+UNLIMITED = np.iinfo(np.int64).max
+
+_FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, VolumeAttachment)
+
+
+@dataclass(slots=True)
+class _Row:
+    """What a row's columns were worked out from."""
+
+    uses: frozenset[VolumeUse] = frozenset()
+    #: Used by pods -> by how many of their volumes.
+    mounted: Counter[CsiVolume] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    csi_node: CSINode | None = None
+
+
+class AttachedVolumes:
+    """The columns, and what they are worked out from."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._objects = cluster.objects
+        self._clock = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        capacity = max(64, self._cluster.table.n)
+        #: Moves when anything here changed.
+        self.version = self._next()
+        #: Driver -> attached volumes of each row.
+        self._counts: dict[str, npt.NDArray[np.int64]] = {}
+        #: Driver -> the limit of each row.
+        self._limits: dict[str, npt.NDArray[np.int64]] = {}
+        #: Driver -> rows whose CSINode lists it.
+        self._listed: dict[str, npt.NDArray[np.bool_]] = {}
+        #: Rows with a CSINode; with one that limits some driver; with a pod whose volumes cannot be told.
+        self._known = np.zeros(capacity, np.bool_)
+        self._limited = np.zeros(capacity, np.bool_)
+        self._broken = np.zeros(capacity, np.bool_)
+        #: Row -> why not.
+        self.problems: dict[int, Status] = {}
+        #: Volume -> rows whose pods use it.
+        self._rows_of: dict[CsiVolume, set[int]] = defaultdict(set)
+        self._rows: dict[int, _Row] = {}
+        self._names: list[str] = []
+        self._seen = np.zeros(0, np.int64)
+        #: Of the mounted volumes, the objects and the nodes, when all was up to date.
+        self._stamp: tuple[int, int, int] | None = None
+        self._positions: dict[type[Any], int] = {}
+        self._behind: dict[VolumeUse, Found] = {}
+        self._rows_with: dict[VolumeUse, set[int]] = defaultdict(set)
+        #: (type, key) -> uses behind which the object stands.
+        self._uses_of: dict[tuple[type[Any], str], set[VolumeUse]] = defaultdict(set)
+        #: Key of an attachment -> (node, what is attached, the PersistentVolume).
+        self._attachments: dict[str, tuple[str, CsiVolume | None, str]] = {}
+        #: Node -> attachments there; PersistentVolume -> attachments of it.
+        self._attached_to: dict[str, set[str]] = defaultdict(set)
+        self._attachments_of: dict[str, set[str]] = defaultdict(set)
+
+    def _next(self) -> int:
+        self._clock += 1
+        return self._clock
+
+    # -- what plugins ask -------------------------------------------------------------------------------------------
+
+    def counts(self, driver: str) -> npt.NDArray[np.int64] | None:
+        """Volumes of the driver that are attached to each row; None: nowhere any."""
+        found = self._counts.get(driver)
+        return None if found is None else found[: self._cluster.table.n]
+
+    def limits(self, driver: str) -> npt.NDArray[np.int64] | None:
+        """How many may be; None: nobody says."""
+        found = self._limits.get(driver)
+        return None if found is None else found[: self._cluster.table.n]
+
+    def listed(self, driver: str) -> npt.NDArray[np.bool_]:
+        """Rows whose CSINode lists the driver."""
+        rows = self._cluster.table.n
+        found = self._listed.get(driver)
+        return np.zeros(rows, np.bool_) if found is None else found[:rows]
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Rows with a CSINode."""
+        return self._known[: self._cluster.table.n]
+
+    @property
+    def broken(self) -> npt.NDArray[np.bool_]:
+        """Rows with limits, and with a pod whose volumes cannot be told (see `problems`)."""
+        return (self._broken & self._limited)[: self._cluster.table.n]
+
+    def rows_of(self, volume: CsiVolume) -> set[int]:
+        """Rows with a pod that uses the volume."""
+        return self._rows_of.get(volume, set())
+
+    def mounted(self, row: int) -> Counter[CsiVolume]:
+        """Volumes that the row's pods use, and how often."""
+        found = self._rows.get(row)
+        return Counter() if found is None else found.mounted
+
+    def attached(self, row: int) -> set[CsiVolume]:
+        """Volumes that are attached to the row's node, whether a pod uses them or not."""
+        return self._attached_on(self._cluster.table.names[row])
+
+    def behind(self, use: VolumeUse) -> Found:
+        """What stands behind a use, as it is now."""
+        found = self._behind.get(use)
+        return behind(use, self._objects) if found is None else found
+
+    # -- keeping up -------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Bring everything up to date."""
+        cluster = self._cluster
+        stamp = cluster.volumes.clock, self._objects.total_version, cluster.table.generation
+        if stamp == self._stamp:
+            return
+        changed = self._followed()
+        if changed is None:
+            self._forget()
+            changed = {kind: list(self._keys(kind)) for kind in _FOLLOWED}
+        self._grow()
+        rows = self._rows_renamed() | self._rows_remounted()
+        csi_rows = set(rows)
+        for kind, keys in changed.items():
+            for key in keys:
+                if kind is CSINode:
+                    csi_rows.update(self._row_of(key))
+                elif kind is VolumeAttachment:
+                    rows |= self._reattached(key)
+                else:
+                    rows |= self._outdated(kind, key)
+        if changed[CSIDriver]:
+            self.version = self._next()
+        for row in csi_rows:
+            self._write_limits(row)
+        for row in rows:
+            self._write(row)
+        for kind in _FOLLOWED:
+            self._positions[kind] = self._objects.changes(kind).position
+        self._stamp = stamp
+
+    def _keys(self, kind: type[Any]) -> Iterable[str]:
+        if kind is VolumeAttachment:
+            return (attachment.metadata.name for attachment in self._objects.all(VolumeAttachment))
+        # What stands behind uses is found with the rows, and so are the nodes' limits.
+        return ()
+
+    def _followed(self) -> dict[type[Any], list[str]] | None:
+        """Keys of the objects that changed, by kind; None when there is no telling."""
+        found = {}
+        for kind in _FOLLOWED:
+            log = self._objects.changes(kind)
+            keys = log.since(self._positions[kind]) if kind in self._positions else None
+            if keys is None:
+                return None
+            found[kind] = keys
+        return found
+
+    def _grow(self) -> None:
+        table = self._cluster.table
+        if table.n <= len(self._known):
+            return
+        capacity = table.capacity
+        for columns in (self._counts, self._listed):
+            for driver, column in columns.items():
+                columns[driver] = grown(column, capacity)
+        for driver, column in self._limits.items():
+            self._limits[driver] = np.concatenate((column, np.full(capacity - len(column), UNLIMITED)))
+        self._known, self._limited, self._broken = (
+            grown(column, capacity) for column in (self._known, self._limited, self._broken)
+        )
+
+    def _row_of(self, node: str) -> tuple[int, ...]:
+        row = self._cluster.table.row_of.get(node)
+        return () if row is None else (row,)
+
+    def _rows_renamed(self) -> set[int]:
+        """Rows that are another node's now."""
+        names, known = self._cluster.table.names, self._names
+        if names == known:
+            return set()
+        self._names = list(names)
+        # A table can shrink when a transaction is undone.
+        known = known + [""] * (len(names) - len(known))
+        names = names + [""] * (len(known) - len(names))
+        return {row for row, (old, new) in enumerate(zip(known, names, strict=True)) if old != new}
+
+    def _rows_remounted(self) -> set[int]:
+        versions = self._cluster.volumes.versions
+        if len(self._seen) < len(versions):
+            self._seen = grown(self._seen, len(versions))
+        rows: set[int] = set(np.flatnonzero(versions != self._seen).tolist())
+        if rows:
+            self._seen = versions.copy()
+        return rows
+
+    def _outdated(self, kind: type[Any], key: str) -> set[int]:
+        """Rows to which a change of an object may matter."""
+        rows = set()
+        for use in list(self._uses_of.get((kind, key), ())):
+            old = self._behind[use]
+            if old != self._look(use):
+                rows |= self._rows_with[use]
+        if kind is PersistentVolume:
+            for attachment in list(self._attachments_of.get(key, ())):
+                rows |= self._reattached(attachment)
+        return rows
+
+    # -- what stands behind uses --------------------------------------------------------------------------------------
+
+    def _look(self, use: VolumeUse) -> Found:
+        """Look a use up and note which objects that hangs on."""
+        old, new = self._behind.get(use), behind(use, self._objects)
+        if old is not None:
+            for place in _read(use, old):
+                self._uses_of[place].discard(use)
+                if not self._uses_of[place]:
+                    del self._uses_of[place]
+        for place in _read(use, new):
+            self._uses_of[place].add(use)
+        self._behind[use] = new
+        return new
+
+    def _drop(self, use: VolumeUse) -> None:
+        """No pod uses it any more."""
+        for place in _read(use, self._behind.pop(use)):
+            self._uses_of[place].discard(use)
+            if not self._uses_of[place]:
+                del self._uses_of[place]
+        del self._rows_with[use]
+
+    # -- attachments --------------------------------------------------------------------------------------------------
+
+    def _reattached(self, key: str) -> set[int]:
+        """Read an attachment again; the rows to which that matters."""
+        node, volume, name = self._attachments.pop(key, ("", None, ""))
+        attachment = self._objects.get(VolumeAttachment, key)
+        new_node, new_volume, new_name = ("", None, "") if attachment is None else self._attachment(attachment)
+        self._attached_to[node].discard(key)
+        self._attachments_of[name].discard(key)
+        if attachment is not None:
+            self._attachments[key] = new_node, new_volume, new_name
+            self._attached_to[new_node].add(key)
+            self._attachments_of[new_name].add(key)
+        for index, of in ((self._attached_to, node), (self._attachments_of, name)):
+            if not index[of]:
+                del index[of]
+        if (node, volume) == (new_node, new_volume):
+            return set()
+        return {*self._row_of(node), *self._row_of(new_node)}
+
+    def _attachment(self, attachment: VolumeAttachment) -> tuple[str, CsiVolume | None, str]:
+        spec = attachment.spec
+        name = spec.source.persistent_volume_name or ""
+        volume = self._objects.get(PersistentVolume, name) if spec.attacher and name else None
+        if volume is None or volume.spec.csi is None:
+            return spec.node_name, None, name
+        return spec.node_name, CsiVolume(spec.attacher, volume.spec.csi.volume_handle), name
+
+    def _attached_on(self, node: str) -> set[CsiVolume]:
+        keys = self._attached_to.get(node, ())
+        return {volume for key in keys if (volume := self._attachments[key][1]) is not None}
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def _write(self, row: int) -> None:
+        """Work out what is attached to a row."""
+        table = self._cluster.table
+        mounts = self._cluster.volumes.on(row)
+        known = self._rows.setdefault(row, _Row())
+        uses = frozenset(mounts)
+        for use in uses - known.uses:
+            self._rows_with[use].add(row)
+            if use not in self._behind:
+                self._look(use)
+        mounted: Counter[CsiVolume] = Counter()
+        problem = None
+        for use, number in mounts.items():
+            found = self._behind[use]
+            if found.volume is not None:
+                mounted[found.volume] += number
+            elif found.problem is not None and not found.missing:
+                problem = problem or found.problem
+        for use in known.uses - uses:
+            self._rows_with[use].discard(row)
+            if not self._rows_with[use]:
+                self._drop(use)
+        for volume in mounted.keys() - known.mounted.keys():
+            self._rows_of[volume].add(row)
+        for volume in known.mounted.keys() - mounted.keys():
+            self._rows_of[volume].discard(row)
+            if not self._rows_of[volume]:
+                del self._rows_of[volume]
+        attached = self._attached_on(table.names[row]) if row < table.n else set()
+        counts = Counter(volume.driver for volume in attached | mounted.keys())
+        self._write_counts(row, known.counts, counts)
+        self._broken[row] = problem is not None
+        self.problems.pop(row, None)
+        if problem is not None:
+            self.problems[row] = problem
+        known.uses, known.mounted, known.counts = uses, mounted, counts
+        self.version = self._next()
+
+    def _write_counts(self, row: int, old: Counter[str], new: Counter[str]) -> None:
+        for driver in old.keys() | new.keys():
+            if old[driver] != new[driver]:
+                if driver not in self._counts:
+                    self._counts[driver] = np.zeros(len(self._known), np.int64)
+                self._counts[driver][row] = new[driver]
+
+    def _write_limits(self, row: int) -> None:
+        """Take over what the CSINode of a row says."""
+        table = self._cluster.table
+        name = table.names[row] if row < table.n else ""
+        known = self._rows.setdefault(row, _Row())
+        old, new = known.csi_node, self._objects.get(CSINode, name) if name else None
+        if old is new:
+            return
+        for driver in old.spec.drivers if old is not None else ():
+            self._listed[driver.name][row] = False
+        for limited in limits_of(old):
+            self._limits[limited][row] = UNLIMITED
+        limits = limits_of(new)
+        for driver in new.spec.drivers if new is not None else ():
+            if driver.name not in self._listed:
+                self._listed[driver.name] = np.zeros(len(self._known), np.bool_)
+            self._listed[driver.name][row] = True
+        for limited, limit in limits.items():
+            if limited not in self._limits:
+                self._limits[limited] = np.full(len(self._known), UNLIMITED)
+            self._limits[limited][row] = limit
+        self._known[row], self._limited[row] = new is not None, bool(limits)
+        known.csi_node = new
+        self.version = self._next()
+
+
+def limits_of(node: CSINode | None) -> dict[str, int]:
+    """Driver -> the limit that a CSINode reports; drivers without one are left out."""
+    if node is None:
+        return {}
+    return {
+        driver.name: driver.allocatable.count
+        for driver in node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+def _read(use: VolumeUse, found: Found) -> Iterable[tuple[type[Any], str]]:
+    """The objects that were looked at to find what stands behind a use."""
+    if use.claim is not None:
+        yield PersistentVolumeClaim, f"{use.namespace}/{use.claim}"
+    if found.volume_name:
+        yield PersistentVolume, found.volume_name
+    if found.class_name:
+        yield StorageClass, found.class_name

@@ -1,0 +1,163 @@
+"""Which volumes count on a node, and how far over its limit they are; limits too low for the pod; to move pods off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stowplan.cluster.volumes import volume_uses
+from stowplan.framework.explanations.changes import move
+from stowplan.framework.explanations.explanation import Explanation
+from stowplan.framework.explanations.formatting import count, sentence
+from stowplan.framework.explanations.remedy import Remedy
+from stowplan.framework.status import Status
+from stowplan.in_tree.node_volume_limits.plugin import TOO_MANY_VOLUMES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.explanations.changes import Way
+    from stowplan.framework.explanations.explanation import Columns, Mask, Rows
+    from stowplan.framework.explanations.grouping import Refusal
+    from stowplan.framework.explanations.inspection import Inspection
+    from stowplan.framework.status import Reason
+    from stowplan.in_tree.node_volume_limits.plugin import NodeVolumeLimits
+    from stowplan.in_tree.node_volume_limits.volumes import CsiVolume
+
+
+class Excess(NamedTuple):
+    """One driver on one node."""
+
+    driver: str
+    used: int
+    new: int
+    limit: int
+    #: Of those in use, how many no pod uses.
+    idle: int
+
+    @property
+    def over(self) -> int:
+        return self.used + self.new - self.limit
+
+    def __str__(self) -> str:
+        idle = f", {self.idle} of them by no pod" if self.idle else ""
+        return f"{self.driver}: {self.used} attached{idle}, {self.new} more wanted, limit {self.limit}"
+
+
+class NodeVolumeLimitsExplanation(Explanation):
+    def __init__(self, inspection: Inspection, plugin: NodeVolumeLimits) -> None:
+        super().__init__(inspection)
+        self._plugin = plugin
+        self._columns = plugin.columns()
+        brought = plugin.brought(inspection.pod, migrated=True)
+        self._brought: dict[str, list[CsiVolume]] = {} if isinstance(brought, Status) else brought
+
+    def detail(self, row: int, reason: Reason) -> str:
+        if reason.code != TOO_MANY_VOLUMES.code:
+            return ""
+        return sentence(str(excess) for excess in self.excesses(row))
+
+    def depends_on(self, reason: Reason) -> Columns | None:
+        return None if reason.code == TOO_MANY_VOLUMES.code else []
+
+    def of_group(self, refusal: Refusal) -> str:
+        """The node that is least over its limit stands for the group."""
+        if len(refusal.rows) == 1 or all(reason.code != TOO_MANY_VOLUMES.code for reason in refusal.reasons):
+            return super().of_group(refusal)
+        row = self.closest(refusal.rows)
+        return f"closest: {self.inspection.names[row]}, {sentence(str(excess) for excess in self.excesses(row))}"
+
+    def excesses(self, row: int) -> list[Excess]:
+        """The drivers of which the pod's volumes would be too many on a node."""
+        found = []
+        mounted = self._columns.mounted(row)
+        for driver, volumes in self._brought.items():
+            limits = self._columns.limits(driver)
+            if limits is None:
+                continue
+            used, new = int(self._plugin.used(driver)[row]), int(self._plugin.new(volumes)[row])
+            if new and used + new > limits[row]:
+                idle = sum(v.driver == driver and not mounted[v] for v in self._columns.attached(row))
+                found.append(Excess(driver, used, new, int(limits[row]), idle))
+        return found
+
+    def over(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """By how many volumes the pod would be too much for each row."""
+        total = np.zeros(len(rows), np.int64)
+        for driver, volumes in self._brought.items():
+            limits = self._columns.limits(driver)
+            if limits is not None:
+                new = self._plugin.new(volumes)[rows]
+                # Not the other way round: no limit is the largest number.
+                short = new - (limits[rows] - self._plugin.used(driver)[rows])
+                total += np.where((new > 0) & (short > 0), short, 0)
+        return total
+
+    def closest(self, rows: Rows) -> int:
+        return int(rows[int(self.over(rows).argmin())])
+
+    def obstacles(self) -> Iterator[str]:
+        valid = np.flatnonzero(self.inspection.valid)
+        for driver, volumes in self._brought.items():
+            limits = self._columns.limits(driver)
+            if limits is None or not len(valid):
+                continue
+            largest = int(valid[int(limits[valid].argmax())])
+            limit = int(limits[largest])
+            if limit < len(volumes):
+                name = self.inspection.names[largest]
+                wanted = count(len(volumes), "volume")
+                yield f"the pod has {wanted} of {driver}, and the highest limit of a node ({name}) is {limit}"
+
+    def remedy(self, mask: Mask) -> Remedy:
+        return _MovePods(self, mask)
+
+    def freeing(self, row: int) -> list[PodInfo] | None:
+        """The fewest pods of a node without which the pod's volumes are not too many; None if there are not enough."""
+        leaving: list[PodInfo] = []
+        for excess in self.excesses(row):
+            need = excess.over
+            if need > excess.used - excess.idle:
+                return None
+            alone = self._alone(row, excess.driver)
+            for info in sorted(alone, key=lambda info: (-alone[info], info.priority, info.key)):
+                if need > 0 and info not in leaving:
+                    leaving.append(info)
+                    need -= alone[info]
+            if need > 0:
+                return None
+        return leaving
+
+    def _alone(self, row: int, driver: str) -> dict[PodInfo, int]:
+        """Pods of the node -> volumes of the driver that nobody else there uses."""
+        mounted, attached = self._columns.mounted(row), self._columns.attached(row)
+        found: dict[PodInfo, int] = {}
+        for info in self.inspection.cluster.row_pods[row]:
+            volumes = {self._columns.behind(use).volume for use in volume_uses(info)} - {None}
+            freed = sum(v.driver == driver and mounted[v] == 1 and v not in attached for v in volumes if v is not None)
+            if freed:
+                found[info] = freed
+        return found
+
+
+class _MovePods(Remedy):
+    """A class for the nodes that pods could make room on."""
+
+    def __init__(self, explanation: NodeVolumeLimitsExplanation, mask: Mask) -> None:
+        super().__init__(explanation.inspection, mask)
+        self._explanation = explanation
+        rows = np.flatnonzero(mask)
+        over = explanation.over(rows)
+        for amount in np.unique(over[over > 0]).tolist():
+            self.add_class(rows[over == amount])
+
+    def ways(self, kind: int, rows: Rows) -> list[Way]:
+        for row in rows.tolist():
+            leaving = self._explanation.freeing(row)
+            if leaving:
+                return [(move(leaving),)]
+        return []

@@ -1,0 +1,44 @@
+"""Pods that cannot be judged by files, as a kind of objects that they hang on is not in them at all.
+
+A dump of pods and nodes alone has pods with claims, and no claim: to say that the claims do not exist would be a lie,
+and a pod that runs would look unplaceable. Where at least one object of a kind is there, the files are taken to have
+all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.cluster.volumes import volume_uses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.cluster.objects import ObjectStore
+    from stowplan.cluster.pod_info import PodInfo
+
+_RECIPE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
+
+
+def why_not_judged(pod: PodInfo, objects: ObjectStore) -> str:
+    """What the files lack to judge the pod; "" when nothing is known to be missing."""
+    for kind, name in _looked_up(pod, objects):
+        if not objects.count(kind):
+            return f"cannot judge: no {name} in the files; add what this says: {_RECIPE}"
+    return ""
+
+
+def _looked_up(pod: PodInfo, objects: ObjectStore) -> Iterator[tuple[type[Any], str]]:
+    """Kinds of which the pod's claims need at least one object."""
+    for use in volume_uses(pod):
+        if not use.claim:
+            continue
+        yield PersistentVolumeClaim, "persistentvolumeclaims"
+        claim = objects.get(PersistentVolumeClaim, f"{use.namespace}/{use.claim}")
+        if claim is None:
+            continue
+        if claim.spec.volume_name:
+            yield PersistentVolume, "persistentvolumes"
+        elif claim.spec.storage_class_name:
+            yield StorageClass, "storageclasses"
