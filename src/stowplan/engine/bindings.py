@@ -317,9 +317,9 @@ class Bindings:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
                 return
-            odd = problem_of(asked) if isinstance(asked, Request) else None
-            if not isinstance(asked, Request | Ask):
-                odd = OddStepError(asked)
+            odd = problem_of(asked) if isinstance(asked, Request) else OddStepError(asked)
+            if call.is_extenders and isinstance(asked, Ask):
+                odd = None
             if odd is None:
                 call.number = self.outbox.ask(asked, call)
                 # An extender that does not answer keeps nobody else from being bound.
