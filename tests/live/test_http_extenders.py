@@ -1,12 +1,16 @@
 """Extenders over HTTP: a program in another process that knows nothing of us, asked by a live scheduler."""
 
 import asyncio
+from base64 import b64encode
 
 import pytest
 
+from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.extenders.running import configuration, running_extender
+from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
 from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 from support.scheduling.preempting import priority_class
 
 
@@ -289,3 +293,153 @@ async def test_an_extender_that_is_nowhere(url, why):
 
 TWO_PROFILES = [{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}]
 DONGLE = {"managedResources": [{"name": "example.com/dongle", "ignoredByScheduler": True}]}
+
+
+def dongle(name):
+    return a_pod(name).requests(**{"example.com/dongle": 1}).limits(**{"example.com/dongle": 1})
+
+
+async def test_a_hanging_extender_holds_up_only_its_own_pods(extender):
+    """The good pods of another profile are bound while not a single answer has come."""
+    settings = extender.settings("hangs", "filter", nodeCacheCapable=True, httpTimeout="1h", **DONGLE)
+    config = configuration(settings, profiles=TWO_PROFILES)
+    async with live(*nodes("n1", cpu=4000, pods=1000), config=config, overlaps=True, validate=False) as cluster:
+        cluster.server.create_all([dongle(f"bad{i}").obj() for i in range(100)])
+        cluster.server.create_all([a_pod(f"good{i}").spec(schedulerName="other").obj() for i in range(500)])
+        await until(lambda: len(bound(cluster)) == 500)
+        engine = cluster.scheduler.engine
+        assert len(engine.suspended.under_way) == 100
+        # As many attempts as without the extender, and none of them waited for anything.
+        assert all(name.startswith("good") for name in bound(cluster))
+        assert {attempts_of(cluster, f"good{i}") for i in (0, 250, 499)} == {1}
+        await cluster.scheduler.drain()
+
+
+async def test_in_serial_mode_everybody_waits(extender):
+    settings = extender.settings("hangs", "filter", nodeCacheCapable=True, httpTimeout="1h", **DONGLE)
+    async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
+        cluster.server.create_all([dongle("bad").obj()])
+        await until(lambda: cluster.scheduler.engine.suspended.under_way)
+        cluster.server.create_all([a_pod("good").obj()])
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert bound(cluster) == []
+        assert cluster.place("good") is Place.ACTIVE
+        await cluster.scheduler.drain()
+
+
+async def until(reached):
+    for _ in range(100_000):
+        if reached():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it does not come to that")
+
+
+def bound(cluster):
+    return [
+        pod["metadata"]["name"]
+        for pod in (stored.to_dict() for stored in cluster.server.store.list("pods", ""))
+        if pod["spec"].get("nodeName")
+    ]
+
+
+def attempts_of(cluster, name):
+    """How often a pod was tried."""
+    decisions = cluster.scheduler.stories.last_decisions(10_000)
+    return sum(decision.record().pod == f"default/{name}" for decision in decisions)
+
+
+# -- recordings -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_recorded_run_is_played_again_without_the_extender(extender):
+    extender.dislikes("n1")
+    recorded = Recorded()
+    settings = extender.settings("good", "filter", "prioritize", "preempt", "bind")
+    objects = [*nodes("n1", "n2", pods=1), a_pod("v").on("n1").obj(), priority_class("high", 1000)]
+    async with scheduling(*objects, extenders=[settings], recorder=recorded.recorder) as cluster:
+        await create(cluster, a_pod("p").obj(), a_pod("q").spec(priorityClassName="high").obj())
+        await create(cluster, a_pod("r").spec(priorityClassName="high").obj())
+    assert {asked.verb for asked in extender.asked()} >= {"filter", "preempt", "bind"}
+    recorded.check()
+
+
+# -- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """Paths of PEM files: the authority, the server's pair for another name than its address, a client's pair."""
+    folder, ca = tmp_path_factory.mktemp("certificates"), make_ca()
+    server, client = make_server_certificate(ca, ["extender.example"]), make_client_certificate(ca, "stowplan")
+    files = {
+        "ca": ca.certificate,
+        "server": server.certificate,
+        "server-key": server.key,
+        "cert": client.certificate,
+        "key": client.key,
+    }
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return {name: folder / name for name in files}
+
+
+@pytest.fixture(scope="module")
+def secure_program(certificates):
+    with running_extender(certificates["server"], certificates["server-key"], certificates["ca"]) as found:
+        yield found
+
+
+def in_files(certificates, *names, **more):
+    return {f"{name}File": str(certificates[name]) for name in names} | more
+
+
+def as_data(certificates, *names, **more):
+    return {f"{name}Data": b64encode(certificates[name].read_bytes()).decode() for name in names} | more
+
+
+NAMED = {"serverName": "extender.example"}
+CLIENT = ("cert", "key")
+
+
+@pytest.mark.parametrize(
+    ("tls", "more"),
+    [
+        pytest.param(lambda c: in_files(c, "ca", *CLIENT, **NAMED), {}, id="files"),
+        pytest.param(lambda c: as_data(c, "ca", *CLIENT, **NAMED), {}, id="data"),
+        pytest.param(
+            lambda c: as_data(c, "ca", *CLIENT, **NAMED) | {"caFile": "/dev/null"}, {}, id="data beats a file"
+        ),
+        pytest.param(lambda c: in_files(c, *CLIENT, insecure=True), {}, id="insecure"),
+        pytest.param(lambda c: in_files(c, *CLIENT), {"enableHTTPS": True}, id="enableHTTPS, and nobody to trust"),
+    ],
+)
+async def test_tls(secure_program, certificates, tls, more):
+    settings = secure_program.settings("good", "filter", tlsConfig=tls(certificates), **more)
+    async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.why_pending("p") == ""
+        assert cluster.node_of("p") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("tls", "more", "why"),
+    [
+        pytest.param(lambda c: in_files(c, *CLIENT, **NAMED), {}, "certificate is not trusted", id="no authority"),
+        pytest.param(lambda c: in_files(c, "ca", *CLIENT), {}, "certificate has another name", id="another name"),
+        pytest.param(
+            lambda c: in_files(c, "ca", *CLIENT),
+            {"enableHTTPS": True},
+            "another name",
+            id="enableHTTPS, and an authority",
+        ),
+        pytest.param(lambda c: in_files(c, "ca", **NAMED), {}, "", id="no certificate of ours"),
+    ],
+)
+async def test_tls_that_fails(secure_program, certificates, tls, more, why):
+    settings = secure_program.settings("good", "filter", tlsConfig=tls(certificates), **more)
+    async with scheduling(*nodes("n1"), extenders=[settings]) as cluster:
+        await create(cluster, a_pod("p").obj())
+        assert cluster.why_pending("p").startswith(f'Post "{secure_program.url}/good/filter": ')
+        assert why in cluster.why_pending("p")
