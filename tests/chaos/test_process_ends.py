@@ -114,7 +114,8 @@ def test_killed_amid_binds_and_started_again(replicas, lost):
     replicas.cluster.until(lambda: len(replicas.lines.binds()) > 10)
     process.process.kill()
     process.process.wait()
-    before = len(replicas.cluster.bound)
+    replicas.cluster.until(lambda: not line.is_open)
+    before = sum(1 for node in replicas.cluster.nodes_of_pods().values() if node)
     a_successor_binds_the_rest(replicas)
     sent_again = {sent.binds for sent in replicas.lines.binds("successor")}
     assert len(sent_again) == 60 - before

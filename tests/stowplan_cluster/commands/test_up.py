@@ -202,11 +202,13 @@ class TestRefusals:
 
     def test_what_the_scheduler_cannot_do(self, tmp_path):
         extended = json.loads(configuration())
-        extended["extenders"] = [{"urlPrefix": "http://127.0.0.1:1/", "filterVerb": "filter"}]
+        tls = {"caFile": "no-such-authority.pem"}
+        extender = {"urlPrefix": "https://127.0.0.1:1/", "filterVerb": "filter", "enableHTTPS": True, "tlsConfig": tls}
+        extended["extenders"] = [extender]
         (tmp_path / "config.json").write_text(json.dumps(extended))
         code, told = refused("--config=config.json", cwd=tmp_path)
         assert code == 2
-        assert told.startswith("error: extenders: not supported yet")
+        assert told.startswith("error: config.json: couldn't build extenders: open no-such-authority.pem: ")
 
     def test_a_port_in_use(self, tmp_path):
         with socket.socket() as taken:

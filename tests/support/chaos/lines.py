@@ -162,6 +162,11 @@ class Line:
         """End what is open; new connections work as before."""
         self._lines.call(self._drop())
 
+    @property
+    def is_open(self):
+        """Whether anybody speaks over it: what a client that is gone has sent may still be on its way to the server."""
+        return bool(self._open)
+
     async def _drop(self):
         self._abort()
 
