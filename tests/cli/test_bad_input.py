@@ -52,12 +52,20 @@ def test_all_problems_are_told_at_once(run, tmp_path):
 
 
 def test_unknown_kinds_are_skipped_with_a_note(run):
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "web"}}
+    ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [NODE, policy]})
+    assert ran.code == 0
+    assert ran.err == (
+        "note: stdin: skipped 1 object of kind NetworkPolicy (networking.k8s.io/v1), "
+        "which the scheduler does not read\n"
+    )
+
+
+def test_a_workload_without_a_template_is_left_out_with_a_note(run):
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
     ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [NODE, deployment]})
     assert ran.code == 0
-    assert ran.err == (
-        "note: stdin: skipped 1 object of kind Deployment (apps/v1), which the scheduler does not read\n"
-    )
+    assert ran.err == "note: Deployment default/web has no template of pods, and is left out\n"
 
 
 def test_a_list_in_a_list_is_read(run):

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from stowplan.cli.main import cli
 from stowplan.daemon.pages import SchedulerPages
+from stowplan.inspection.records import SCHEMA_VERSION
 from stowplan.serving.requests.messages import Response
 from stowplan.testing import a_node, a_pod
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
@@ -133,7 +134,7 @@ def test_who_may_not(tmp_path, token, ca):
 
 
 def told(fields):
-    return json.dumps({"schemaVersion": 1, "pod": "default/big"} | fields).encode()
+    return json.dumps({"schemaVersion": SCHEMA_VERSION, "pod": "default/big"} | fields).encode()
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,8 @@ def told(fields):
         (b"<html>", "text/html", "the server is not a compatible Stowplan scheduler: "),
         (b"[]", "application/json", "the server is not a compatible Stowplan scheduler: "),
         (b"{}", "application/json", "compatible Stowplan scheduler: its documents have no schemaVersion"),
-        (b'{"schemaVersion": 9}', "application/json", "their schemaVersion is 9, and this command reads 1"),
-        (b'{"schemaVersion": 1, "pod": 7}', "application/json", "`$.pod`"),
+        (b'{"schemaVersion": 9}', "application/json", "their schemaVersion is 9, and this command reads 2"),
+        (b'{"schemaVersion": 2, "pod": 7}', "application/json", "`$.pod`"),
         (told({"page": [{"type": "line", "text": 7}]}), "application/json", "not a compatible Stowplan scheduler"),
         (told({"page": [{"type": "grid", "rows": [["a"], []]}]}), "application/json", "rows of different lengths"),
     ],

@@ -116,8 +116,8 @@ def test_a_pending_pod_beside_what_the_scheduler_said(ask):
         "",
         "What the scheduler said",
         f"  PodScheduled=False (Unschedulable) since {SINCE}: the same",
-        "  2026-01-02T12:08:00.000000Z  FailedScheduling  ×3  last words",
-        "  2026-01-02T12:05:00.000000Z  FailedScheduling      first words",
+        "  2026-01-02T12:08:00.000000Z FailedScheduling ×3: last words",
+        "  2026-01-02T12:05:00.000000Z FailedScheduling: first words",
     ]
     assert "What would help" in lines
     assert "another pod" not in ran.out
@@ -164,18 +164,25 @@ def test_pending_pods(ask, args):
     [
         ("web-0", 'error: pod "default/web-0" not found; did you mean shop/web-0?\n'),
         ("shop/hug", 'error: pod "shop/hug" not found; did you mean shop/huge?\n'),
-        (
-            "shop/theirs",
-            'error: pod "shop/theirs": no profile for scheduler name "volcano" in the configuration; '
-            "--config FILE names one that has\n",
-        ),
         ("shop/job", 'error: pod "shop/job" has finished (Succeeded): there is nothing to decide about it\n'),
-        ("a/b/c", 'error: pod "a/b/c" not found\n'),
+        (
+            "a/b/c",
+            "error: 'pod/a/b/c' names nothing: want [NS/]NAME of a pod, or KIND/[NS/]NAME as deployment/shop/web\n",
+        ),
     ],
 )
 def test_pods_that_there_is_nothing_to_say_of(ask, name, message):
     ran = ask("pod", name)
     assert (ran.code, ran.out, ran.err) == (2, "", message)
+
+
+def test_a_pod_that_nobody_here_schedules(ask):
+    ran = ask("pod", "shop/theirs", "--exit-code")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        'shop/theirs cannot be judged\n  error: nobody here schedules it: its schedulerName is "volcano", '
+        "this configuration is for default-scheduler; --config FILE names one that has\n"
+    )
 
 
 def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):

@@ -85,8 +85,8 @@ def test_headers_of_a_front_proxy_are_nothing_without_its_certificate(scheduler,
         ("/debug/pprof/", "<html>"),
         ("/debug/pprof/goroutine?debug=1", "goroutine profile: total "),
         ("/debug/flags", "<html>"),
-        ("/stowplan/decisions", '{"schemaVersion":1,"decisions":['),
-        ("/stowplan/pending", '{"schemaVersion":1,"counts":{'),
+        ("/stowplan/decisions", '{"schemaVersion":2,"decisions":['),
+        ("/stowplan/pending", '{"schemaVersion":2,"counts":{'),
     ],
 )
 def test_pages(scheduler, path, begins):

@@ -28,7 +28,7 @@ from stowplan.api.decode import (
 from stowplan.api.yaml_text import LOADER, check_depth, with_string_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
 
@@ -62,17 +62,25 @@ class Loaded:
     objects: tuple[ApiStruct, ...] = ()
     raw: tuple[Mapping[str, Any], ...] = ()
     sources: tuple[Source, ...] = ()
+    #: Objects of the kinds that were asked for beside those that the scheduler reads.
+    others: tuple[Mapping[str, Any], ...] = ()
     #: What was skipped, for the user to know.
     notes: tuple[str, ...] = ()
 
 
-def load_files(paths: Sequence[str], stdin: BinaryIO | None = None) -> Loaded:
-    """Read files, directories (their own files only) and, for `-`, `stdin`."""
-    loader = _Loader()
+def load_files(paths: Sequence[str], stdin: BinaryIO | None = None, *, others: Collection[str] = frozenset()) -> Loaded:
+    """Read files, directories (their own files only) and, for `-`, `stdin`; of `others`, kinds, what stands there."""
+    loader = _Loader(kept=others)
     for path in paths:
         loader.read(path, stdin)
     loader.finish()
-    return Loaded(tuple(loader.objects), tuple(loader.raw), tuple(loader.sources), tuple(loader.notes()))
+    return Loaded(
+        tuple(loader.objects),
+        tuple(loader.raw),
+        tuple(loader.sources),
+        others=tuple(loader.others),
+        notes=tuple(loader.notes()),
+    )
 
 
 def load_manifests(paths: Sequence[str], stdin: BinaryIO | None = None) -> list[tuple[Source, dict[str, Any]]]:
@@ -84,7 +92,7 @@ def load_manifests(paths: Sequence[str], stdin: BinaryIO | None = None) -> list[
     return reader.found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Reader:
     """From paths to objects with an apiVersion and a kind, not looked at further."""
 
@@ -143,8 +151,10 @@ class _Reader:
             self.found.append((source, raw))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Loader(_Reader):
+    kept: Collection[str]
+    others: list[Mapping[str, Any]] = field(default_factory=list)
     objects: list[ApiStruct] = field(default_factory=list)
     raw: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
@@ -162,6 +172,9 @@ class _Loader(_Reader):
         try:
             obj = decode_object(raw)
         except UnknownKindError as error:
+            if error.kind in self.kept:
+                self.others.append(raw)
+                return
             self.skipped[source.file, error.kind, error.api_version] += 1
             return
         except DecodeError as error:

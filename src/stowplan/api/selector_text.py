@@ -1,15 +1,16 @@
-"""Label selectors as people and requests spell them: `app in (web, api),!canary`.
+"""Label and field selectors as people and requests spell them: `app in (web, api),!canary`, `spec.nodeName=n1`.
 
-Upstream: k8s.io/apimachinery/pkg/labels/selector.go (Parse).
+Upstream: k8s.io/apimachinery/pkg/labels/selector.go (Parse), pkg/fields/selector.go.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from stowplan.api.field_errors import aggregate
+from stowplan.api.field_errors import aggregate, go_quote
 from stowplan.api.label_selectors import (
     DOES_NOT_EXIST,
     EVERYTHING,
@@ -129,3 +130,39 @@ def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     if errors:
         raise SelectorError(aggregate(errors))
     return new_requirement(key, operator, values)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTerm:
+    """One of the terms of a field selector, all of which must hold."""
+
+    field: str
+    value: str
+    equal: bool
+
+    def holds(self, value: str) -> bool:
+        return (value == self.value) == self.equal
+
+
+def parse_field_selector(text: str) -> tuple[FieldTerm, ...]:
+    """The terms; raise SelectorError. Which fields there are is for whoever selects to say."""
+    return tuple(_term(part, text) for part in _split(text, ",") if part)
+
+
+def _term(part: str, text: str) -> FieldTerm:
+    for sign in ("!=", "==", "="):
+        name, *values = _split(part, sign)
+        if values:
+            return FieldTerm(_unescape(name), _unescape(sign.join(values)), sign != "!=")
+    raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split where the separator is not escaped with a backslash."""
+    return re.split(rf"(?<!\\){re.escape(separator)}", text)
+
+
+def _unescape(text: str) -> str:
+    if not re.fullmatch(r"(?:[^\\]|\\[\\,=])*", text):
+        raise SelectorError(f"invalid field selector: {go_quote(text)}: a backslash escapes only \\, comma and =")
+    return re.sub(r"\\([\\,=])", r"\1", text)

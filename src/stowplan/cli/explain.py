@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import sys
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
+from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
+from stowplan.explain.detailed_record import detailed, in_short
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import NodeView, node_view
-from stowplan.explain.tables import Line, write
+from stowplan.explain.overview import Group, overview, summary
+from stowplan.explain.tables import Line, plain, write
 from stowplan.explain.text import explanation
+from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import VerdictListRecord, document
 from stowplan.sources.cluster_source import ClusterSource
+from stowplan.sources.selection import Selection, spelled
+from stowplan.sources.templates import named_object
+from stowplan.what_if.relief import relief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.engine import Engine
+    from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.tables import Block
     from stowplan.inspection.records import VerdictRecord
 
-_WANTED = 'Ask for "pod [NS/]NAME", "pending" or "node NAME"'
+    _Told = tuple[Group, ReportedStatus | None]
+
+_WANTED = 'Ask for "pod [NS/]NAME…", "deployment/NAME", "pending" or "node NAME"'
+#: Groups of equal pods that a page explains, where many are asked about.
+_GROUPS = 10
+#: With --exit-code: some pod gets no node.
+_SOME_WITHOUT_NODE = 3
 
 
 @click.command(short_help="Why a pod goes where it goes, or nowhere.")
-@click.argument("question", nargs=-1, metavar="[pod [NS/]NAME | pending | node NAME]")
+@click.argument("question", nargs=-1, metavar="[pod [NS/]NAME… | KIND/[NS/]NAME… | pending | node NAME]")
 @click.option(
     "-f",
     "--filename",
@@ -44,6 +59,15 @@ _WANTED = 'Ask for "pod [NS/]NAME", "pending" or "node NAME"'
 @click.option("--no-extenders", is_flag=True, help="Do not ask the extenders of the configuration.")
 @click.option("--pod", "pod", metavar="[NS/]NAME", help="The pod to explain, pending or placed.")
 @click.option("--pending", is_flag=True, help="All pods without a node. This is what happens without a question.")
+@click.option("-n", "--namespace", metavar="NS", help="Of names without one, and of the pods that wait.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Pods that wait in any namespace, as without -n.")
+@click.option("-l", "--selector", metavar="LABELS", default="", help="Only pods with these labels, as kubectl has it.")
+@click.option("--field-selector", metavar="FIELDS", default="", help="Only pods with these fields.")
+@click.option("-w", "--watch", is_flag=True, help="Of a live cluster: answer again when the answer changes.")
+@click.option("--watch-interval", metavar="SECONDS", type=click.FloatRange(min=0.1), default=5.0, show_default=True)
+@click.option(
+    "--exit-code", is_flag=True, help=f"End with {_SOME_WITHOUT_NODE} if some pod that was asked about gets no node."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
 @click.option(
@@ -63,6 +87,13 @@ def explain(
     config: str | None,
     pod: str | None,
     pending: bool,
+    namespace: str | None,
+    all_namespaces: bool,
+    selector: str,
+    field_selector: str,
+    watch: bool,
+    watch_interval: float,
+    exit_code: bool,
     output: str,
     plugins: tuple[str, ...],
     no_extenders: bool,
@@ -78,13 +109,24 @@ def explain(
     and what people write. Nothing is changed anywhere. A pod that has a node is judged as if it were to be placed
     anew.
 
+    Many pods are summed up first; then each group of equal pods is explained, the largest first. A Deployment or the
+    like in a file, of which nobody has made pods yet, stands for the pods that it asks for.
+
     With --from-scheduler, a running scheduler answers from its own state, pods that are on their way included, and
     tells what happened to the pod so far.
 
     \b
+    It ends with
+      0    answered, also that a pod gets no node
+      1    the fault is here
+      2    the question, the files or the cluster cannot be worked with
+      3    with --exit-code: some pod gets no node
+
+    \b
     Examples:
       stowplan explain pod shop/web-0
-      stowplan explain --kubeconfig admin.conf pending
+      stowplan explain deployment/shop/web
+      stowplan explain --kubeconfig admin.conf pending -n shop -l app=web
       stowplan explain node worker-3 -o wide
       kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
         -A -o json | stowplan explain -f -
@@ -96,7 +138,9 @@ def explain(
         raise click.UsageError("--pod and --pending exclude each other.")
     if files and (kubeconfig or context):
         raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
-    what, name = _asked(question, pod, pending=pending)
+    if namespace is not None and all_namespaces:
+        raise click.UsageError("-n and -A exclude each other.")
+    what, names = _asked(question, pod, pending=pending)
     only_there = {
         "--token-file": token_file,
         "--certificate-authority": certificate_authority,
@@ -107,12 +151,17 @@ def explain(
             "--from-scheduler asks a scheduler that has its own", {"-f": files, "--config": config, "--plugin": plugins}
         )
         _excluded(
+            "a scheduler is asked about one pod or all that wait",
+            {"-l": selector, "--field-selector": field_selector, "--watch": watch, "--exit-code": exit_code},
+        )
+        _excluded(
             "the kubeconfig is not read with --token-file",
             {"--kubeconfig": kubeconfig, "--context": context} if token_file else {},
         )
         _ask_scheduler(
             what,
-            name,
+            names,
+            namespace,
             output,
             url=from_scheduler,
             kubeconfig=kubeconfig,
@@ -124,32 +173,67 @@ def explain(
         )
         return
     _excluded("for --from-scheduler only", only_there)
+    if watch and (files or output in ("json", "yaml")):
+        raise click.UsageError("--watch is for a live cluster, and for text: give neither -f nor -o json or yaml.")
     with reported(config):
-        if files:
-            about = ClusterSource.of_files(files, config, plugins)
-        else:
-            asked = name if what == "pod" else ""
-            about = run(
-                ClusterSource.of_live_cluster(
-                    kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod=asked
+        selection = Selection.of(names, namespace=namespace, labels=selector, fields=field_selector)
+
+        def cluster() -> ClusterSource:
+            if files:
+                found = ClusterSource.of_files(files, config, plugins)
+                found.check_nodes()
+            else:
+                found = run(
+                    ClusterSource.of_live_cluster(
+                        kubeconfig=kubeconfig,
+                        context=context,
+                        config=config,
+                        plugins=plugins,
+                        pod=_one_pod(what, selection),
+                    )
                 )
-            )
-        about.extenders = not no_extenders
-        _answer(about, what, name, output)
+            found.extenders = not no_extenders
+            return found
+
+        def answer() -> _Answer:
+            about = cluster()
+            return _about_node(about, names[0], output) if what == "node" else _about_pods(about, selection, output)
+
+        if watch:
+            _watched(answer, watch_interval)
+            return
+        found = answer()
+        found.write(output)
+    if exit_code and found.some_without_node:
+        raise SystemExit(_SOME_WITHOUT_NODE)
 
 
-def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[str, str]:
-    """(pod, pending or node; the name)."""
+def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[str, list[str]]:
+    """(pods, pending or node; the names)."""
     if words and (pod or pending):
         raise click.UsageError(f"{_WANTED}, or use --pod or --pending, not both.")
     match list(words):
         case []:
-            return ("pod", pod) if pod else ("pending", "")
+            return ("pods", [pod]) if pod else ("pending", [])
         case ["pending"]:
-            return "pending", ""
-        case ["pod" | "node" as what, name] if name:
-            return what, name
+            return "pending", []
+        case ["node" | "nodes" | "no", name] if name:
+            return "node", [name]
+        case [one] if one.startswith(("node/", "no/")) and one.partition("/")[2]:
+            return "node", [one.partition("/")[2]]
+        case [first, *_] if first != "pending" and (len(words) > 1 or "/" in first):
+            names = spelled(words)
+            if all(names):
+                return "pods", names
     raise click.UsageError(f"{_WANTED}; got {' '.join(words)!r}.")
+
+
+def _one_pod(what: str, selection: Selection) -> str:
+    """The pod whose Events are of interest."""
+    if what != "pods" or not selection.is_one_pod:
+        return ""
+    _, namespace, name = named_object(selection.names[0], selection.namespace or "")
+    return f"{namespace}/{name}" if namespace else name
 
 
 def _excluded(why: str, options: Mapping[str, object]) -> None:
@@ -158,53 +242,104 @@ def _excluded(why: str, options: Mapping[str, object]) -> None:
         raise click.UsageError(f"{', '.join(given)}: {why}.")
 
 
-def _answer(about: ClusterSource, what: str, name: str, output: str) -> None:
-    if what == "node":
-        about.check_node(name)
-        _answer_node(about, name, output)
-    elif what == "pod":
-        _answer_pods(about, [about.find(name)], output, single=True)
-    else:
-        _answer_pods(about, about.pending(), output, single=False)
+@dataclass(frozen=True)
+class _Answer:
+    """As data or as a page."""
+
+    data: Callable[[], dict[str, Any]]
+    page: Callable[[], list[Block]]
+    some_without_node: bool = False
+
+    def write(self, output: str) -> None:
+        if output in ("json", "yaml"):
+            write_data(self.data(), output)
+        else:
+            write(self.page(), sys.stdout)
+
+
+def _watched(answer: Callable[[], _Answer], interval: float) -> None:
+    """Again and again, until somebody interrupts; what is as before is not said again."""
+    said = ""
+    while True:
+        page = answer().page()
+        text = plain(page)
+        if text != said:
+            stamp = time.strftime("%H:%M:%S")
+            write([*([Line()] if said else []), Line(((f"-- {stamp}", "dim"),)), *page], sys.stdout)
+            sys.stdout.flush()
+            said = text
+        time.sleep(interval)
 
 
 # -- pods -----------------------------------------------------------------------------------------------------------
 
 
-def _answer_pods(about: ClusterSource, pods: Sequence[PodInfo], output: str, *, single: bool) -> None:
-    if output in ("json", "yaml"):
-        records = tuple(_record(about, info) for info in pods)
-        write_data(document(records[0] if single else VerdictListRecord(kind="ExplainList", verdicts=records)), output)
-        return
-    if not pods:
-        # The others are told of in a note.
-        others = " for the schedulers of this configuration" if about.cluster.pending() else ""
-        click.echo(f"No pod is pending{others}.")
-        return
-    blocks: list[Block] = []
-    for first, alike in about.alike(pods):
-        blocks += [Line()] if blocks else []
-        verdict, reported = about.verdict(first), about.reported(first)
-        blocks += explanation(about.cluster.engine, verdict, wide=output == "wide", alike=alike, reported=reported)
-    write(blocks, sys.stdout)
+def _about_pods(about: ClusterSource, selection: Selection, output: str) -> _Answer:
+    pods = selection.pods(about)
+    kinds = [(first, Group(about.verdict(first), tuple(alike))) for first, alike in about.alike(pods)]
+    groups = [group for _, group in kinds]
+    reported = [about.reported(first) for first, _ in kinds]
+    engine = about.cluster.engine
+    wide = output == "wide"
+
+    def data() -> dict[str, Any]:
+        if selection.is_one_pod and groups:
+            return document(_record(detailed, engine, groups[0], reported[0]))
+        found = tuple(_record(in_short, engine, *one) for one in zip(groups, reported, strict=True))
+        told = summary(groups, relief(about.cluster, groups))
+        return document(VerdictListRecord(kind="ExplainList", summary=told, verdicts=found))
+
+    def page() -> list[Block]:
+        if not groups:
+            return [Line(_nobody(about, selection))]
+        shown = _most_first(list(zip(groups, reported, strict=True)), wide)
+        several = len(groups) > 1
+        blocks = overview(summary(groups, relief(about.cluster, groups)), wide=wide) if several else []
+        for group, status in shown:
+            blocks += [Line()] if blocks else []
+            blocks += explanation(engine, group.verdict, wide=wide, alike=group.alike, reported=status)
+        left = sum(len(group.keys) for group in groups) - sum(len(group.keys) for group, _ in shown)
+        if left:
+            more = f"… and {count(left, 'more pod')} in {count(len(groups) - len(shown), 'group')} of equal ones"
+            blocks += [Line(), Line(((f"{more}: -o wide explains all, `explain pod NAME` one", "dim"),))]
+        return blocks
+
+    return _Answer(data, page, any(not group.verdict.node_name for group in groups))
 
 
-def _record(about: ClusterSource, info: PodInfo) -> VerdictRecord:
-    verdict, reported = about.verdict(info), about.reported(info)
+def _nobody(about: ClusterSource, selection: Selection) -> str:
+    if selection.names:
+        return "No pod that was named has these labels and fields."
+    if selection.narrows:
+        return "No pod of those that were asked for is pending."
+    # The others are told of in a note.
+    others = " for the schedulers of this configuration" if about.cluster.pending() else ""
+    return f"No pod is pending{others}."
+
+
+def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
+    """Those that wait and can be helped before those that have a node; the largest group first."""
+    if wide or len(found) <= _GROUPS:
+        return found
+    return sorted(found, key=lambda one: (bool(one[0].verdict.node_name), -len(one[0].keys)))[:_GROUPS]
+
+
+def _record(
+    made: Callable[..., VerdictRecord], engine: Engine, group: Group, reported: ReportedStatus | None
+) -> VerdictRecord:
     # The record has advice that was asked for.
-    _ = verdict.advice
-    return msgspec.structs.replace(verdict.record(), scheduler=None if reported is None else reported.record())
+    _ = group.verdict.advice
+    record = made(engine, group.verdict, group.alike) if made is in_short else made(engine, group.verdict)
+    return replace(record, scheduler=None if reported is None else reported.record())
 
 
 # -- a node ---------------------------------------------------------------------------------------------------------
 
 
-def _answer_node(about: ClusterSource, name: str, output: str) -> None:
+def _about_node(about: ClusterSource, name: str, output: str) -> _Answer:
+    about.check_node(name)
     view = _view(about, name)
-    if output in ("json", "yaml"):
-        write_data(document(view.record()), output)
-    else:
-        write(node_page(view, wide=output == "wide"), sys.stdout)
+    return _Answer(lambda: document(view.record()), lambda: node_page(view, wide=output == "wide"))
 
 
 def _view(about: ClusterSource, name: str) -> NodeView:
@@ -216,15 +351,19 @@ def _view(about: ClusterSource, name: str) -> NodeView:
 # -- a running scheduler --------------------------------------------------------------------------------------------
 
 
-def _ask_scheduler(what: str, name: str, output: str, **about: Any) -> None:
+def _ask_scheduler(what: str, names: Sequence[str], namespace: str | None, output: str, **about: Any) -> None:
     from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_pending, fetch_pod, page_of
 
     if what == "node":
         raise click.UsageError('--from-scheduler answers about pods: ask for "pod [NS/]NAME" or "pending".')
+    kinds = [named_object(name, namespace or "") for name in names]
+    if len(kinds) > 1 or any(kind != "Pod" for kind, _, _ in kinds):
+        raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")
+    name = "/".join(part for part in kinds[0][1:] if part) if kinds else ""
     endpoint = SchedulerEndpoint(**about)
     as_data = output in ("json", "yaml")
     page = "" if as_data else output
-    found = run(fetch_pod(endpoint, name, page=page) if what == "pod" else fetch_pending(endpoint, page=page))
+    found = run(fetch_pod(endpoint, name, page=page) if what == "pods" else fetch_pending(endpoint, page=page))
     if as_data:
         write_data(found, output)
     else:

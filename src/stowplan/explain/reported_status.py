@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stowplan.explain.tables import Grid, Line
+from stowplan.explain.tables import Line
 from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import ConditionRecord, EventRecord, SchedulerRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from stowplan.api.types import Event, Pod, PodCondition
     from stowplan.explain.tables import Block, Cell, Span
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Events in the short form.
 _EVENTS = 4
+#: A note that fits beside its time and reason.
+_SHORT = 40
 _PAST = "Judged as things are now: what the scheduler saw when it chose the node cannot be seen from outside."
 
 
@@ -47,7 +49,8 @@ class ReportedStatus:
     def blocks(self, verdict: Verdict, *, wide: bool) -> list[Block]:
         blocks: list[Block] = [Line(), Line((("What the scheduler said", "head"),)), Line(self._spoken(verdict), 2)]
         if self.events is not None:
-            blocks += _listed(self.events, wide=wide)
+            said = {_our_words(verdict), self.condition.message if self.condition is not None else ""}
+            blocks += _listed(self.events, said, wide=wide)
         return [*blocks, Line(((_PAST, "dim"),), 2)] if verdict.current_node else blocks
 
     def _spoken(self, verdict: Verdict) -> Cell:
@@ -81,18 +84,25 @@ def _times(event: Event) -> int:
     return event.series.count if event.series is not None else 1
 
 
-def _listed(events: Sequence[Event], *, wide: bool) -> list[Block]:
+def _listed(events: Sequence[Event], said: Collection[str], *, wide: bool) -> list[Block]:
+    """What was `said` above is not said again; what is long goes below, where it has the whole width."""
     if not events:
         return [Line((("no Events (an API server forgets them after an hour)", "dim"),), 2)]
     shown = events if wide else events[:_EVENTS]
-    rows: list[list[Cell]] = []
+    blocks: list[Block] = []
     for event in shown:
         style = "bad" if event.type == "Warning" else ""
-        number = f"×{_times(event)}" if _times(event) > 1 else ""
-        rows.append([((last_seen(event), "dim"),), ((event.reason, style),), number, event.note])
+        number = f" ×{_times(event)}" if _times(event) > 1 else ""
+        head: tuple[Span, ...] = ((f"{last_seen(event)} ", "dim"), (f"{event.reason}{number}", style))
+        if event.note in said:
+            blocks.append(Line((*head, (": the same", "")), 2))
+        elif len(event.note) <= _SHORT:
+            blocks.append(Line((*head, (f": {event.note}", "")), 2))
+        else:
+            blocks += [Line(head, 2), Line(event.note, 6)]
     left = len(events) - len(shown)
     more = [Line(((f"… and {count(left, 'older Event')} (-o wide)", "dim"),), 2)] if left else []
-    return [Grid(rows), *more]
+    return [*blocks, *more]
 
 
 def _condition(condition: PodCondition) -> ConditionRecord:

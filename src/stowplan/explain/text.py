@@ -43,11 +43,38 @@ def explanation(
     reported: ReportedStatus | None = None,
 ) -> list[Block]:
     """The page; `alike` are other pods of which all of it is true as well, `reported` is what a live scheduler said."""
+    if verdict.error is not None:
+        # Nothing to look closer at; perhaps no profile either.
+        return _not_judged(verdict, alike, reported, wide=wide)
     # Before the inspection: advice takes a placed pod off its node itself.
     _ = verdict.advice
     with inspecting(engine, verdict) as at:
         page = _Page(at, wide, alike, reported)
         return page.blocks()
+
+
+def _not_judged(verdict: Verdict, alike: Sequence[str], reported: ReportedStatus | None, *, wide: bool) -> list[Block]:
+    assert verdict.error is not None
+    blocks: list[Block] = [Line((*_who(verdict, alike), (" cannot be judged", "bad")))]
+    blocks.append(Line((("error: ", "bad"), (verdict.error.message, "")), 2))
+    if reported is not None:
+        blocks += reported.blocks(verdict, wide=wide)
+    return [*blocks, *_extenders(verdict)]
+
+
+def _who(verdict: Verdict, alike: Sequence[str]) -> list[Span]:
+    who: list[Span] = [(verdict.key, "name")]
+    if alike:
+        who.append((f" and {len(alike):,} more like it ({listed(list(alike), 2)})", ""))
+    return who
+
+
+def _extenders(verdict: Verdict) -> list[Block]:
+    words = verdict.extenders
+    if not words:
+        return []
+    lines = [Line(((word.extender, ""), (f": {_said_by(word)}", "dim")), 2) for word in words]
+    return [Line(), Line((("Extenders", "head"),)), *lines]
 
 
 class _Page:
@@ -64,23 +91,29 @@ class _Page:
     def blocks(self) -> list[Block]:
         verdict = self._verdict
         blocks: list[Block] = [self._headline()]
-        if verdict.error is not None:
-            error = Line((("error: ", "bad"), (verdict.error.message, "")), 2)
-            return [*blocks, error, *self._said(), *self._extenders()]
         if verdict.gated is not None:
             who = f" ({verdict.gated.plugin})"
             blocks.append(Line(((verdict.gated.message, ""), (who, "dim")), 2))
         elif verdict.node_name:
-            blocks += [*self._choice(), *self._extenders(), *self._not_asked()]
+            blocks += [*self._choice(), *_extenders(verdict), *self._not_asked()]
         else:
             blocks.append(Line(verdict.full_message, 2))
+        blocks += self._nominated()
         blocks += self._said()
         blocks += self._help()
         if not verdict.node_name:
             blocks += self._preemption()
-            blocks += self._extenders()
+            blocks += _extenders(verdict)
             blocks += self._not_asked()
         return [*blocks, *self._refused()]
+
+    def _nominated(self) -> list[Block]:
+        nominated = self._verdict.pod.pod.status.nominated_node_name
+        if not nominated or nominated == self._verdict.node_name:
+            return []
+        known = nominated in self._at.names
+        what = "preemption makes room for it there" if known else "that node is gone"
+        return [Line((("nominated to ", ""), (nominated, "best"), (f": {what}", "")), 2)]
 
     def _said(self) -> list[Block]:
         return self._reported.blocks(self._verdict, wide=self._wide) if self._reported is not None else []
@@ -89,12 +122,8 @@ class _Page:
 
     def _headline(self) -> Line:
         verdict = self._verdict
-        who: list[Span] = [(verdict.key, "name")]
-        if self._alike:
-            who.append((f" and {len(self._alike):,} more like it ({listed(list(self._alike), 2)})", ""))
+        who = _who(verdict, self._alike)
         plural = bool(self._alike)
-        if verdict.error is not None:
-            return Line((*who, (" cannot be judged", "bad")))
         if verdict.gated is not None:
             return Line((*who, (" are gated" if plural else " is gated", "pending"), (": nothing is tried yet", "")))
         total = verdict.diagnosis.nodes if verdict.diagnosis is not None else len(verdict.names)
@@ -244,14 +273,7 @@ class _Page:
             return [Line(), head, Line(f"would not help: {outcome.unhelpful}", 2)]
         return [Line(), head, *self._victims(outcome, outcome.selected)]
 
-    # -- extenders ----------------------------------------------------------------------------------------------------
-
-    def _extenders(self) -> list[Block]:
-        words = self._verdict.extenders
-        if not words:
-            return []
-        lines = [Line(((word.extender, ""), (f": {_said_by(word)}", "dim")), 2) for word in words]
-        return [Line(), Line((("Extenders", "head"),)), *lines]
+    # -- who was not asked --------------------------------------------------------------------------------------------
 
     def _not_asked(self) -> list[Block]:
         not_asked = self._verdict.not_asked

@@ -86,11 +86,14 @@ class Verdict(Judgement):
         """As a record. Suggestions are in it once they were asked for: they cost many times what the rest does."""
         advice: Advice | None = self.__dict__.get("advice")
         advised: dict[str, Any] = {} if advice is None else advice.fields()
+        nominated_node = self.pod.pod.status.nominated_node_name
         if self.gated is not None:
             return VerdictRecord(pod=self.key, error="gated", absent_nodes_status=_status(self.gated), **advised)
         if self.error is not None:
-            return VerdictRecord(pod=self.key, error=self.error.message, extenders=self._extender_words())
+            words = self._extender_words()
+            return VerdictRecord(pod=self.key, error=self.error.message, nominated_node=nominated_node, extenders=words)
         fields: dict[str, Any] = {"node": self.node_name, "nominated": self.nominated}
+        fields |= {"nominated_node": nominated_node, "feasible_nodes": int(self.feasible.sum())}
         fields["current_node"] = self.current_node
         if self.diagnosis is not None:
             fields |= self._refusals(self.diagnosis)

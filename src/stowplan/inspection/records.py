@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -160,6 +160,16 @@ class StatusRecord(Record, frozen=True, kw_only=True):
     plugin: str
     code: str
     reasons: tuple[str, ...]
+    #: What exactly: how much is missing, which value the node has.
+    detail: str = ""
+
+
+class RefusalRecord(StatusRecord, frozen=True, kw_only=True):
+    """Nodes that were refused alike."""
+
+    #: How many there are, and the first of them.
+    nodes: int
+    names: tuple[str, ...]
 
 
 class CandidateRecord(Record, frozen=True, kw_only=True):
@@ -241,18 +251,27 @@ class ExtenderWordRecord(Record, frozen=True, kw_only=True):
 class VerdictRecord(Record, frozen=True, kw_only=True):
     """What would be decided about one pod."""
 
+    kind: str = "Explain"
     pod: str
+    #: In a list, other pods of which all of it is true as well.
+    alike: tuple[str, ...] = ()
     #: What ended the cycle; `gated` when PreEnqueue keeps the pod back.
     error: str = ""
     node: str = ""
     #: Whether `node` is chosen because the pod is nominated to it, whatever the scores.
     nominated: bool = False
+    #: The node that the pod is nominated to, whether it goes there or not.
+    nominated_node: str = ""
     current_node: str = ""
     pre_filter_message: str = ""
     absent_nodes_status: StatusRecord | None = None
     unschedulable_plugins: tuple[str, ...] = ()
+    #: Nodes by why they were refused, the largest group first.
+    refusals: tuple[RefusalRecord, ...] = ()
     #: Node -> the first plugin that refused it.
     rejected: dict[str, StatusRecord] = {}
+    #: How many nodes would take the pod; in a list, the other fields have the best of them only.
+    feasible_nodes: int | None = None
     feasible: tuple[str, ...] = ()
     #: Node -> plugin -> points.
     scores: dict[str, dict[str, int]] = {}
@@ -270,10 +289,48 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     page: list[Any] | None = None
 
 
+class CauseRecord(Record, frozen=True, kw_only=True):
+    """Pods that wait for the same reason, by the plugin that refuses most nodes."""
+
+    plugin: str = ""
+    reason: str
+    pods: int
+    #: Namespace -> pods.
+    namespaces: dict[str, int]
+
+
+class ReliefRecord(Record, frozen=True, kw_only=True):
+    """A change that was tried on all refused pods together."""
+
+    text: str
+    #: How many of them it places.
+    pods: int
+    changes: tuple[dict[str, Any], ...]
+    note: str = ""
+
+
+class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Many pods in few words."""
+
+    pods: int
+    #: Those that a node would take now, those that none takes, those held back before, and those nobody here judges.
+    placeable: int
+    refused: int
+    gated: int
+    unjudged: int
+    #: Of all but the placeable ones; what concerns most pods first.
+    causes: tuple[CauseRecord, ...]
+    #: Namespace -> pods.
+    namespaces: dict[str, int]
+    #: What places most of them first.
+    relief: tuple[ReliefRecord, ...]
+
+
 class VerdictListRecord(Record, frozen=True, kw_only=True):
-    """The verdicts on all pending pods."""
+    """The verdicts on several pods."""
 
     kind: str
+    summary: SummaryRecord
     verdicts: tuple[VerdictRecord, ...]
 
 

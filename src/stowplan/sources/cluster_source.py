@@ -16,16 +16,18 @@ from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.reported_status import ReportedStatus
+from stowplan.explain.verdict import Verdict
+from stowplan.framework.explanations.formatting import joined
 from stowplan.framework.status import error
-from stowplan.offline import Cluster, ClusterError
+from stowplan.offline import Cluster
 from stowplan.sources.admission import admit
 from stowplan.sources.missing_kinds import why_not_judged
+from stowplan.sources.unmade_pods import WORKLOADS, unmade
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.explain.verdict import Verdict
 
 _OTHER_CONFIG = "--config FILE names one that has"
 
@@ -49,9 +51,10 @@ class ClusterSource:
 
     @classmethod
     def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> ClusterSource:
-        loaded = load_files(files, sys.stdin.buffer if "-" in files else None)
-        admitted = admit(loaded.objects)
-        _note(*loaded.notes, *admitted.notes)
+        loaded = load_files(files, sys.stdin.buffer if "-" in files else None, others=WORKLOADS)
+        made, made_notes = unmade((*loaded.raw, *loaded.others), loaded.objects)
+        admitted = admit((*loaded.objects, *made))
+        _note(*loaded.notes, *made_notes, *admitted.notes)
         return cls(Cluster(admitted.objects, config, plugins=named_plugins(plugins)), _finished(admitted.objects))
 
     @classmethod
@@ -93,12 +96,7 @@ class ClusterSource:
         known = [*self.cluster.pending(), *(info.key for info in self.cluster.state.placed_pods())]
         if key not in known:
             raise InputError(self._unknown(key, known))
-        info = self.cluster.pod(key)
-        try:
-            self.cluster.framework_of(info)
-        except ClusterError as e:
-            raise InputError(f"{e}; {_OTHER_CONFIG}") from e
-        return info
+        return self.cluster.pod(key)
 
     def _unknown(self, key: str, known: Sequence[str]) -> str:
         if key in self.finished:
@@ -109,6 +107,11 @@ class ClusterSource:
         if near:
             return f'pod "{key}" not found; did you mean {" or ".join(near)}?'
         return f'pod "{key}" not found' if known else f'pod "{key}" not found; there is no pod in {self.where}'
+
+    def check_nodes(self) -> None:
+        """Raise InputError where there is nothing to place pods on: most often they were forgotten."""
+        if not self.live and not self.cluster.state.table.count:
+            raise InputError(f"no Node in {self.where}: add what `kubectl get nodes -o json` says, or one of your own")
 
     def check_node(self, name: str) -> None:
         known = self.cluster.state.table.row_of
@@ -121,9 +124,14 @@ class ClusterSource:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def pending(self) -> list[PodInfo]:
+    def pods(self) -> Iterator[PodInfo]:
+        """All that are not done."""
+        yield from self.cluster.state.pending.values()
+        yield from self.cluster.state.placed_pods()
+
+    def pending(self, takes: Callable[[Pod], bool] = lambda pod: True) -> list[PodInfo]:
         """Pods without a node, but for those that other schedulers are to place."""
-        infos = [self.cluster.pod(key) for key in self.cluster.pending()]
+        infos = [info for info in map(self.cluster.pod, self.cluster.pending()) if takes(info.pod)]
         others: dict[str, list[str]] = {}
         for info in infos:
             if self.cluster.engine.framework_for(info) is None:
@@ -140,15 +148,26 @@ class ClusterSource:
         """Pods that no plugin can tell apart are explained once; (the first, keys of the others)."""
         groups: dict[Any, list[PodInfo]] = {}
         for info in pods:
-            signature = self.cluster.framework_of(info).signature(info)
+            framework = self.cluster.engine.framework_for(info)
+            signature = None if framework is None else framework.signature(info)
             nominated = info.pod.status.nominated_node_name
             groups.setdefault(info.key if signature is None else (signature, nominated), []).append(info)
         return [(infos[0], [info.key for info in infos[1:]]) for infos in groups.values()]
 
     def verdict(self, info: PodInfo) -> Verdict:
+        if self.cluster.engine.framework_for(info) is None:
+            return self._nobody_schedules(info)
         verdict = self.cluster.explain(info.key, extenders=self.extenders)
         unjudged = "" if self.live else why_not_judged(info, self.cluster.state.objects)
         return replace(verdict, error=error(unjudged), node_name="") if unjudged else verdict
+
+    def _nobody_schedules(self, info: PodInfo) -> Verdict:
+        name = info.pod.spec.scheduler_name
+        profiles = joined([profile.scheduler_name for profile in self.cluster.config.profiles])
+        why = f'nobody here schedules it: its schedulerName is "{name}", this configuration is for {profiles}'
+        state = self.cluster.state
+        told = error(f"{why}; {_OTHER_CONFIG}")
+        return Verdict(pod=info, names=list(state.table.names), version=state.version, error=told)
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""

@@ -172,7 +172,7 @@ class _Question:
 def _add_nodes(
     cluster: Cluster, question: _Question, found: _Found, missing: int, kinds: Sequence[NodeKind] | None
 ) -> None:
-    asked = _kinds_of(cluster) if kinds is None else kinds
+    asked = kinds_of(cluster) if kinds is None else kinds
     each: dict[str, int] = {}
     for kind in asked:
         template = NodeTemplate.of(cluster, kind.like)
@@ -197,7 +197,7 @@ def _add_nodes(
             found.notes.append("no mix of kinds was looked for: which nodes take the pod hangs on the other nodes")
 
 
-def _kinds_of(cluster: Cluster) -> list[NodeKind]:
+def kinds_of(cluster: Cluster) -> list[NodeKind]:
     """A node of each size that there is, the most frequent first."""
     sizes: dict[Hashable, list[str]] = {}
     for node in nodes_of(cluster):

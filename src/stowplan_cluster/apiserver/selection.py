@@ -5,15 +5,15 @@ Upstream: pkg/fields/selector.go of k8s.io/apimachinery.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from stowplan.api import selector_text
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
 from stowplan.api.label_selectors import SelectorError
-from stowplan.api.selector_text import SHORT, parse_label_selector
+from stowplan.api.selector_text import SHORT, FieldTerm, parse_label_selector
 
 if TYPE_CHECKING:
     from stowplan.api.label_selectors import Selector
@@ -38,35 +38,20 @@ def label_selector_of(text: str) -> Selector:
         raise BadRequest(f"unable to parse requirement: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class FieldTerm:
-    #: As the storage keeps it.
-    field: str
-    value: str
-    equal: bool
-
-
 def parse_field_selector(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
-    """The terms, all of which must hold; BadRequest for what does not parse or cannot be selected by."""
+    """The terms, with fields as the storage keeps them; BadRequest for what does not parse or cannot be selected by."""
     return _known_fields(text, resource) if len(text) <= SHORT else _parsed_fields(text, resource)
 
 
 def _parsed_fields(text: str, resource: Resource) -> tuple[FieldTerm, ...]:
-    terms = []
-    for part in _split(text, ","):
-        if not part:
-            continue
-        for sign in ("!=", "==", "="):
-            pieces = _split(part, sign)
-            if len(pieces) > 1:
-                break
-        else:
-            raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
-        name, value = _unescape(pieces[0]), _unescape(sign.join(pieces[1:]))
-        if name not in COMMON_FIELDS and name not in resource.selectable_fields:
-            raise BadRequest(_not_supported(name, resource))
-        terms.append(FieldTerm(_kept_name(name), value, sign != "!="))
-    return tuple(terms)
+    try:
+        terms = selector_text.parse_field_selector(text)
+    except SelectorError as error:
+        raise BadRequest(str(error)) from None
+    for term in terms:
+        if term.field not in COMMON_FIELDS and term.field not in resource.selectable_fields:
+            raise BadRequest(_not_supported(term.field, resource))
+    return tuple(replace(term, field=_kept_name(term.field)) for term in terms)
 
 
 def _not_supported(name: str, resource: Resource) -> str:
@@ -88,17 +73,6 @@ def _kept_name(name: str) -> str:
 def kept_fields(resource: Resource) -> tuple[str, ...]:
     """What the storage has to keep ready for this resource's selectors."""
     return tuple(_kept_name(name) for name in resource.selectable_fields)
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """Split where the separator is not escaped with a backslash."""
-    return re.split(rf"(?<!\\){re.escape(separator)}", text)
-
-
-def _unescape(text: str) -> str:
-    if not re.fullmatch(r"(?:[^\\]|\\[\\,=])*", text):
-        raise BadRequest(f"invalid field selector: {go_quote(text)}: a backslash escapes only \\, comma and =")
-    return re.sub(r"\\([\\,=])", r"\1", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +101,7 @@ def _holds(term: FieldTerm, stored: Stored) -> bool:
         value = stored.namespace
     else:
         value = stored.field(term.field)
-    return (value == term.value) == term.equal
+    return term.holds(value)
 
 
 def selection_of(resource: Resource, namespace: str, label_selector: str = "", field_selector: str = "") -> Selection:

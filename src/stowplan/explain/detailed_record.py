@@ -1,0 +1,88 @@
+"""A verdict's record with what the page shows beside it: details of each refusal, and nodes refused alike.
+
+They are worked out on the cluster as the verdict saw it. In a list of verdicts maps by node are left out but for the
+best nodes: three hundred pods on two thousand nodes would be a hundred megabytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.explain.explanations import Explanations
+from stowplan.explain.inspection import inspecting
+from stowplan.explain.refusals import refusals
+from stowplan.inspection.records import RefusalRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stowplan.engine.engine import Engine
+    from stowplan.explain.inspection import VerdictInspection
+    from stowplan.explain.verdict import Verdict
+    from stowplan.framework.explanations.grouping import Refusal
+    from stowplan.inspection.records import VerdictRecord
+
+#: Nodes that are named where not all are.
+_NAMED = 10
+
+
+def detailed(engine: Engine, verdict: Verdict) -> VerdictRecord:
+    """With everything about each node; advice was asked for before. Raise StaleVerdictError."""
+    record = verdict.record()
+    if verdict.diagnosis is None or verdict.gated is not None or verdict.error is not None:
+        return record
+    with inspecting(engine, verdict) as at:
+        explanations, groups = Explanations(at), refusals(verdict.diagnosis)
+        details = _details(at, explanations, groups)
+        rejected = {node: replace(status, detail=details.get(node, "")) for node, status in record.rejected.items()}
+        return replace(record, refusals=_refusals(at, explanations, groups), rejected=rejected)
+
+
+def in_short(engine: Engine, verdict: Verdict, alike: Sequence[str] = ()) -> VerdictRecord:
+    """As one of many: nodes are grouped, and only the best are named. Raise StaleVerdictError."""
+    record = verdict.record()
+    if verdict.diagnosis is not None and verdict.gated is None and verdict.error is None:
+        with inspecting(engine, verdict) as at:
+            groups = refusals(verdict.diagnosis)
+            record = replace(record, refusals=_refusals(at, Explanations(at), groups))
+    best = [verdict.names[row] for row in verdict.ranked()[:_NAMED]]
+    preemption = record.preemption
+    if preemption is not None:
+        kept = (*preemption.selected, *preemption.candidates)[:_NAMED]
+        candidates = {name: found for name, found in preemption.candidates.items() if name in kept}
+        preemption = replace(preemption, candidates=candidates)
+    return replace(
+        record,
+        alike=tuple(alike),
+        rejected={},
+        feasible=tuple(best),
+        scores=_only(record.scores, best),
+        totals=_only(record.totals, best),
+        preemption=preemption,
+    )
+
+
+def _only(by_node: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: by_node[name] for name in names if name in by_node}
+
+
+def _refusals(
+    at: VerdictInspection, explanations: Explanations, groups: Sequence[Refusal]
+) -> tuple[RefusalRecord, ...]:
+    return tuple(
+        RefusalRecord(
+            plugin=group.plugin,
+            code=group.code.name,
+            reasons=tuple(map(str, group.reasons)),
+            detail=explanations.of_group(group),
+            nodes=len(group.rows),
+            names=tuple(at.named(group.rows[:_NAMED])),
+        )
+        for group in groups
+    )
+
+
+def _details(at: VerdictInspection, explanations: Explanations, groups: Sequence[Refusal]) -> dict[str, str]:
+    return {at.names[row]: explanations.of_node(group, row) for group in groups for row in group.rows.tolist()}

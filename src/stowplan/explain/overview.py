@@ -1,0 +1,156 @@
+"""Many pods at once: how many wait for what, before any of them is explained.
+
+Pods are judged by groups that no plugin can tell apart, so that a group's first verdict is true of all of it. The cause
+is what refuses most nodes: with it gone, most would be gained.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan.explain.refusals import refusals
+from stowplan.explain.tables import Grid, Line
+from stowplan.framework.explanations.formatting import count
+from stowplan.inspection.records import CauseRecord, SummaryRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.explain.tables import Block, Cell
+    from stowplan.explain.verdict import Verdict
+    from stowplan.inspection.records import ReliefRecord
+
+#: What the short form shows of each part.
+_CAUSES, _NAMESPACES, _RELIEF = 8, 6, 5
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pods of which one verdict is true."""
+
+    verdict: Verdict
+    #: Keys of the others.
+    alike: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.verdict.key, *self.alike)
+
+    @property
+    def is_refused(self) -> bool:
+        """No node takes them; they were judged."""
+        verdict = self.verdict
+        return verdict.error is None and verdict.gated is None and not verdict.node_name
+
+
+def summary(groups: Sequence[Group], relief: Sequence[ReliefRecord] = ()) -> SummaryRecord:
+    """`relief`: what would help, as it was tried."""
+    of_state: Counter[str] = Counter()
+    namespaces: Counter[str] = Counter()
+    of_cause: dict[tuple[str, str], Counter[str]] = {}
+    for group in groups:
+        state = _state(group)
+        of_state[state] += len(group.keys)
+        where = Counter(key.partition("/")[0] for key in group.keys)
+        namespaces += where
+        if state != "placeable":
+            of_cause.setdefault(_cause(group.verdict), Counter()).update(where)
+    causes = [
+        CauseRecord(plugin=plugin, reason=reason, pods=where.total(), namespaces=dict(where.most_common()))
+        for (plugin, reason), where in of_cause.items()
+    ]
+    return SummaryRecord(
+        pods=namespaces.total(),
+        placeable=of_state["placeable"],
+        refused=of_state["refused"],
+        gated=of_state["gated"],
+        unjudged=of_state["unjudged"],
+        causes=tuple(sorted(causes, key=lambda cause: (-cause.pods, cause.plugin, cause.reason))),
+        namespaces=dict(namespaces.most_common()),
+        relief=tuple(relief),
+    )
+
+
+def _state(group: Group) -> str:
+    verdict = group.verdict
+    if verdict.error is not None:
+        return "unjudged"
+    if verdict.gated is not None:
+        return "gated"
+    return "placeable" if verdict.node_name else "refused"
+
+
+def _cause(verdict: Verdict) -> tuple[str, str]:
+    """(plugin, reason); what names the pod itself would be a cause of its own for each."""
+    if verdict.error is not None:
+        return verdict.error.plugin, verdict.error.message.replace(f'"{verdict.key}"', "the pod")
+    if verdict.gated is not None:
+        return verdict.gated.plugin, verdict.gated.message
+    groups = refusals(verdict.diagnosis) if verdict.diagnosis is not None else []
+    return (groups[0].plugin, groups[0].text) if groups else ("", verdict.message)
+
+
+# -- as a page --------------------------------------------------------------------------------------------------------
+
+
+def overview(record: SummaryRecord, *, wide: bool = False) -> list[Block]:
+    """The summary as it is shown before the groups."""
+    blocks: list[Block] = [_headline(record)]
+    if record.causes:
+        blocks += [Line(), Line((("Why they wait", "head"),)), *_causes(record, wide)]
+    if len(record.namespaces) > 1:
+        blocks += [Line(), Line((("By namespace", "head"),)), *_namespaces(record, wide)]
+    if record.relief:
+        blocks += [Line(), Line((("What would help most", "head"),)), *_relief(record, wide)]
+    return blocks
+
+
+def _headline(record: SummaryRecord) -> Line:
+    states = (
+        (record.placeable, "would get a node now", "good"),
+        (record.refused, "fit nowhere" if record.refused != 1 else "fits nowhere", "bad"),
+        (record.gated, "gated", "pending"),
+        (record.unjudged, "not judged", "bad"),
+    )
+    told = [((f"{number:,} {what}", style)) for number, what, style in states if number]
+    spans = [span for state in told for span in ((", ", ""), state)][1:]
+    return Line(((count(record.pods, "pod"), "name"), (": ", ""), *spans))
+
+
+def _causes(record: SummaryRecord, wide: bool) -> list[Block]:
+    shown = record.causes if wide else record.causes[:_CAUSES]
+    rows: list[list[Cell]] = [
+        [count(cause.pods, "pod"), ((cause.plugin, "bad"),), cause.reason, ((_told(cause.namespaces, wide), "dim"),)]
+        for cause in shown
+    ]
+    return [Grid(rows, right=frozenset((0,))), *_more(len(record.causes) - len(shown), "cause")]
+
+
+def _told(namespaces: dict[str, int], wide: bool) -> str:
+    """The first of them, which have most."""
+    shown = list(namespaces) if wide else list(namespaces)[:3]
+    left = len(namespaces) - len(shown)
+    return f"({', '.join(shown)}{f' and {left:,} more' if left else ''})"
+
+
+def _namespaces(record: SummaryRecord, wide: bool) -> list[Block]:
+    shown = list(record.namespaces.items())[: None if wide else _NAMESPACES]
+    rows: list[list[Cell]] = [[count(number, "pod"), name] for name, number in shown]
+    return [Grid(rows, right=frozenset((0,))), *_more(len(record.namespaces) - len(shown), "namespace")]
+
+
+def _relief(record: SummaryRecord, wide: bool) -> list[Block]:
+    blocks: list[Block] = []
+    shown = record.relief if wide else record.relief[:_RELIEF]
+    for number, one in enumerate(shown, start=1):
+        gain = f"places {count(one.pods, 'pod')}"
+        note = ((f" — {one.note}", "dim"),) if one.note else ()
+        text = ((f"{number}. ", "dim"), (f"{one.text}: ", ""), (gain, "good"), *note)
+        blocks.append(Line(text, 2, marked=True))
+    return [*blocks, *_more(len(record.relief) - len(shown), "change")]
+
+
+def _more(left: int, what: str) -> list[Block]:
+    return [Line(((f"… and {count(left, f'more {what}')} (-o wide)", "dim"),), 2)] if left > 0 else []

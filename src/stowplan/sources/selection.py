@@ -1,0 +1,101 @@
+"""Which pods somebody asks about: by name, by what makes them, or all that wait; narrowed as kubectl narrows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan.api.label_selectors import EVERYTHING, SelectorError
+from stowplan.api.selector_text import parse_field_selector, parse_label_selector
+from stowplan.command_line.errors import InputError
+from stowplan.framework.explanations.formatting import joined
+from stowplan.sources.templates import KINDS, named_object
+from stowplan.what_if.pods import belongs_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.api.label_selectors import Selector
+    from stowplan.api.selector_text import FieldTerm
+    from stowplan.api.types import Pod
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.sources.cluster_source import ClusterSource
+
+#: What an API server lets one select pods by, as far as it says something here.
+_FIELDS: dict[str, Callable[[Pod], str]] = {
+    "metadata.name": lambda pod: pod.metadata.name,
+    "metadata.namespace": lambda pod: pod.metadata.namespace,
+    "spec.nodeName": lambda pod: pod.spec.node_name,
+    "spec.restartPolicy": lambda pod: pod.spec.restart_policy or "Always",
+    "spec.schedulerName": lambda pod: pod.spec.scheduler_name or "default-scheduler",
+    "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
+    "status.phase": lambda pod: pod.status.phase or "Pending",
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Pods of a cluster."""
+
+    #: `[KIND/][NS/]NAME`; none: all pods that wait.
+    names: tuple[str, ...] = ()
+    #: Of bare names, and of the pods that wait; None: the context's, and all.
+    namespace: str | None = None
+    labels: Selector = EVERYTHING
+    fields: tuple[FieldTerm, ...] = ()
+
+    @classmethod
+    def of(cls, names: Sequence[str], *, namespace: str | None = None, labels: str = "", fields: str = "") -> Selection:
+        """As they are spelled on a command line; raise InputError."""
+        try:
+            terms, selector = parse_field_selector(fields), parse_label_selector(labels)
+        except SelectorError as error:
+            raise InputError(f"{'--field-selector' if fields else '--selector'}: {error}") from error
+        for term in terms:
+            if term.field not in _FIELDS:
+                known = joined(tuple(_FIELDS))
+                raise InputError(f"--field-selector: {term.field!r} is none of the fields that pods have here: {known}")
+        return cls(tuple(names), namespace, selector, terms)
+
+    @property
+    def is_one_pod(self) -> bool:
+        """Whether a single pod is asked for."""
+        return len(self.names) == 1 and named_object(self.names[0], "")[0] == "Pod"
+
+    @property
+    def narrows(self) -> bool:
+        """Whether not all that wait are meant."""
+        return self.namespace is not None or not self.labels.empty or bool(self.fields)
+
+    def pods(self, about: ClusterSource) -> list[PodInfo]:
+        """Each once, in the order in which they were asked for; raise InputError for a name that nobody has."""
+        if not self.names:
+            return about.pending(self._takes)
+        named = dict.fromkeys(info.key for name in self.names for info in self._named(about, name))
+        return [info for info in map(about.find, named) if self._takes(info.pod)]
+
+    def _named(self, about: ClusterSource, text: str) -> list[PodInfo]:
+        kind, namespace, name = named_object(text, self.namespace or about.namespace)
+        if kind == "Pod":
+            return [about.find(f"{namespace}/{name}")]
+        found = [info for info in about.pods() if info.namespace == namespace and belongs_to(info.pod, kind, name)]
+        if not found:
+            raise InputError(f"no pod of {kind} {namespace}/{name} in {about.where}")
+        return found
+
+    def _takes(self, pod: Pod) -> bool:
+        if self.namespace is not None and not self.names and pod.metadata.namespace != self.namespace:
+            return False
+        return self.labels.matches(pod.metadata.labels) and all(
+            term.holds(_FIELDS[term.field](pod)) for term in self.fields
+        )
+
+
+def spelled(words: Sequence[str]) -> list[str]:
+    """`[KIND/]NAME` of each, from `KIND NAME…`, `KIND/NAME…` or both; raise InputError."""
+    kind, names = "", list(words)
+    if names and names[0].lower() in KINDS:
+        kind = names.pop(0)
+        if not names:
+            raise InputError(f"{kind}: of which name?")
+    return [f"{kind}/{name}" if kind and name.partition("/")[0].lower() not in KINDS else name for name in names]

@@ -1,0 +1,142 @@
+"""Pods that controllers would make of the workloads in manifests, where nobody has made them yet.
+
+A file that people write has a Deployment, and no pod. What they ask is where its pods would go: as many are made as
+the workload asks for, and wait. A workload that was read from a cluster has its pods there, or none for a reason; and
+one of which the files have any pod is left alone.
+
+Upstream: pkg/controller (deployment, statefulset, job, replicaset).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.decode import DecodeError, convert, to_dict
+from stowplan.api.types import PersistentVolumeClaim, Pod, ReplicaSet
+from stowplan.command_line.errors import InputError
+from stowplan.framework.explanations.formatting import count
+from stowplan.sources.templates import pod_of
+from stowplan.what_if.pods import belongs_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from stowplan.api.meta import ApiStruct
+
+#: Kinds whose pods are made here. A DaemonSet's hang on the nodes, a CronJob's on the time.
+WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job"))
+
+
+def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:
+    """(the pods and what comes with them, what to say of it); raise InputError."""
+    pods = [obj for obj in objects if isinstance(obj, Pod)]
+    made: list[ApiStruct] = []
+    notes = []
+    for manifest in manifests:
+        if not _is_written_by_hand(manifest) or _has_pods(manifest, pods):
+            continue
+        spec = manifest.get("spec")
+        if not isinstance(spec, dict) or not isinstance(spec.get("template"), dict):
+            notes.append(f"{_name(manifest)} has no template of pods, and is left out")
+            continue
+        number = _replicas(manifest)
+        if number:
+            made += _made(manifest, number)
+            first = f"{_namespace(manifest)}/{_pod_name(manifest, 0)}"
+            who = count(number, "pod")
+            notes.append(f"{_name(manifest)} has no pods yet: judged is what it asks for, {who} ({first}…)")
+    return made, notes
+
+
+def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:
+    metadata = manifest["metadata"]
+    owned = any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
+    return manifest["kind"] in WORKLOADS and not metadata.get("uid") and not owned
+
+
+def _has_pods(manifest: Mapping[str, Any], pods: Iterable[Pod]) -> bool:
+    namespace, name = _namespace(manifest), manifest["metadata"].get("name")
+    return any(
+        (pod.metadata.namespace or "default") == namespace and belongs_to(pod, manifest["kind"], name) for pod in pods
+    )
+
+
+def _replicas(manifest: Mapping[str, Any]) -> int:
+    spec = manifest.get("spec") or {}
+    if manifest["kind"] != "Job":
+        wanted = spec.get("replicas", 1)
+    else:
+        completions = spec.get("completions")
+        parallel = spec.get("parallelism", 1)
+        wanted = 0 if spec.get("suspend") else parallel if completions is None else min(parallel, completions)
+    if not isinstance(wanted, int) or wanted < 0:
+        raise InputError(f"{_name(manifest)}: want a number of pods, got {wanted!r}")
+    return wanted
+
+
+def _made(manifest: Mapping[str, Any], number: int) -> Iterator[ApiStruct]:
+    template = to_dict(pod_of(manifest))
+    owner = _owner(manifest)
+    if owner["kind"] != manifest["kind"]:
+        yield _replica_set(manifest, owner["name"])
+    claims = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
+    for index in range(number):
+        name = _pod_name(manifest, index)
+        labels = dict(template["metadata"].get("labels") or {})
+        if manifest["kind"] == "StatefulSet":
+            labels |= {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(index)}
+        metadata = {"name": name, "namespace": _namespace(manifest), "labels": labels, "ownerReferences": [owner]}
+        spec = dict(template["spec"])
+        if claims:
+            spec["volumes"] = [*(spec.get("volumes") or ()), *(_volume(claim, name) for claim in claims)]
+        yield _converted(manifest, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, Pod)
+        for claim in claims:
+            yield _claim(manifest, claim, name)
+
+
+def _owner(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A Deployment has its pods through a ReplicaSet that is named after it."""
+    kind, name = manifest["kind"], manifest["metadata"].get("name") or ""
+    if kind == "Deployment":
+        kind, name = "ReplicaSet", f"{name}-0"
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"{kind}/{name}", "controller": True}
+
+
+def _replica_set(manifest: Mapping[str, Any], name: str) -> ReplicaSet:
+    spec = {"selector": (manifest.get("spec") or {}).get("selector") or {}}
+    about = {"name": name, "namespace": _namespace(manifest)}
+    found = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": about, "spec": spec}
+    replica_set: ReplicaSet = _converted(manifest, found, ReplicaSet)
+    return replica_set
+
+
+def _volume(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
+    name = (claim.get("metadata") or {}).get("name")
+    return {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}}
+
+
+def _claim(manifest: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> PersistentVolumeClaim:
+    metadata = template.get("metadata") or {}
+    about = {**metadata, "name": f"{metadata.get('name')}-{pod}", "namespace": _namespace(manifest)}
+    found = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": template.get("spec") or {}}
+    made: PersistentVolumeClaim = _converted(manifest, found, PersistentVolumeClaim)
+    return made
+
+
+def _converted(manifest: Mapping[str, Any], found: dict[str, Any], kind: type[Any]) -> Any:
+    try:
+        return convert(found, kind)
+    except DecodeError as error:
+        raise InputError(f"{_name(manifest)}: {error}") from error
+
+
+def _pod_name(manifest: Mapping[str, Any], index: int) -> str:
+    return f"{manifest['metadata'].get('name')}-{index}"
+
+
+def _namespace(manifest: Mapping[str, Any]) -> str:
+    return manifest["metadata"].get("namespace") or "default"
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    return f"{manifest['kind']} {_namespace(manifest)}/{manifest['metadata'].get('name')}"

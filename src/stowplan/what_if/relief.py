@@ -1,0 +1,124 @@
+"""What would help most of the pods that wait: every change tried on all of them together.
+
+What is suggested for one pod is carried out for all that are refused like it, or on the nodes, and then the scheduler
+places whom it can: the answer is how many that is. Beside those stand more nodes of the kinds that there are, as many
+as place whom such nodes can place. Nobody is evicted for it, and everything is undone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.framework.explanations.formatting import count
+from stowplan.inspection.records import ReliefRecord
+from stowplan.what_if.fit import kinds_of
+from stowplan.what_if.nodes import NodeTemplate, node_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stowplan.api.types import Pod
+    from stowplan.explain.overview import Group
+    from stowplan.explain.suggestions import Suggestion
+    from stowplan.offline import Cluster
+
+#: Suggestions that are taken of each group, and tried in all.
+_OF_GROUP, _TRIED = 3, 12
+#: Kinds of nodes that are tried.
+_KINDS = 3
+#: Pods that each change is tried on: the first ones.
+_PODS = 500
+
+
+@dataclass
+class _Candidate:
+    suggestion: Suggestion
+    #: Keys of the pods for which it was made.
+    keys: list[str] = field(default_factory=list)
+
+
+def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
+    """Of the groups that no node takes; what places most first."""
+    refused = [group for group in groups if group.is_refused]
+    keys = [key for group in refused for key in group.keys][:_PODS]
+    if not keys:
+        return []
+    tried = [_tried(cluster, candidate, keys) for candidate in _candidates(refused)]
+    tried += [_more_nodes(cluster, template, keys) for template in _templates(cluster)]
+    found = [one for one in tried if one is not None and one.pods]
+    return sorted(found, key=lambda one: -one.pods)
+
+
+def _candidates(groups: Iterable[Group]) -> list[_Candidate]:
+    """Equal changes are one; those for most pods go first."""
+    found: dict[str, _Candidate] = {}
+    for group in groups:
+        for suggestion in group.verdict.suggestions()[:_OF_GROUP]:
+            data = json.dumps(suggestion.changes_data, sort_keys=True)
+            found.setdefault(data, _Candidate(suggestion)).keys.extend(group.keys)
+    return sorted(found.values(), key=lambda one: -len(one.keys))[:_TRIED]
+
+
+def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> ReliefRecord | None:
+    suggestion = candidate.suggestion
+    meant = frozenset(candidate.keys)
+    with cluster.transaction():
+        for change in suggestion.changes:
+            for name in change.nodes:
+                if change.on_node is not None:
+                    cluster.add(change.on_node(node_named(cluster, name)))
+            for info in change.leaving:
+                if cluster.state.placed(info.uid) is not None:
+                    cluster.evict(info.key)
+        pods = [cluster.pod(key).pod for key in keys]
+        changed = (
+            suggestion.applied_to(pod) if f"{pod.metadata.namespace}/{pod.metadata.name}" in meant else pod
+            for pod in pods
+        )
+        placed = _placed(cluster, changed)
+    return ReliefRecord(text=suggestion.deed, pods=placed, changes=suggestion.changes_data, note=suggestion.note)
+
+
+def _placed(cluster: Cluster, pods: Iterable[Pod]) -> int:
+    """How many get a node, in the order of their priority; nobody is evicted."""
+    keys = []
+    for pod in pods:
+        meek = replace(pod, spec=replace(pod.spec, preemption_policy="Never"))
+        cluster.add(meek)
+        keys.append(cluster.pod(meek).key)
+    keys.sort(key=lambda key: -cluster.pod(key).priority)
+    return sum(1 for decision in cluster.schedule(keys) if decision.node_name)
+
+
+# -- more nodes -------------------------------------------------------------------------------------------------------
+
+
+def _templates(cluster: Cluster) -> list[NodeTemplate]:
+    return [NodeTemplate.of(cluster, kind.like) for kind in kinds_of(cluster)[:_KINDS]]
+
+
+def _more_nodes(cluster: Cluster, template: NodeTemplate, keys: Sequence[str]) -> ReliefRecord | None:
+    """The fewest that place whom any number of them would place; each number is tried."""
+    most = _placed_with(cluster, template, len(keys), keys)
+    if not most:
+        return None
+    low, high = 0, len(keys)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _placed_with(cluster, template, middle, keys) == most else (middle, high)
+    like = template.node.metadata.name
+    return ReliefRecord(
+        text=f"add {count(high, 'node')} like {like}",
+        pods=most,
+        changes=({"kind": "addNodes", "nodes": high, "like": like},),
+    )
+
+
+def _placed_with(cluster: Cluster, template: NodeTemplate, nodes: int, keys: Sequence[str]) -> int:
+    with cluster.transaction():
+        template.add_to(cluster, nodes)
+        return _placed(cluster, (cluster.pod(key).pod for key in keys))

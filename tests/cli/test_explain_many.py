@@ -1,0 +1,217 @@
+"""Questions about many pods: which ones, a summary first, exit codes, workloads in files."""
+
+import json
+
+import pytest
+
+from stowplan.testing import a_node, a_pod
+
+NODE = a_node("a").allocatable(cpu="4", pods="110").obj()
+
+
+def deployment(name="web", replicas=3, namespace="shop", **fields):
+    template = {"metadata": {"labels": {"app": name}}, "spec": a_pod("x").requests(cpu="1").obj()["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, **fields},
+        "spec": spec,
+    }
+
+
+def waiting(name, namespace="default", cpu="100", **labels):
+    return a_pod(name, namespace=namespace).labels(**labels).requests(cpu=cpu).obj()
+
+
+@pytest.fixture
+def shops(files):
+    """Two namespaces with pods that fit nowhere and one that fits."""
+    return files(
+        NODE,
+        waiting("web-0", "shop", app="web"),
+        waiting("web-1", "shop", app="web"),
+        waiting("api-0", "shop", cpu="50", app="api"),
+        waiting("job-0", "batch", cpu="1", app="job"),
+        a_pod("gate-0", namespace="batch").gated("example.com/quota").obj(),
+    )
+
+
+def explained(run, *args):
+    """The pods that JSON speaks of."""
+    told = json.loads(run("explain", *args, "-o", "json").out)
+    verdicts = told.get("verdicts", [told])
+    return sorted(key for one in verdicts for key in (one["pod"], *one.get("alike", ())))
+
+
+def test_a_summary_comes_first(run, shops):
+    lines = run("explain", "-f", shops).out.splitlines()
+    assert lines[0] == "5 pods: 1 would get a node now, 3 fit nowhere, 1 gated"
+    assert lines[2] == "Why they wait"
+    assert lines[3].split() == ["3", "pods", "NodeResourcesFit", "Insufficient", "cpu", "(shop)"]
+    assert lines[4].split()[:3] == ["1", "pod", "SchedulingGates"]
+    assert lines[6:9] == ["By namespace", "  3 pods  shop", "  2 pods  batch"]
+    assert lines[10] == "What would help most"
+
+
+def test_one_group_needs_no_summary(run, files):
+    out = run("explain", "-f", files(NODE, waiting("a"), waiting("b"))).out
+    assert out.startswith("default/a and 1 more like it (default/b) are pending")
+
+
+def test_the_summary_as_data(run, shops):
+    told = json.loads(run("explain", "-f", shops, "-o", "json").out)["summary"]
+    counts = {name: told[name] for name in ("pods", "placeable", "refused", "gated", "unjudged")}
+    assert counts == {"pods": 5, "placeable": 1, "refused": 3, "gated": 1, "unjudged": 0}
+    assert told["namespaces"] == {"shop": 3, "batch": 2}
+    assert told["causes"][0] == {
+        "plugin": "NodeResourcesFit",
+        "reason": "Insufficient cpu",
+        "pods": 3,
+        "namespaces": {"shop": 3},
+    }
+    # One node has room for a single pod of 4 cpu.
+    assert told["relief"][0]["pods"] == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "pods"),
+    [
+        (("-n", "shop"), ["shop/api-0", "shop/web-0", "shop/web-1"]),
+        (("-A", "pending"), ["batch/gate-0", "batch/job-0", "shop/api-0", "shop/web-0", "shop/web-1"]),
+        (("-l", "app in (web, job)"), ["batch/job-0", "shop/web-0", "shop/web-1"]),
+        (("--field-selector", "metadata.namespace!=shop,metadata.name=job-0"), ["batch/job-0"]),
+        (("pod", "shop/web-0", "batch/job-0"), ["batch/job-0", "shop/web-0"]),
+        (("pod/web-0", "po/api-0", "-n", "shop"), ["shop/api-0", "shop/web-0"]),
+        (("-n", "shop", "po", "web-1"), ["shop/web-1"]),
+        (("pods", "shop/web-1", "shop/web-1"), ["shop/web-1"]),
+    ],
+)
+def test_which_pods(run, shops, args, pods):
+    assert explained(run, "-f", shops, *args) == pods
+
+
+def test_nobody_is_left(run, shops):
+    assert run("explain", "-f", shops, "-n", "none").out == "No pod of those that were asked for is pending.\n"
+    told = run("explain", "-f", shops, "pod", "shop/web-0", "-l", "app=api").out
+    assert told == "No pod that was named has these labels and fields.\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("-l", "a in"), "error: --selector: "),
+        (("--field-selector", "spec.colour=red"), "error: --field-selector: 'spec.colour' is none of the fields"),
+        (("--field-selector", "red"), "error: --field-selector: invalid selector: 'red'"),
+        (("-n", "a", "-A"), "-n and -A exclude each other"),
+        (("deployment/shop/nobody",), "error: no pod of Deployment shop/nobody in these files"),
+        (("pod",), 'Ask for "pod [NS/]NAME…"'),
+        (("--watch",), "--watch is for a live cluster"),
+    ],
+)
+def test_questions_that_make_no_sense(run, shops, args, message):
+    ran = run("explain", "-f", shops, *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ((), 0),
+        (("--exit-code",), 3),
+        (("--exit-code", "pod", "batch/job-0"), 0),
+        (("--exit-code", "-o", "json", "pod", "shop/web-0"), 3),
+        (("--exit-code", "-n", "none"), 0),
+    ],
+)
+def test_exit_codes(run, shops, args, code):
+    assert run("explain", "-f", shops, *args).code == code
+
+
+def test_ten_groups_are_explained(run, files):
+    pods = [waiting(f"p{number}", cpu=str(10 + number)) for number in range(12)]
+    out = run("explain", "-f", files(NODE, *pods)).out
+    assert out.count(" is pending: none of 1 node") == 10
+    assert "… and 2 more pods in 2 groups of equal ones: -o wide explains all" in out
+    assert run("explain", "-f", files(NODE, *pods), "-o", "wide").out.count(" is pending: none of 1 node") == 12
+
+
+def test_maps_by_node_hold_the_best_nodes_only(run, files):
+    nodes = [a_node(f"n{number:02}").allocatable(cpu="4", pods="9").obj() for number in range(30)]
+    path = files(*nodes, waiting("fits", cpu="1"), waiting("huge"))
+    fits, huge = json.loads(run("explain", "-f", path, "-o", "json").out)["verdicts"]
+    assert (fits["feasibleNodes"], len(fits["feasible"]), len(fits["scores"])) == (30, 10, 10)
+    assert "rejected" not in huge
+    assert [(group["nodes"], len(group["names"])) for group in huge["refusals"]] == [(30, 10)]
+    assert len(json.loads(run("explain", "-f", path, "pod", "huge", "-o", "json").out)["rejected"]) == 30
+
+
+def test_a_nominated_pod(run, files):
+    pod = a_pod("p").requests(cpu="3").obj()
+    pod["status"] = {"nominatedNodeName": "a"}
+    full = a_pod("on").on("a").requests(cpu="4").obj()
+    ran = run("explain", "-f", files(NODE, pod, full), "pod", "p")
+    assert "  nominated to a: preemption makes room for it there\n" in ran.out
+    gone = dict(pod, status={"nominatedNodeName": "z"})
+    assert "  nominated to z: that node is gone\n" in run("explain", "-f", files(NODE, gone, full), "pod", "p").out
+
+
+def test_files_without_nodes(run, files):
+    ran = run("explain", "-f", files(waiting("p")))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: no Node in these files: add what `kubectl get nodes -o json` says, or one of your own\n"
+
+
+class TestWorkloadsInFiles:
+    def test_a_deployment_stands_for_the_pods_that_it_asks_for(self, run, files):
+        ran = run("explain", "-f", files(NODE, deployment()))
+        assert ran.err == (
+            "note: Deployment shop/web has no pods yet: judged is what it asks for, 3 pods (shop/web-0…)\n"
+        )
+        assert ran.out.startswith("shop/web-0 and 2 more like it (shop/web-1, shop/web-2) would each go to a")
+        assert explained(run, "-f", files(NODE, deployment()), "deployment/shop/web") == [
+            "shop/web-0",
+            "shop/web-1",
+            "shop/web-2",
+        ]
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            pytest.param(deployment(uid="4711"), id="read from a cluster"),
+            pytest.param(deployment(replicas=0), id="scaled to zero"),
+            pytest.param(
+                {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": {}}, id="a CronJob"
+            ),
+        ],
+    )
+    def test_no_pods_are_made(self, run, files, other):
+        assert run("explain", "-f", files(NODE, other)).out == "No pod is pending.\n"
+
+    def test_nor_of_one_that_has_pods(self, run, files):
+        pod = a_pod("web-x", namespace="shop").owner("ReplicaSet", "web-7d").requests(cpu="1").obj()
+        assert explained(run, "-f", files(NODE, deployment(), pod)) == ["shop/web-x"]
+
+    def test_a_stateful_set_with_its_claims(self, run, files):
+        made = deployment("db", replicas=2)
+        made["kind"] = "StatefulSet"
+        made["spec"]["volumeClaimTemplates"] = [
+            {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}}
+        ]
+        told = json.loads(run("explain", "-f", files(NODE, made), "-o", "json").out)
+        assert told["summary"]["pods"] == 2
+        assert all("no storageclasses in the files" in one["error"] for one in told["verdicts"])
+
+    def test_a_job(self, run, files):
+        made = deployment("train")
+        made |= {"apiVersion": "batch/v1", "kind": "Job"}
+        made["spec"] = {"parallelism": 4, "completions": 2, "template": made["spec"]["template"]}
+        assert explained(run, "-f", files(NODE, made)) == ["shop/train-0", "shop/train-1"]
+
+    def test_a_template_that_is_wrong(self, run, files):
+        made = deployment()
+        made["spec"]["template"]["spec"]["containers"] = "none"
+        ran = run("explain", "-f", files(NODE, made))
+        assert ran.code == 2
+        assert ran.err.startswith("error: Deployment shop/web: spec.containers: ")
