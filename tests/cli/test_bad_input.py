@@ -62,10 +62,13 @@ def test_unknown_kinds_are_skipped_with_a_note(run):
 
 
 def test_a_workload_without_a_template_is_left_out_with_a_note(run):
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "uid": "4711"}}
+    ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [NODE, deployment]})
+    assert (ran.code, ran.err) == (0, "")
+    del deployment["metadata"]["uid"]
     ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [NODE, deployment]})
     assert ran.code == 0
-    assert ran.err == "note: Deployment default/web has no template of pods, and is left out\n"
+    assert ran.err.splitlines()[-1] == "note: Deployment default/web has no template of pods, and is left out"
 
 
 def test_a_list_in_a_list_is_read(run):

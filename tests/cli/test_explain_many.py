@@ -207,6 +207,7 @@ class TestWorkloadsInFiles:
         made = deployment("train")
         made |= {"apiVersion": "batch/v1", "kind": "Job"}
         made["spec"] = {"parallelism": 4, "completions": 2, "template": made["spec"]["template"]}
+        made["spec"]["template"]["spec"]["restartPolicy"] = "Never"
         assert explained(run, "-f", files(NODE, made)) == ["shop/train-0", "shop/train-1"]
 
     def test_a_template_that_is_wrong(self, run, files):
@@ -214,4 +215,4 @@ class TestWorkloadsInFiles:
         made["spec"]["template"]["spec"]["containers"] = "none"
         ran = run("explain", "-f", files(NODE, made))
         assert ran.code == 2
-        assert ran.err.startswith("error: Deployment shop/web: spec.containers: ")
+        assert ": document 1, item 2: Deployment shop/web: Deployment in version" in ran.err

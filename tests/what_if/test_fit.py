@@ -158,7 +158,7 @@ def test_unknown_names():
 
 def test_its_document():
     assert fit(Cluster([node("a", "1")]), pod()).to_dict() == {
-        "schemaVersion": 1,
+        "schemaVersion": 2,
         "kind": "Fit",
         "pod": "default/web",
         "wanted": None,

@@ -64,6 +64,7 @@ class Loaded:
     sources: tuple[Source, ...] = ()
     #: Objects of the kinds that were asked for beside those that the scheduler reads.
     others: tuple[Mapping[str, Any], ...] = ()
+    other_sources: tuple[Source, ...] = ()
     #: What was skipped, for the user to know.
     notes: tuple[str, ...] = ()
 
@@ -79,6 +80,7 @@ def load_files(paths: Sequence[str], stdin: BinaryIO | None = None, *, others: C
         tuple(loader.raw),
         tuple(loader.sources),
         others=tuple(loader.others),
+        other_sources=tuple(loader.other_sources),
         notes=tuple(loader.notes()),
     )
 
@@ -155,6 +157,7 @@ class _Reader:
 class _Loader(_Reader):
     kept: Collection[str]
     others: list[Mapping[str, Any]] = field(default_factory=list)
+    other_sources: list[Source] = field(default_factory=list)
     objects: list[ApiStruct] = field(default_factory=list)
     raw: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
@@ -174,6 +177,7 @@ class _Loader(_Reader):
         except UnknownKindError as error:
             if error.kind in self.kept:
                 self.others.append(raw)
+                self.other_sources.append(source)
                 return
             self.skipped[source.file, error.kind, error.api_version] += 1
             return

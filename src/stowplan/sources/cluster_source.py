@@ -21,6 +21,7 @@ from stowplan.framework.explanations.formatting import joined
 from stowplan.framework.status import error
 from stowplan.offline import Cluster
 from stowplan.sources.admission import admit
+from stowplan.sources.manifest_checks import checked
 from stowplan.sources.missing_kinds import why_not_judged
 from stowplan.sources.unmade_pods import WORKLOADS, unmade
 
@@ -52,9 +53,11 @@ class ClusterSource:
     @classmethod
     def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> ClusterSource:
         loaded = load_files(files, sys.stdin.buffer if "-" in files else None, others=WORKLOADS)
+        found = zip((*loaded.raw, *loaded.others), (*loaded.sources, *loaded.other_sources), strict=True)
+        checks = checked(list(found))
         made, made_notes = unmade((*loaded.raw, *loaded.others), loaded.objects)
         admitted = admit((*loaded.objects, *made))
-        _note(*loaded.notes, *made_notes, *admitted.notes)
+        _note(*loaded.notes, *checks, *made_notes, *admitted.notes)
         return cls(Cluster(admitted.objects, config, plugins=named_plugins(plugins)), _finished(admitted.objects))
 
     @classmethod

@@ -1,0 +1,62 @@
+"""Manifests that people write are held to what an API server would accept, where an installed package can tell.
+
+Packages offer a check by the entry-point group `stowplan.manifest_checks`: a function that takes an object and yields
+(whether it must not be read as if it were right, what is wrong). The embedded cluster has one; the scheduler's image is
+without. What a cluster has stored was accepted there, and is not checked again.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.load import LoadError
+from stowplan.framework.explanations.formatting import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Check = Callable[[Mapping[str, Any]], Iterable[tuple[bool, str]]]
+
+ENTRY_POINT_GROUP = "stowplan.manifest_checks"
+#: Notes that are told in full.
+_TOLD = 5
+
+
+def checked(manifests: Sequence[tuple[Mapping[str, Any], object]]) -> list[str]:
+    """What to say of them; raise LoadError. Each manifest comes with the place it is from."""
+    written = [(manifest, place) for manifest, place in manifests if _is_written_by_hand(manifest)]
+    errors: list[str] = []
+    notes: list[str] = []
+    for check in _checks() if written else ():
+        for manifest, place in written:
+            for misleads, problem in check(manifest):
+                (errors if misleads else notes).append(f"{place}: {_name(manifest)}: {problem}")
+    if errors:
+        raise LoadError(errors)
+    told = [f"{note}; an API server would refuse it" for note in notes[:_TOLD]]
+    left = len(notes) - len(told)
+    return [*told, *([f"{count(left, 'more problem')} for which an API server would refuse objects"] if left else [])]
+
+
+def _checks() -> list[Check]:
+    found = entry_points(group=ENTRY_POINT_GROUP)
+    return [point.load() for point in found if find_spec(point.module.partition(".")[0]) is not None]
+
+
+def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:
+    metadata = manifest["metadata"]
+    return not metadata.get("uid") and not metadata.get("resourceVersion") and not _runs(manifest)
+
+
+def _runs(manifest: Mapping[str, Any]) -> bool:
+    """A pod that somebody has put on a node for a trial says more of the node than of itself."""
+    spec = manifest.get("spec")
+    return manifest["kind"] == "Pod" and isinstance(spec, dict) and bool(spec.get("nodeName"))
+
+
+def _name(manifest: Mapping[str, Any]) -> str:
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace")
+    return f"{manifest['kind']} {f'{namespace}/' if namespace else ''}{metadata.get('name', '')}"

@@ -1,0 +1,61 @@
+"""What `up -f` refuses, `explain -f` refuses too, where it would mislead."""
+
+import json
+
+import pytest
+
+from stowplan.testing import a_node, a_pod
+
+NODE = a_node("a").allocatable(cpu="4", pods="110").obj()
+
+
+def pod(**spec):
+    made = a_pod("p").requests(cpu="1").obj()
+    made["metadata"].pop("uid", None)
+    made["spec"] = made["spec"] | spec
+    return made
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"contaners": []}, 'Pod default/p: unknown field "spec.contaners"'),
+        (
+            {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "-1"}}}]},
+            'Pod default/p: spec.containers[0].resources.requests[cpu]: Invalid value: "-1"',
+        ),
+        ({"restartPolicy": "Sometimes"}, "Pod default/p: spec.restartPolicy: Unsupported value"),
+    ],
+)
+@pytest.mark.parametrize("command", [("explain",), ("what-if", "--remove", "a"), ("fit", "pod/p")])
+def test_what_misleads_is_refused_with_its_place(run, files, spec, problem, command):
+    ran = run(*command, "-f", files(NODE, pod(**spec)))
+    assert (ran.code, ran.out) == (2, "")
+    assert "cluster.json: document 1, item 2: " in ran.err
+    assert problem in ran.err
+
+
+def test_what_is_missing_is_worth_a_note(run, files):
+    ran = run("explain", "-f", files(NODE, pod(containers=[{"name": "c"}])))
+    assert (ran.code, ran.out[:9]) == (0, "default/p")
+    assert "spec.containers[0].image: Required value; an API server would refuse it\n" in ran.err
+
+
+def test_what_a_cluster_has_stored_is_not_checked(run, files):
+    stored = pod(contaners=[])
+    stored["metadata"]["uid"] = "4711"
+    assert run("explain", "-f", files(NODE, stored)).err == ""
+
+
+def test_templates_are_checked_as_their_pods(run, files):
+    template = {"metadata": {"labels": {"app": "w"}}, "spec": pod(contaners=[])["spec"]}
+    spec = {"selector": {"matchLabels": {"app": "w"}}, "template": template}
+    made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": spec}
+    assert 'unknown field "spec.template.spec.contaners"' in run("explain", "-f", files(NODE, made)).err
+
+
+def test_many_notes_are_counted(run, files):
+    pods = [json.loads(json.dumps(pod(containers=[{"name": "c"}])).replace('"p"', f'"p{i}"')) for i in range(9)]
+    lines = run("explain", "-f", files(NODE, *pods)).err.splitlines()
+    assert len(lines) == 6
+    assert lines[-1] == "note: 4 more problems for which an API server would refuse objects"
