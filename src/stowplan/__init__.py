@@ -1,6 +1,6 @@
 """Stowplan: the Kubernetes scheduler in Python.
 
-    cluster = stowplan.Cluster(objects)            # dicts as Kubernetes serialises them
+    cluster = stowplan.Cluster(objects)            # dicts as Kubernetes serialises them; from_files, from_kubeconfig
     verdict = cluster.explain("default/web-0")     # evaluates, changes nothing
     cluster.schedule(["default/web-0"])            # places, one after the other
 
@@ -18,9 +18,19 @@ if TYPE_CHECKING:
     from stowplan.engine.algorithm import Decision
     from stowplan.explain.verdict import Verdict
     from stowplan.in_tree.configuration import load_config
+    from stowplan.inspection.frames import to_frame
     from stowplan.offline import Cluster, ClusterError
 
-__all__ = ["Cluster", "ClusterError", "ConfigError", "Configuration", "Decision", "Verdict", "load_config"]
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "ConfigError",
+    "Configuration",
+    "Decision",
+    "Verdict",
+    "load_config",
+    "to_frame",
+]
 __version__ = "0.1.0"
 
 # Imported when somebody asks for them: a command does without most of it, and starts the sooner.
@@ -32,6 +42,7 @@ _HOMES = {
     "Decision": "stowplan.engine.algorithm",
     "Verdict": "stowplan.explain.verdict",
     "load_config": "stowplan.in_tree.configuration",
+    "to_frame": "stowplan.inspection.frames",
 }
 
 

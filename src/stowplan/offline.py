@@ -5,8 +5,11 @@ This is the public Python API. Objects are dicts as Kubernetes serialises them.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,41 +21,50 @@ from stowplan.api.documents import Documents
 from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
-from stowplan.config import Configuration, load_config
+from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.config.features import UNBUILT
 from stowplan.engine.algorithm import Decision
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
+from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
 from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.extenders.calls import Calls, kinds_wanted
 from stowplan.framework.binding import run_unreserve
 from stowplan.framework.events import Hint, events_of_change
+from stowplan.framework.explanations.formatting import count
 from stowplan.framework.registry import installed_plugins
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.klog import get_logger
+from stowplan.loading.files import objects_of_files
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.state_store import StateStore
 from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Self
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.transaction import Transaction
     from stowplan.engine.attempt import Attempt, Failure
     from stowplan.engine.engine import Chance
+    from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.explain.verdict import Verdict
     from stowplan.extenders.calls import Call
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.interface import Plugin
+    from stowplan.framework.registry import Registry
     from stowplan.framework.requests import Ask, Outcome
     from stowplan.framework.runtime import Framework
+    from stowplan.loading.live_cluster import LiveCluster
     from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
 
+#: Kinds of manifests of which somebody might expect pods.
+_WITHOUT_EFFECT = frozenset(("Deployment", "Job", "CronJob", "DaemonSet"))
 #: How often a pod is tried at most: a plugin that words its refusal anew each time wakes its pod by that.
 MAX_ATTEMPTS = 100
 #: Why a binding that waits for time to pass fails here.
@@ -77,8 +89,12 @@ class Cluster:
         random: Chance | None = None,
         reuse: bool = True,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
     ) -> None:
-        """`call_extender` answers for the extenders of the configuration: it gets the URL of a call and its body, and
+        """`objects`: dicts as Kubernetes serialises them, Lists too; `from_files` and `from_kubeconfig` read them.
+        `config`: a KubeSchedulerConfiguration of any version, or a Policy, as a dict or the path of a file.
+        `plugins`: classes of your own; those of installed packages are there already.
+        `call_extender` answers for the extenders of the configuration: it gets the URL of a call and its body, and
         returns the answer, as JSON would hold them. None: they are asked over HTTP. None of them is asked to bind.
         """
         registry = in_tree_registry()
@@ -87,9 +103,9 @@ class Cluster:
         # A caller may hand over installed plugins too; each joins once.
         for plugin in dict.fromkeys((*installed_plugins(), *plugins)):
             registry.register(plugin)
-        self.config = (
-            config if isinstance(config, Configuration) else load_config(config, plugins=registry.declarations)
-        )
+        #: What was skipped or made up when objects were read, for the user to know.
+        self.notes: tuple[str, ...] = ()
+        self.config = _configuration(config, registry, feature_gates or {})
         #: Objects as they came, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
         post = _post if call_extender is None else posting_to(call_extender)
@@ -111,10 +127,70 @@ class Cluster:
         self._scheduling.begin(self.engine, self._ask)
         self.state = self.engine.state
         self.algorithm = self.engine.algorithm
-        for obj in sorted((_decoded(obj) for obj in objects), key=_list_order):
+        for obj in sorted((_decoded(obj) for obj in _flattened(objects)), key=_list_order):
             self.add(obj)
         self.state.transactions.register("pod names", self._names)
         self.state.transactions.register("reservations", self._reservations)
+
+    # -- from elsewhere -----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_files(cls, *paths: str | os.PathLike[str], **options: Any) -> Self:
+        """A cluster of what `kubectl get -o json` (or yaml) writes and what people write: files and folders.
+
+        As `stowplan explain -f` reads them: what an API server would fill in is filled in, and workloads of which
+        nobody has made pods yet have those that they ask for, pending. `notes` has what was skipped. Other arguments
+        are those of `Cluster`. Raise LoadError, which has a line for each problem, with its place.
+        """
+        found = objects_of_files([os.fspath(path) for path in paths])
+        cluster = cls(found.objects, **options)
+        cluster.notes = found.notes
+        return cluster
+
+    @classmethod
+    def from_kubeconfig(
+        cls, kubeconfig: str | os.PathLike[str] | None = None, *, context: str | None = None, **options: Any
+    ) -> Self:
+        """A copy of a live cluster as it is now, found as kubectl finds it; it is only read.
+
+        `notes` has what could not be read. Other arguments are those of `Cluster`. Raise LiveClusterError.
+        """
+        # What talks HTTP takes a while to import.
+        from stowplan import __version__
+        from stowplan.client.http.user_agent import user_agent
+        from stowplan.loading.live_cluster import read_now
+
+        cluster = cls((), **options)
+        notes: list[str] = []
+        read = read_now(
+            cluster.kinds_read(report=notes.append),
+            kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig),
+            context=context,
+            agent=user_agent(command="stowplan", version=__version__, purpose="cluster"),
+            documents=cluster.documents,
+        )
+        cluster.take_in(read)
+        cluster.notes = (*notes, *read.notes)
+        return cluster
+
+    def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
+        """The kinds of objects that this scheduler reads."""
+        return watched_kinds(self.algorithm.frameworks.values(), report=report)
+
+    def take_in(self, read: LiveCluster) -> None:
+        """Take in what was read of a live cluster."""
+        for obj in read.objects:
+            self.add(obj)
+        # As a live scheduler does: what cannot work here takes no part.
+        idle = frozenset[str]().union(*(watched.needed_by for watched in read.unserved))
+        for framework in self.algorithm.frameworks.values():
+            framework.switch_off(idle)
+
+    def __repr__(self) -> str:
+        state = self.state
+        placed = sum(1 for _ in state.placed_pods())
+        nodes, pods = count(state.table.count, "node"), count(placed, "pod")
+        return f"<Cluster: {nodes} with {pods}, {len(state.pending):,} pending>"
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
@@ -357,6 +433,53 @@ class _Scheduling:
         pod = attempt.pod
         self._names.put(pod.key, pod.uid)
         self._reservations.add(attempt.framework, attempt.state, pod)
+
+
+def _configuration(
+    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None,
+    registry: Registry,
+    gates: Mapping[str, bool],
+) -> Configuration:
+    if isinstance(config, Configuration):
+        if gates:
+            raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
+        return config
+    for name, wanted in gates.items():
+        if name not in DEFAULT_FEATURES.gates:
+            near = get_close_matches(name, DEFAULT_FEATURES.gates, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ClusterError(f"feature_gates: the scheduler has no gate {name!r}{hint}")
+        if wanted and name in UNBUILT:
+            raise ClusterError(f"feature_gates: {name} cannot be on: {UNBUILT[name]}")
+    return load_config(config, plugins=registry.declarations, features=DEFAULT_FEATURES.with_gates(gates))
+
+
+def _flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator[Mapping[str, Any] | msgspec.Struct]:
+    """Objects, those of Lists too."""
+    if isinstance(objects, str | os.PathLike):
+        raise ClusterError(f"want objects, got the path {os.fspath(objects)!r}: Cluster.from_files reads files")
+    if isinstance(objects, Mapping):
+        objects = (objects,)
+    for obj in objects:
+        if isinstance(obj, str | os.PathLike):
+            raise ClusterError(f"want an object, got {os.fspath(obj)!r}: Cluster.from_files reads files")
+        if not isinstance(obj, Mapping):
+            yield obj
+        elif str(obj.get("kind") or "").endswith("List") and isinstance(obj.get("items"), list | tuple):
+            kind = str(obj["kind"]).removesuffix("List")
+            about = {"apiVersion": obj.get("apiVersion"), "kind": kind} if kind else {}
+            yield from _flattened({**about, **item} for item in obj["items"])
+        else:
+            _warn_of_templates(obj)
+            yield obj
+
+
+def _warn_of_templates(obj: Mapping[str, Any]) -> None:
+    metadata = obj.get("metadata") or {}
+    if obj.get("kind") in _WITHOUT_EFFECT and not metadata.get("uid"):
+        name = f"{obj['kind']} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+        message = f"{name} has no effect in a Cluster: give its pods; Cluster.from_files makes those of a file"
+        warnings.warn(message, stacklevel=5)
 
 
 def _post(call: Call) -> tuple[int, bytes]:

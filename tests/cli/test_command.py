@@ -30,7 +30,7 @@ def test_a_bug_is_not_a_traceback(run, monkeypatch):
     def fail(*args, **kwargs):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(cluster_source, "load_files", fail)
+    monkeypatch.setattr(cluster_source, "objects_of_files", fail)
     monkeypatch.delenv("STOWPLAN_DEBUG", raising=False)
     ran = run("explain", "-f", "x")
     assert ran.code == 1
@@ -41,7 +41,7 @@ def test_interruption(run, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cluster_source, "load_files", interrupt)
+    monkeypatch.setattr(cluster_source, "objects_of_files", interrupt)
     assert run("explain", "-f", "x").code == 130
 
 

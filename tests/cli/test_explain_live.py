@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import stowplan
+from stowplan.loading.live_cluster import LiveClusterError
 from stowplan.testing import a_node, a_pod
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.http.misbehaving_server import Misbehaving, answers, resets, status
@@ -374,3 +376,18 @@ def test_files_are_explained_without_importing_http(files):
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
     assert ran.stderr.splitlines()[-1] == "[]"
     assert "a would take" in ran.stdout
+
+
+class TestFromPython:
+    def test_a_copy_of_the_cluster(self, server):
+        cluster = stowplan.Cluster.from_kubeconfig(server.kubeconfig)
+        assert "shop/huge" in cluster.pending()
+        assert cluster.explain("shop/api").node_name == "b"
+        assert cluster.notes == ()
+
+    async def test_also_where_a_loop_is_turning(self, server):
+        assert stowplan.Cluster.from_kubeconfig(server.kubeconfig).pending()
+
+    def test_nobody_there(self, tmp_path):
+        with pytest.raises(LiveClusterError, match="no-such-file"):
+            stowplan.Cluster.from_kubeconfig(tmp_path / "no-such-file")

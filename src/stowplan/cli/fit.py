@@ -11,7 +11,7 @@ from stowplan.api.load import load_files
 from stowplan.api.types import Node, Pod, PriorityClass
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
 from stowplan.command_line.errors import InputError, reported
-from stowplan.sources.admission import admit
+from stowplan.loading.admission import admit
 from stowplan.sources.templates import pod_in, pod_named
 from stowplan.what_if.fit import NodeKind
 from stowplan.what_if.fit import fit as how_many_fit

@@ -202,7 +202,7 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     from stowplan.api.policy import Lease
     from stowplan.api.port import Unreachable
     from stowplan.client.endpoint.config_error import CredentialsError
-    from stowplan.command_line.unreachable import no_answer
+    from stowplan.client.unreachable import why_no_answer
 
     election = job.config.leader_election
     try:
@@ -213,7 +213,7 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     except CredentialsError as error:
         raise InputError(str(error)) from error
     except (ApiError, Unreachable) as error:
-        raise no_answer(job.connection.server, error) from error
+        raise InputError(why_no_answer(job.connection.server, error)) from error
     names = [profile.scheduler_name for profile in job.config.profiles]
     if DEFAULT_SCHEDULER_NAME not in names or not is_held(lease, now):
         return

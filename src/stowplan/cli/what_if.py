@@ -9,7 +9,7 @@ import click
 from stowplan.api.load import load_files
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
 from stowplan.command_line.errors import InputError, reported
-from stowplan.sources.admission import admit
+from stowplan.loading.admission import admit
 from stowplan.sources.templates import named_object
 from stowplan.what_if.changes import AddNodes, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if as compare

@@ -50,7 +50,7 @@ _KEPT_EVALUATIONS = 64
 
 
 # Not frozen: one is made for each attempt, and a frozen one takes four times as long to make.
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Decision:
     """What became of one attempt; not to be written to."""
 
@@ -68,6 +68,23 @@ class Decision:
     evaluated: int = 0
     #: Nodes that the choice was made from.
     feasible: int = 0
+
+    def __repr__(self) -> str:
+        if self.node_name:
+            return f"<Decision: {self.pod.key} goes to {self.node_name}>"
+        return f"<Decision: {self.pod.key} goes nowhere: {self.message}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able: what became of the pod."""
+        return {
+            "pod": self.pod.key,
+            "node": self.node_name,
+            "message": self.message,
+            "plugins": sorted(self.diagnosis.unschedulable_plugins) if self.diagnosis is not None else [],
+            "nominatedNode": self.nominated_node_name or "",
+            "evaluatedNodes": self.evaluated,
+            "feasibleNodes": self.feasible,
+        }
 
     @property
     def message(self) -> str:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.engine.questions import Judgement
+from stowplan.framework.explanations.formatting import count
+from stowplan.inspection.frames import to_frame as frame_of
 from stowplan.inspection.records import (
     CandidateRecord,
     ExtenderWordRecord,
@@ -37,7 +39,7 @@ class StaleVerdictError(RuntimeError):
     """The cluster has moved on since the verdict; says whose verdict it is, and what to do."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Verdict(Judgement):
     """The scheduler's view of one pod on every node."""
 
@@ -49,6 +51,49 @@ class Verdict(Judgement):
     @property
     def key(self) -> str:
         return self.pod.key
+
+    def __repr__(self) -> str:
+        return f"<Verdict: {self.in_words()}>"
+
+    def in_words(self) -> str:
+        """The answer in a line."""
+        if self.error is not None:
+            return f"{self.key} cannot be judged: {self.error.message}"
+        if self.gated is not None:
+            return f"{self.key} is gated: {self.gated.message}"
+        if not self.node_name:
+            return f"{self.key} goes nowhere: {self.full_message}"
+        would = f"{int(self.feasible.sum()):,} of {count(len(self.names), 'node')} would take it"
+        return f"{self.key} goes to {self.node_name}: {would}"
+
+    def _repr_html_(self) -> str:
+        """The score matrix and the refusals, for notebooks."""
+        from stowplan.explain.html import verdict_html
+
+        return verdict_html(self)
+
+    def to_frame(self) -> Any:
+        """A data frame with a row a node: whether it would take the pod, points by plugin, or who refused it and why.
+
+        Of pandas or polars, whichever is there.
+        """
+        return frame_of(self.rows())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `to_frame` shows, a dict a node; the best node first, refused ones last."""
+        if self.error is not None or self.gated is not None:
+            return []
+        record = self.record()
+        points: dict[str, int | None] = dict.fromkeys(self.scores)
+        nothing = {"refused_by": "", "reason": ""}
+        found: list[dict[str, Any]] = [
+            {"node": name, "feasible": True, "total": record.totals[name], **points, **record.scores[name], **nothing}
+            for name in (self.names[row] for row in self.ranked())
+        ]
+        for name, status in record.rejected.items():
+            refusal = {"refused_by": status.plugin, "reason": "; ".join(status.reasons)}
+            found.append({"node": name, "feasible": False, "total": None, **points, **refusal})
+        return found
 
     @cached_property
     def advice(self) -> Advice | None:

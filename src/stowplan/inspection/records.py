@@ -18,6 +18,11 @@ SCHEMA_VERSION = 2
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What all records have in common: they never change, and fields without a value are left out."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
+
 
 def document(record: Record) -> dict[str, Any]:
     """The record as JSON-able data: what is read from `encoded`."""

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.api.load import load_files
 from stowplan.api.pod import FINISHED
 from stowplan.api.types import Event, Pod
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
-from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined
 from stowplan.framework.status import error
+from stowplan.loading.files import objects_of_files
 from stowplan.offline import Cluster
-from stowplan.sources.admission import admit
-from stowplan.sources.manifest_checks import checked
 from stowplan.sources.missing_kinds import why_not_judged
-from stowplan.sources.unmade_pods import WORKLOADS, unmade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,37 +48,34 @@ class ClusterSource:
 
     @classmethod
     def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> ClusterSource:
-        loaded = load_files(files, sys.stdin.buffer if "-" in files else None, others=WORKLOADS)
-        found = zip((*loaded.raw, *loaded.others), (*loaded.sources, *loaded.other_sources), strict=True)
-        checks = checked(list(found))
-        made, made_notes = unmade((*loaded.raw, *loaded.others), loaded.objects)
-        admitted = admit((*loaded.objects, *made))
-        _note(*loaded.notes, *checks, *made_notes, *admitted.notes)
-        return cls(Cluster(admitted.objects, config, plugins=named_plugins(plugins)), _finished(admitted.objects))
+        found = objects_of_files(files, sys.stdin.buffer if "-" in files else None)
+        _note(*found.notes)
+        return cls(Cluster(found.objects, config, plugins=named_plugins(plugins)), _finished(found.objects))
 
     @classmethod
     async def of_live_cluster(
         cls, *, kubeconfig: str | None, context: str | None, config: str | None, plugins: Sequence[str], pod: str
     ) -> ClusterSource:
         # What talks HTTP takes a while to import; files do without.
-        from stowplan.sources.live_cluster import read_live_cluster
+        from stowplan import __version__
+        from stowplan.client.http.user_agent import user_agent
+        from stowplan.loading.live_cluster import LiveClusterError, read_live_cluster
 
         cluster = Cluster((), config, plugins=named_plugins(plugins))
-        frameworks = cluster.algorithm.frameworks.values()
-        read = await read_live_cluster(
-            watched_kinds(frameworks, report=_note),
-            kubeconfig=kubeconfig,
-            context=context,
-            pod=pod,
-            documents=cluster.documents,
-        )
+        try:
+            read = await read_live_cluster(
+                cluster.kinds_read(report=_note),
+                kubeconfig=kubeconfig,
+                context=context,
+                agent=user_agent(command="stowplan", version=__version__, purpose="explain"),
+                pod=pod,
+                documents=cluster.documents,
+            )
+        except LiveClusterError as error:
+            hint = "; -f reads files instead" if error.nothing_named and not (kubeconfig or context) else ""
+            raise InputError(f"{error}{hint}") from error
         _note(*read.notes)
-        for obj in read.objects:
-            cluster.add(obj)
-        # As a live scheduler does: what cannot work here takes no part.
-        idle = frozenset[str]().union(*(watched.needed_by for watched in read.unserved))
-        for framework in frameworks:
-            framework.switch_off(idle)
+        cluster.take_in(read)
         return cls(
             cluster,
             _finished(read.objects),

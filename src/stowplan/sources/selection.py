@@ -9,8 +9,8 @@ from stowplan.api.label_selectors import EVERYTHING, SelectorError
 from stowplan.api.selector_text import parse_field_selector, parse_label_selector
 from stowplan.command_line.errors import InputError
 from stowplan.framework.explanations.formatting import joined
+from stowplan.loading.workloads import belongs_to
 from stowplan.sources.templates import KINDS, named_object
-from stowplan.what_if.pods import belongs_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

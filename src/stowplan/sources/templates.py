@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from stowplan.api.decode import DecodeError, convert, validation_errors
 from stowplan.api.load import load_manifests
-from stowplan.api.types import Pod
 from stowplan.command_line.errors import InputError
-from stowplan.what_if.pods import belongs_to
+from stowplan.loading.workloads import belongs_to, pod_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from stowplan.api.types import Pod
     from stowplan.sources.cluster_source import ClusterSource
 
 #: What people call them -> the kind.
@@ -42,31 +41,6 @@ def named_object(text: str, namespace: str) -> tuple[str, str, str]:
     if not name or "/" in found:
         raise InputError(f"{text!r} names nothing: want [NS/]NAME of a pod, or KIND/[NS/]NAME as deployment/shop/web")
     return kind, found if slash else namespace, name
-
-
-def pod_of(manifest: Mapping[str, Any]) -> Pod:
-    """The pod that an object makes, or is; raise InputError."""
-    kind, metadata = manifest.get("kind"), manifest.get("metadata") or {}
-    name = f"{kind} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
-    if kind == "Pod":
-        obj: Any = manifest
-    else:
-        spec = manifest.get("spec") or {}
-        holder = (spec.get("jobTemplate") or {}).get("spec") or {} if kind == "CronJob" else spec
-        template = manifest.get("template") if kind == "PodTemplate" else holder.get("template")
-        if not isinstance(template, dict):
-            raise InputError(f"{name}: makes no pods that could be looked at: there is no template in it")
-        labels = (template.get("metadata") or {}).get("labels") or {}
-        about = {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default", "labels": labels}
-        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template.get("spec") or {}}
-    try:
-        pod = convert(obj, Pod)
-    except DecodeError as error:
-        raise InputError(f"{name}: {error}") from error
-    problems = validation_errors(pod)
-    if problems:
-        raise InputError(*(f"{name}: {problem}" for problem in problems))
-    return pod
 
 
 def pod_in(path: str) -> Pod:

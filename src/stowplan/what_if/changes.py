@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from stowplan.api.affinity import Taint as TaintOfNode
 from stowplan.api.taints import tolerates
 from stowplan.framework.explanations.formatting import count
+from stowplan.loading.workloads import belongs_to
 from stowplan.offline import ClusterError
 from stowplan.what_if.nodes import NodeTemplate, node_named, pods_on
-from stowplan.what_if.pods import Fate, belongs_to, fate_of, made_anew, named
+from stowplan.what_if.pods import Fate, fate_of, made_anew, named
 from stowplan.what_if.settling import put_back
 
 if TYPE_CHECKING:

@@ -66,13 +66,3 @@ def on_node(pod: Pod, node_name: str, name: str) -> Pod:
     """A pod like it that belongs to another node."""
     fresh = copy_of(pod, name)
     return replace(fresh, spec=replace(fresh.spec, node_name=node_name))
-
-
-def belongs_to(pod: Pod, kind: str, name: str) -> bool:
-    """Whether a controller manages the pod; a Deployment does through a ReplicaSet that is named after it."""
-    owner = controller_of(pod.metadata)
-    if owner is None:
-        return False
-    if kind == "Deployment":
-        return owner.kind == "ReplicaSet" and owner.name.rpartition("-")[0] == name
-    return (owner.kind, owner.name) == (kind, name)

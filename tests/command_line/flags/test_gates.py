@@ -7,10 +7,11 @@ import pytest
 from stowplan.command_line.flags.flag_set import FlagError, FlagSet
 from stowplan.command_line.flags.gate_history import EARLIER, MINORS
 from stowplan.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, Gate, gates_at
-from stowplan.command_line.flags.gates import ALWAYS_ON, UNBUILT, gates_of
+from stowplan.command_line.flags.gates import ALWAYS_ON, gates_of
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.versions import Versions, version_errors, versions_of
 from stowplan.config import DEFAULT_FEATURES
+from stowplan.config.features import UNBUILT
 
 
 def gates(text, emulated="1.36"):

@@ -13,8 +13,8 @@ import pytest
 
 from stowplan.api.decode import decode_object
 from stowplan.explain.tables import plain
+from stowplan.loading.admission import admit
 from stowplan.offline import Cluster
-from stowplan.sources.admission import admit
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.commands import demo as demonstration
 from stowplan_cluster.commands import demo_cluster

@@ -19,6 +19,7 @@ from stowplan.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, 
 from stowplan.command_line.flags.kinds import read_bool
 from stowplan.command_line.flags.versions import Versions, shown
 from stowplan.config import FeatureGates
+from stowplan.config.features import UNBUILT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,25 +28,6 @@ if TYPE_CHECKING:
 
 _COMPONENT = "kube"
 _WORDS = {True: "true", False: "false"}
-
-_GROUPS = "pods are scheduled one by one; groups of pods are not built"
-_DEVICES = "the allocation of devices (DRA) is not built"
-_VOLUMES = "the placement of volumes is not built"
-
-#: Gates that are off, and that would switch on what is not built -> what that is.
-UNBUILT = {
-    "DRADeviceTaintRules": _DEVICES,
-    "DRAListTypeAttributes": _DEVICES,
-    "DRANodeAllocatableResources": _DEVICES,
-    "DRAWorkloadResourceClaims": _DEVICES,
-    "GangScheduling": _GROUPS,
-    "GenericWorkload": _GROUPS,
-    "NativeHistograms": "histograms have fixed buckets",
-    "StorageCapacityScoring": _VOLUMES,
-    "TopologyAwareWorkloadScheduling": _GROUPS,
-    "VolumeLimitScaling": _VOLUMES,
-    "WorkloadAwarePreemption": _GROUPS,
-}
 
 #: Gates of the scheduler that can be off in the reference, at least in an earlier version, and cannot be off here.
 ALWAYS_ON = frozenset(

@@ -12,11 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.decode import DecodeError, convert, to_dict
+from stowplan.api.load import LoadError
 from stowplan.api.types import PersistentVolumeClaim, Pod, ReplicaSet
-from stowplan.command_line.errors import InputError
 from stowplan.framework.explanations.formatting import count
-from stowplan.sources.templates import pod_of
-from stowplan.what_if.pods import belongs_to
+from stowplan.loading.workloads import belongs_to, pod_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationCo
 
 
 def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:
-    """(the pods and what comes with them, what to say of it); raise InputError."""
+    """(the pods and what comes with them, what to say of it); raise LoadError."""
     pods = [obj for obj in objects if isinstance(obj, Pod)]
     made: list[ApiStruct] = []
     notes = []
@@ -70,7 +69,7 @@ def _replicas(manifest: Mapping[str, Any]) -> int:
         parallel = spec.get("parallelism", 1)
         wanted = 0 if spec.get("suspend") else parallel if completions is None else min(parallel, completions)
     if not isinstance(wanted, int) or wanted < 0:
-        raise InputError(f"{_name(manifest)}: want a number of pods, got {wanted!r}")
+        raise LoadError([f"{_name(manifest)}: want a number of pods, got {wanted!r}"])
     return wanted
 
 
@@ -127,7 +126,7 @@ def _converted(manifest: Mapping[str, Any], found: dict[str, Any], kind: type[An
     try:
         return convert(found, kind)
     except DecodeError as error:
-        raise InputError(f"{_name(manifest)}: {error}") from error
+        raise LoadError([f"{_name(manifest)}: {error}"]) from error
 
 
 def _pod_name(manifest: Mapping[str, Any], index: int) -> str:

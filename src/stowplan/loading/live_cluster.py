@@ -9,10 +9,10 @@ Imported by the command that talks to a cluster, when it does: HTTP takes a whil
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stowplan import __version__
 from stowplan.api.api_errors import ApiError, Expired, Forbidden, NotFound
 from stowplan.api.decode import DecodeError
 from stowplan.api.meta import ApiStruct
@@ -21,11 +21,9 @@ from stowplan.api.resources import resource_of
 from stowplan.api.types import Event, Node, Pod
 from stowplan.client.connection import ClientConfigError, CredentialsError, connect_from_flags
 from stowplan.client.http.transport import Limits
-from stowplan.client.http.user_agent import user_agent
 from stowplan.client.http_api import HttpApi
+from stowplan.client.unreachable import why_no_answer
 from stowplan.client.watching.list_watch import Undecodable
-from stowplan.command_line.errors import InputError
-from stowplan.command_line.unreachable import no_answer
 from stowplan.config import ClientConnection
 from stowplan.framework.explanations.formatting import listed
 
@@ -45,6 +43,13 @@ _PAGE = 1000
 _NAMED = 3
 #: Somebody waits in front of it: better to hear soon that there is no server.
 _LIMITS = Limits(connect=5.0, silence=30.0, tries=3, connection_tries=1, trying=15.0)
+
+
+class LiveClusterError(ValueError):
+    """The cluster cannot be read; says why."""
+
+    #: It is not known which cluster, or as whom.
+    nothing_named = False
 
 
 @dataclass
@@ -67,28 +72,43 @@ async def read_live_cluster(
     *,
     kubeconfig: str | None,
     context: str | None,
+    agent: str,
     pod: str = "",
     documents: Documents | None = None,
 ) -> LiveCluster:
-    """`pod`, as `name` or `namespace/name`, is the one whose Events are of interest; raise InputError.
+    """`pod`, as `name` or `namespace/name`, is the one whose Events are of interest; raise LiveClusterError.
 
-    `documents` keeps what is read whole, as far as it wants to.
+    `documents` keeps what is read whole, as far as it wants to; `agent` is how the API server knows us.
     """
     try:
         connection = connect_from_flags(kubeconfig=kubeconfig, context=context)
-        return await _read(connection, kinds, pod, documents)
+        return await _read(connection, kinds, pod, documents, agent)
     except (ClientConfigError, CredentialsError) as error:
-        hint = "" if kubeconfig or context else "; -f reads files instead"
-        raise InputError(f"{error}{hint}") from error
+        failed = LiveClusterError(str(error))
+        failed.nothing_named = True
+        raise failed from error
     except (Unreachable, ApiError) as error:
-        raise no_answer(connection.server, error) from error
+        raise LiveClusterError(why_no_answer(connection.server, error)) from error
+
+
+def read_now(
+    kinds: Sequence[WatchedKind],
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    agent: str,
+    documents: Documents | None = None,
+) -> LiveCluster:
+    """The same for who does not await: a loop of its own in a thread of its own, as a notebook's is turning already."""
+    reading = read_live_cluster(kinds, kubeconfig=kubeconfig, context=context, agent=agent, documents=documents)
+    with ThreadPoolExecutor(1) as apart:
+        return apart.submit(asyncio.run, reading).result()
 
 
 async def _read(
-    connection: Connection, kinds: Sequence[WatchedKind], pod: str, documents: Documents | None
+    connection: Connection, kinds: Sequence[WatchedKind], pod: str, documents: Documents | None, agent: str
 ) -> LiveCluster:
     found = LiveCluster(connection.namespace)
-    agent = user_agent(command="stowplan", version=__version__, purpose="explain")
     settings = ClientConnection(qps=-1)
     async with HttpApi.open(
         connection, client_settings=settings, agent=agent, limits=_LIMITS, documents=documents
@@ -128,7 +148,7 @@ class _Reading:
         except Forbidden as error:
             missing = f"the permission to list {resource} in all namespaces is missing ({error})"
             if kind in _NEEDED:
-                raise InputError(missing) from error
+                raise LiveClusterError(missing) from error
             self.found.notes.append(f"{missing}: judged as if there were none")
         else:
             self._take(resource, listings)

@@ -1,0 +1,13 @@
+"""What to say of a cluster that does not answer, or not as it was asked to: who, what, and what to do."""
+
+from __future__ import annotations
+
+from stowplan.api.api_errors import ApiError, Unauthorized
+from stowplan.api.port import Unreachable
+
+
+def why_no_answer(server: str, error: ApiError | Unreachable) -> str:
+    if isinstance(error, Unreachable):
+        return f"cannot reach the cluster: {error}"
+    hint = "; the token or certificate is wrong or has expired" if isinstance(error, Unauthorized) else ""
+    return f"{server} refused: {error}{hint}"

@@ -1,0 +1,37 @@
+"""A cluster's objects from files, as an API server would store them: what is absent is filled in, what is written by
+hand is checked, and workloads have the pods that they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stowplan.api.load import load_files
+from stowplan.loading.admission import admit
+from stowplan.loading.manifest_checks import checked
+from stowplan.loading.unmade_pods import WORKLOADS, unmade
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import BinaryIO
+
+    from stowplan.api.meta import ApiStruct
+
+
+@dataclass(frozen=True)
+class Filed:
+    """What was read."""
+
+    objects: Sequence[ApiStruct]
+    #: What was skipped or made up, for the user to know.
+    notes: tuple[str, ...]
+
+
+def objects_of_files(paths: Sequence[str], stdin: BinaryIO | None = None) -> Filed:
+    """From files, directories and, for `-`, `stdin`; raise LoadError."""
+    loaded = load_files(paths, stdin, others=WORKLOADS)
+    manifests = (*loaded.raw, *loaded.others)
+    checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)))
+    made, made_notes = unmade(manifests, loaded.objects)
+    admitted = admit((*loaded.objects, *made))
+    return Filed(admitted.objects, (*loaded.notes, *checks, *made_notes, *admitted.notes))

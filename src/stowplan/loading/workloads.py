@@ -1,0 +1,48 @@
+"""Workloads and their pods: the one that a template describes, and whose a pod is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.decode import DecodeError, convert, validation_errors
+from stowplan.api.load import LoadError
+from stowplan.api.meta import controller_of
+from stowplan.api.types import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def pod_of(manifest: Mapping[str, Any]) -> Pod:
+    """The pod that an object makes, or is; raise LoadError."""
+    kind, metadata = manifest.get("kind"), manifest.get("metadata") or {}
+    name = f"{kind} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
+    if kind == "Pod":
+        obj: Any = manifest
+    else:
+        spec = manifest.get("spec") or {}
+        holder = (spec.get("jobTemplate") or {}).get("spec") or {} if kind == "CronJob" else spec
+        template = manifest.get("template") if kind == "PodTemplate" else holder.get("template")
+        if not isinstance(template, dict):
+            raise LoadError([f"{name}: makes no pods that could be looked at: there is no template in it"])
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        about = {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default", "labels": labels}
+        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template.get("spec") or {}}
+    try:
+        pod = convert(obj, Pod)
+    except DecodeError as error:
+        raise LoadError([f"{name}: {error}"]) from error
+    problems = validation_errors(pod)
+    if problems:
+        raise LoadError([f"{name}: {problem}" for problem in problems])
+    return pod
+
+
+def belongs_to(pod: Pod, kind: str, name: str) -> bool:
+    """Whether a controller manages the pod; a Deployment does through a ReplicaSet that is named after it."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return False
+    if kind == "Deployment":
+        return owner.kind == "ReplicaSet" and owner.name.rpartition("-")[0] == name
+    return (owner.kind, owner.name) == (kind, name)

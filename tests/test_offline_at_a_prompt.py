@@ -1,0 +1,151 @@
+"""Cluster as somebody at a prompt or in a notebook meets it: from files, what it shows, what it says to mistakes."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import stowplan
+from stowplan.api.load import LoadError
+from stowplan.testing import a_node, a_pod
+
+SMALL = a_node("small").allocatable(cpu="1", pods="9").obj()
+BIG = a_node("big").allocatable(cpu="8", pods="9").obj()
+TAINTED = a_node("gpu").tainted("dedicated", "gpu").obj()
+WEB = a_pod("web").requests(cpu="2").obj()
+HUGE = a_pod("huge").requests(cpu="80").obj()
+
+
+@pytest.fixture
+def cluster():
+    return stowplan.Cluster([SMALL, BIG, TAINTED, WEB, HUGE, a_pod("on").on("big").obj()])
+
+
+class TestObjects:
+    def test_lists_are_taken_apart(self):
+        items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]
+        inner = {"kind": "PodList", "apiVersion": "v1", "items": items}
+        outer = {"kind": "List", "apiVersion": "v1", "items": [BIG, inner]}
+        for given in ([outer], outer):
+            cluster = stowplan.Cluster(given)
+            assert (cluster.state.table.count, cluster.pending()) == (1, ["default/a", "default/b"])
+
+    @pytest.mark.parametrize("given", ["cluster.yaml", ["cluster.yaml"]])
+    def test_a_path_is_for_from_files(self, given):
+        with pytest.raises(stowplan.ClusterError, match=r"'cluster\.yaml'.*Cluster\.from_files reads files"):
+            stowplan.Cluster(given)
+
+    def test_a_deployment_says_what_to_do(self):
+        made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+        with pytest.warns(UserWarning, match=r"Deployment default/web has no effect in a Cluster: .*from_files"):
+            stowplan.Cluster([made])
+
+
+class TestFromFiles:
+    def test_it_reads_as_explain_does(self, tmp_path):
+        template = {"metadata": {"labels": {"app": "w"}}, "spec": WEB["spec"]}
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": "w"}}, "template": template}
+        made = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "w"}, "spec": spec}
+        (tmp_path / "nodes.json").write_text(json.dumps(BIG))
+        (tmp_path / "web.json").write_text(json.dumps(made))
+        cluster = stowplan.Cluster.from_files(tmp_path)
+        assert cluster.pending() == ["default/w-0", "default/w-1"]
+        (note,) = cluster.notes
+        assert note == "Deployment default/w has no pods yet: judged is what it asks for, 2 pods (default/w-0…)"
+        same = stowplan.Cluster.from_files(str(tmp_path / "nodes.json"), str(tmp_path / "web.json"), reuse=False)
+        assert same.pending() == cluster.pending()
+
+    def test_every_problem_has_its_place(self, tmp_path):
+        (tmp_path / "a.yaml").write_text("kind: [")
+        with pytest.raises(LoadError, match=r"a\.yaml: line 2"):
+            stowplan.Cluster.from_files(tmp_path)
+
+
+class TestGates:
+    def test_a_gate_that_is_off(self):
+        """Without it, the plugin takes no part."""
+        plain, without = (
+            stowplan.Cluster([BIG], feature_gates={"DynamicResourceAllocation": on}) for on in (True, False)
+        )
+        filters = [
+            {"name": "DynamicResources"} in made.config.effective_plugins()["default-scheduler"]["filter"]
+            for made in (plain, without)
+        ]
+        assert filters == [True, False]
+
+    def test_a_misspelled_gate(self):
+        with pytest.raises(stowplan.ClusterError, match="no gate 'GangSchedulin'; did you mean GangScheduling"):
+            stowplan.Cluster([BIG], feature_gates={"GangSchedulin": True})
+
+    def test_a_gate_of_what_is_not_built(self):
+        with pytest.raises(stowplan.ClusterError, match="GangScheduling cannot be on: pods are scheduled one by one"):
+            stowplan.Cluster([BIG], feature_gates={"GangScheduling": True})
+
+
+class TestWhatIsShown:
+    def test_in_a_line(self, cluster):
+        assert repr(cluster) == "<Cluster: 3 nodes with 1 pod, 2 pending>"
+        assert repr(cluster.explain("web")) == "<Verdict: default/web goes to big: 1 of 3 nodes would take it>"
+        assert repr(cluster.explain("huge")).startswith("<Verdict: default/huge goes nowhere: 0/3 nodes are available")
+        placed, refused = sorted(cluster.schedule(), key=lambda decision: not decision.node_name)
+        assert repr(placed) == "<Decision: default/web goes to big>"
+        assert repr(refused).startswith("<Decision: default/huge goes nowhere: 0/3 nodes are available: ")
+
+    def test_decisions_as_data(self, cluster):
+        told = {one["pod"]: one for one in (decision.to_dict() for decision in cluster.schedule())}
+        assert json.loads(json.dumps(told)) == told
+        assert (told["default/web"]["node"], told["default/web"]["feasibleNodes"]) == ("big", 1)
+        assert (told["default/huge"]["node"], told["default/huge"]["plugins"]) == (
+            "",
+            ["NodeResourcesFit", "TaintToleration"],
+        )
+
+    def test_html_has_points_and_refusals(self, cluster):
+        page = cluster.explain("web")._repr_html_()
+        assert "<b>big</b>" in page
+        assert "rgba(34,139,80,0.55)" in page
+        assert "Insufficient cpu" in page
+        assert "untolerated taint" in page
+
+    def test_html_is_escaped(self):
+        cluster = stowplan.Cluster([a_node("a").tainted("k", "<script>").obj(), a_node("<b>").obj()])
+        page = cluster.explain(a_pod("<i>").requests(cpu="80").obj())._repr_html_()
+        assert "<script>" not in page
+        assert "<i>" not in page
+
+    def test_rows(self, cluster):
+        rows = cluster.explain("web").rows()
+        assert [(row["node"], row["feasible"], row["refused_by"]) for row in rows] == [
+            ("big", True, ""),
+            ("gpu", False, "TaintToleration"),
+            ("small", False, "NodeResourcesFit"),
+        ]
+        assert {frozenset(row) for row in rows} == {frozenset(rows[0])}
+
+
+class TestFrames:
+    @pytest.fixture
+    def library(self, monkeypatch):
+        """One that is there, or stands in for it."""
+
+        def become(name):
+            for other in {"pandas", "polars"} - {name}:
+                monkeypatch.setitem(sys.modules, other, None)
+            monkeypatch.setitem(sys.modules, name, SimpleNamespace(DataFrame=lambda rows: (name, rows)))
+
+        return become
+
+    @pytest.mark.parametrize("name", ["pandas", "polars"])
+    def test_of_whichever_is_there(self, cluster, library, name):
+        library(name)
+        assert cluster.explain("web").to_frame() == (name, cluster.explain("web").rows())
+        found = stowplan.to_frame(cluster.schedule())
+        assert found[0] == name
+        assert {row["pod"] for row in found[1]} == {"default/web", "default/huge"}
+
+    def test_without_any(self, cluster, monkeypatch):
+        for name in ("pandas", "polars"):
+            monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(ImportError, match="pip install pandas"):
+            cluster.explain("web").to_frame()
