@@ -367,8 +367,7 @@ def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], A
         while True:
             needed = steps.send(outcome)  # type: ignore[arg-type]
             if isinstance(needed, Wait):
-                yield needed
-                outcome = Done()
+                (outcome,) = yield needed
             elif isinstance(needed, Request | Ask):
                 odd = problem_of(needed) if isinstance(needed, Request) else None
                 if odd is not None:
