@@ -33,7 +33,7 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.engine.extender_words import SCORE_FACTOR, refusals_of, refuse
 from stowplan.framework.extender import OvertakenError, answer_of
-from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait, problem_of
+from stowplan.framework.requests import Ask, OddStepError, Outcome, Request, Wait, problem_of
 from stowplan.framework.status import Status, error
 from stowplan.klog import get_logger
 
