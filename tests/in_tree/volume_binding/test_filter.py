@@ -98,7 +98,8 @@ def test_a_class_without_binding_mode_is_an_error(bench):
     assert status.message == 'VolumeBindingMode not set for StorageClass "s"'
 
 
-def refused(bench, *objects, pod=POD, nodes=(node("n1"), node("n2", "b"))):
+def refused(bench, *objects, pod=POD, nodes=None):
+    nodes = [node("n1"), node("n2", "b")] if nodes is None else nodes
     return bench(VolumeBinding, *nodes, *objects).refusals(pod)
 
 
