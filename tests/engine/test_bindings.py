@@ -68,18 +68,23 @@ def driven(*plugins, nodes=("n",), **options):
 
 
 class Script:
-    """What a plugin yields, one after the other; what it is sent; and whether it was closed."""
+    """What a plugin yields, one after the other; what it is sent, how long it waited, and whether it was closed."""
 
     def __init__(self, *yields, answer=None):
         self.yields = yields
         self.answer = answer
         self.sent = []
+        self.waited = []
         self.closed = False
 
     def __call__(self, state, pod, node_name):
         try:
             for one in self.yields:
-                self.sent.append((yield one))
+                outcome = yield one
+                if isinstance(one, Wait):
+                    self.waited.append(outcome.value)
+                    outcome = Done()
+                self.sent.append(outcome)
         except GeneratorExit:
             self.closed = True
             raise
@@ -168,6 +173,7 @@ def test_a_wait_for_an_object_ends_when_that_changes(point, change):
     else:
         engine.create(claim(version=2))
     assert script.sent == [Done()]
+    assert script.waited == [3600.0]
     nothing_is_left(engine)
 
 
@@ -191,6 +197,7 @@ def test_a_wait_for_a_time_ends_then(point, seconds):
     assert script.sent == []
     engine.advance(0.001)
     assert script.sent == [Done()]
+    assert script.waited == pytest.approx([max(seconds, 0.001)])
     nothing_is_left(engine)
 
 

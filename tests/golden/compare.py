@@ -32,10 +32,12 @@ CLAIMED = (
     "preemption",
     "pdb",
     "mixed",
+    "csilimits",
+    "volumes",
 )
 
 #: Categories whose verdicts need plugins that are not built yet. Their hints are compared already.
-NOT_YET_CLAIMED = ("volumes", "csilimits", "dra")
+NOT_YET_CLAIMED = ("dra",)
 
 SHOWN = 12
 

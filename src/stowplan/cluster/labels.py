@@ -8,6 +8,7 @@ carries any more are given out again.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,11 +21,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+#: Versions of columns: no number is given twice, also when a transaction winds a column back.
+_versions = count(1)
+
+
 class LabelColumn:
     """One label key over all rows."""
 
     def __init__(self, key: str, capacity: int) -> None:
         self.key = key
+        #: Moves when some row's value does.
+        self.version = next(_versions)
         #: Code of the row's value, 0 without the label; shape (capacity,), intp so that it indexes directly.
         self.codes: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
         #: Value of a code; index 0 is a placeholder.
@@ -62,13 +69,16 @@ class LabelColumn:
         old = int(self.codes[row])
         if value is not None and old and self.values[old] == value:
             return
+        if value is None and not old:
+            return
+        self.version = next(_versions)
         if old:
             self._leave(old)
         self.codes[row] = self._join(value) if value is not None else 0
 
     def saved(self) -> Callable[[], None]:
         """What restores the column as it is now."""
-        codes, copy = self.codes, self.codes.copy()
+        codes, copy, version = self.codes, self.codes.copy(), self.version
         lists = list(self.values), list(self._population), list(self._free)
         code_of, counts = dict(self._code_of), (self._shared, self._having)
 
@@ -80,6 +90,7 @@ class LabelColumn:
             self.values, self._population, self._free = lists
             self._code_of = code_of
             self._shared, self._having = counts
+            self.version = version
 
         return restore
 

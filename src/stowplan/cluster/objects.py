@@ -21,7 +21,7 @@ from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.object_dependencies import BY_NAMESPACE, ObjectDependency, ObjectIndex, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -99,6 +99,8 @@ class ObjectStore:
         self._logs: dict[type[Any], ChangeLog[str]] = {}
         #: The innermost open transaction.
         self._mark: _Mark | None = None
+        #: Told of each object that is about to be replaced, or to go (None).
+        self.replacing: Callable[[type[Any], str, Any], None] | None = None
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -115,6 +117,15 @@ class ObjectStore:
 
     def _changing(self, kind: type[Any], key: str, new: Any) -> None:
         """An object is about to be replaced; None: to go."""
+        if self.replacing is not None:
+            self.replacing(kind, key, new)
+        self._move_on(kind, key)
+        old = self._objects[kind].get(key)
+        for index in self._indexes.get(kind, ()):
+            self._reindex(kind, index, key, old, new)
+
+    def _move_on(self, kind: type[Any], key: str) -> None:
+        """An object is another now: let everybody see it who goes by versions or logs."""
         if self._mark is not None and kind not in self._mark.before:
             self._mark.before[kind] = dict(self._objects[kind])
         self._clock += 1
@@ -123,9 +134,19 @@ class ObjectStore:
         log = self._logs.get(kind)
         if log is not None:
             log.append(key)
-        old = self._objects[kind].get(key)
+
+    def retouched(self, key: str, old: Any, new: Any) -> None:
+        """Readers take an object for another than they did, although it has not changed (`assumed_objects`)."""
+        kind = type(old)
+        self._move_on(kind, key)
         for index in self._indexes.get(kind, ()):
-            self._reindex(kind, index, key, old, new)
+            try:
+                values = {*index.values(old), *index.values(new)}
+            except Exception:
+                # As in `_reindex`.
+                values = {d[2] for d in self._watched if d[0] is kind and d[1] is index}
+            for value in values:
+                self._moved((kind, index, value))
 
     def _reindex(self, kind: type[Any], index: ObjectIndex, key: str, old: Any, new: Any) -> None:
         try:

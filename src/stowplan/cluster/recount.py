@@ -48,6 +48,7 @@ def problems_of(state: ClusterState) -> list[str]:
         *_problems_of_counters(state),
         *state.pending.problems(),
         *state.nominator.problems(),
+        *state.assumed.problems(),
         *_problems_of_pods_without_node(state),
     ]
 

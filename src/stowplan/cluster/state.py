@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from stowplan.cluster.assumed_objects import AssumedObjects
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import settle_allocator
 from stowplan.cluster.disks import DiskIndex
@@ -56,6 +57,8 @@ class ClusterState:
         self.disks = DiskIndex()
         self.volumes = MountedVolumes()
         self.objects = ObjectStore()
+        #: The same objects as decisions that are not written yet make them.
+        self.assumed = AssumedObjects(self.objects)
         self.nominator = Nominator()
         self.pending = PendingPods()
         #: Rows whose pods changed, in order; what reuse looks at.
@@ -83,6 +86,7 @@ class ClusterState:
         self.transactions = Transactions()
         self.transactions.register("nodes and pods", Placements(self))
         self.transactions.register("objects", self.objects)
+        self.transactions.register("assumed objects", self.assumed)
         self.transactions.register("nominations", self.nominator)
         self.transactions.register("pending pods", self.pending)
 

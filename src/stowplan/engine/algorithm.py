@@ -133,6 +133,8 @@ class Judged:
     nominated: bool = False
     #: Extender -> what it adds to the scores.
     points: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    #: What further PostFilter plugins would have said, had not one before them ended it with an error.
+    unheard: tuple[tuple[str, PostFilterResult], ...] = ()
 
 
 class SchedulingAlgorithm:
@@ -263,7 +265,8 @@ class SchedulingAlgorithm:
             return Judged(Decision(pod, status=outcome.error, state=state))
         if outcome.diagnosis is not None:
             decision = post_filtered(framework, state, pod, outcome.diagnosis)
-            return Judged(decision, outcome.diagnosis, outcome.feasible)
+            unheard = _unheard(framework, state, pod, outcome.diagnosis, decision)
+            return Judged(decision, outcome.diagnosis, outcome.feasible, unheard=unheard)
         diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
         if extenders is not None:
             feasible = self._left(extenders, diagnosis, feasible)
@@ -372,6 +375,17 @@ def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnos
         plugins, run = framework.effect_free_post_filter, _run_post_filter
     answers = run(framework, plugins, state, pod, diagnosis) if plugins else PostFilterAnswers()
     return answers.decision(state, pod, diagnosis)
+
+
+def _unheard(
+    framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, decision: Decision
+) -> tuple[tuple[str, PostFilterResult], ...]:
+    """What plugins after the last that was asked say; those that would help do not, as they are not asked."""
+    plugins = framework.effect_free_post_filter[len(decision.post_filter) :]
+    if not decision.post_filter or decision.post_filter[-1][1].status.code != Code.Error:
+        return ()
+    answers = ((plugin.name, framework.run_post_filter(plugin, state, pod, diagnosis)) for plugin in plugins)
+    return tuple((name, answer) for name, answer in answers if answer.status.code != Code.Success)
 
 
 class PostFilterAnswers:

@@ -56,7 +56,17 @@ class PluginCall:
     Or an extender that is to bind.
     """
 
-    __slots__ = ("_woken_by", "binding", "is_extenders", "number", "plugin", "started", "steps", "writes")
+    __slots__ = (
+        "_woken_by",
+        "asleep_since",
+        "binding",
+        "is_extenders",
+        "number",
+        "plugin",
+        "started",
+        "steps",
+        "writes",
+    )
 
     def __init__(self, binding: Binding, plugin: str, *, is_extenders: bool = False) -> None:
         self.binding = binding
@@ -69,6 +79,8 @@ class PluginCall:
         #: Whether that effect writes.
         self.writes = False
         self.started = 0.0
+        #: When it began to wait for objects or a time.
+        self.asleep_since = 0.0
         self._woken_by: Alarm | None = None
 
     def __str__(self) -> str:

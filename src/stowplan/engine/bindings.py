@@ -341,6 +341,7 @@ class Bindings:
             return error(e)
 
     def _sleep(self, call: PluginCall, wait: Wait) -> None:
+        call.asleep_since = self.outbox.now
         call.sleep(None if wait.seconds is None else self.outbox.wake(self.outbox.now + wait.seconds, call))
         for key in wait.keys:
             self.outbox.watch(key, call)
@@ -359,7 +360,7 @@ class Bindings:
         if call in binding.calls:
             call.sleep(None)
             self.outbox.unwatch(call)
-            self._step(binding, call, Done())
+            self._step(binding, call, Done(self.outbox.now - call.asleep_since))
 
     def _steps_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         times = binding.attempt.state.plugin_times

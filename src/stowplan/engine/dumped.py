@@ -40,6 +40,7 @@ DUMP_VERSION = 1
 
 #: The cluster's own participants of transactions.
 _PLACEMENTS, _OBJECTS, _NOMINATIONS, _PENDING = "nodes and pods", "objects", "nominations", "pending pods"
+_ASSUMED = "assumed objects"
 
 
 class DumpError(ValueError):
@@ -64,6 +65,8 @@ class DumpedState(msgspec.Struct, frozen=True, kw_only=True):
     placements: DumpedPlacements
     #: (kind, object), kind by kind.
     objects: list[tuple[str, Any]]
+    #: The same of those that are assumed to be others, as what was written was not heard of yet.
+    assumed: list[tuple[str, Any]] = msgspec.field(default_factory=list)
     #: Node -> pods, both in the order of nomination.
     nominations: list[tuple[str, list[Pod]]]
     #: In the order in which their names came.
@@ -166,6 +169,7 @@ def dumped_state(parts: dict[str, Any]) -> DumpedState:
             nodes=nodes, pods=[replace(one, pod=as_written(one.pod)) for one in placements.pods]
         ),
         objects=[with_name(obj) for obj in others.pop(_OBJECTS)],
+        assumed=[with_name(obj) for obj in others.pop(_ASSUMED)],
         nominations=[(name, [as_written(pod) for pod in pods]) for name, pods in others.pop(_NOMINATIONS)],
         pending=[as_written(pod) for pod in others.pop(_PENDING)],
         others=others,
@@ -187,6 +191,7 @@ def restored_state(dumped: DumpedState) -> dict[str, Any]:
     return {
         _PLACEMENTS: dumped.placements,
         _OBJECTS: [read_object(kind_named(name), content) for name, content in dumped.objects],
+        _ASSUMED: [read_object(kind_named(name), content) for name, content in dumped.assumed],
         _NOMINATIONS: dumped.nominations,
         _PENDING: dumped.pending,
         **dumped.others,

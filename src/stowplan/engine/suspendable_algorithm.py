@@ -33,7 +33,7 @@ from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.scoring import INFEASIBLE
 from stowplan.engine.extender_words import SCORE_FACTOR, refusals_of, refuse
 from stowplan.framework.extender import OvertakenError, answer_of
-from stowplan.framework.requests import Ask, Done, OddStepError, Outcome, Request, Wait, problem_of
+from stowplan.framework.requests import Ask, OddStepError, Outcome, Request, Wait, problem_of
 from stowplan.framework.status import Status, error
 from stowplan.klog import get_logger
 
@@ -367,8 +367,7 @@ def _stepwise(steps: PostFilterSteps) -> Generator[Needs, tuple[Outcome, ...], A
         while True:
             needed = steps.send(outcome)  # type: ignore[arg-type]
             if isinstance(needed, Wait):
-                yield needed
-                outcome = Done()
+                (outcome,) = yield needed
             elif isinstance(needed, Request | Ask):
                 odd = problem_of(needed) if isinstance(needed, Request) else None
                 if odd is not None:

@@ -107,6 +107,7 @@ class SuspendedCycle:
     __slots__ = (
         "alarm",
         "asks",
+        "asleep_since",
         "began",
         "framework",
         "held",
@@ -141,6 +142,8 @@ class SuspendedCycle:
         #: What it waits for, in order; answers are kept there until all have come.
         self.needs: tuple[Need, ...] = ()
         self.alarm: Alarm | None = None
+        #: When it began to wait for objects or a time.
+        self.asleep_since = 0.0
         #: Times its calls of plugins, if it was drawn for that.
         self.sample: PluginTimes | None = None
 
@@ -300,7 +303,7 @@ class SuspendedCycles:
     def _wait(self, cycle: SuspendedCycle, needed: Needs) -> None:
         self.under_way[cycle.uid] = cycle
         if isinstance(needed, Wait):
-            cycle.stage = Stage.ASLEEP
+            cycle.stage, cycle.asleep_since = Stage.ASLEEP, self.outbox.now
             if needed.seconds is not None:
                 cycle.alarm = self.outbox.wake(self.outbox.now + needed.seconds, cycle)
             for key in sorted(needed.keys):
@@ -323,7 +326,7 @@ class SuspendedCycles:
     def woken(self, cycle: SuspendedCycle) -> None:
         if cycle.stage is Stage.ASLEEP:
             self._rise(cycle)
-            self._go_on(cycle, (Done(),))
+            self._go_on(cycle, (Done(self.outbox.now - cycle.asleep_since),))
         elif cycle.stage is Stage.ANEW:
             self._begin_anew(cycle)
 

@@ -131,7 +131,10 @@ Key = tuple[str, str]
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """Go on when one of these objects has changed, or at a time; the outcome is `Done` in either case."""
+    """Go on when one of these objects has changed, or at a time.
+
+    The outcome is `Done` in either case, and its value the seconds that it took.
+    """
 
     keys: frozenset[Key] = frozenset()
     #: Seconds from now; None: however long it takes.

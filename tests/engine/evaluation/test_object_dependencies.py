@@ -19,6 +19,7 @@ from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.evaluation import evaluation as evaluation_module
 from stowplan.engine.evaluation.evaluation import Evaluation
 from stowplan.engine.evaluation.node_sums import NodeSums
+from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.handle import Handle
 from stowplan.framework.runtime import Framework
 from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
@@ -26,6 +27,7 @@ from stowplan.in_tree.inter_pod_affinity.plugin import InterPodAffinity
 from stowplan.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.in_tree.node_volume_limits.plugin import NodeVolumeLimits
 from stowplan.in_tree.registry import in_tree_registry
+from stowplan.in_tree.volume_binding.plugin import VolumeBinding
 from stowplan.in_tree.volume_zone.plugin import VolumeZone
 from stowplan.plugins import (
     SKIP,
@@ -43,6 +45,7 @@ from stowplan.plugins import (
 )
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.plugins import claims as volumes
 from support.scheduling.worlds import HOST, ZONE, service, struct
 
 GPU = "example.com/gpu"
@@ -203,6 +206,7 @@ def claim(name, namespace="default", mode="ReadWriteOnce"):
 def bound_claim(name, volume):
     found = claim(name)
     found["spec"]["volumeName"] = volume
+    found["metadata"]["annotations"] = {volumes.COMPLETED: "yes"}
     return found
 
 
@@ -275,7 +279,65 @@ class Scenario:
         return NODES if self.nominated is None else NODES[:1]
 
 
+LOCAL = volumes.a_class("local", provisioner="kubernetes.io/no-provisioner")
+MADE = volumes.a_class("made", provisioner="x")
+EBS_VOLUME = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+
+
+def in_zone(name, zone, **fields):
+    return volumes.volume(name, class_name="local", on={volumes.ZONE: [zone]}, **fields)
+
+
+def migrating(*plugins):
+    found = csi_node("n1")
+    found["metadata"]["annotations"] = {"storage.alpha.kubernetes.io/migrated-plugins": ",".join(plugins)}
+    return found
+
+
 SCENARIOS = {
+    "a volume that is free": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        None,
+        in_zone("v", "a"),
+        there=[volumes.claim("data", class_name="local"), LOCAL],
+    ),
+    "a volume that is given away": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        in_zone("v", "a"),
+        in_zone("v", "a", spec=volumes.held("other")),
+        there=[volumes.claim("data", class_name="local"), LOCAL],
+    ),
+    "where volumes are made": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        MADE,
+        volumes.a_class("made", provisioner="x", zones=["a"]),
+        there=[volumes.claim("data", class_name="made")],
+    ),
+    "room for volumes": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        None,
+        volumes.capacity("k", class_name="made", labels={volumes.ZONE: "a"}, capacity="5Gi"),
+        there=[volumes.claim("data", class_name="made"), MADE, volumes.a_driver("x")],
+    ),
+    "a driver that says how much room there is": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        None,
+        volumes.a_driver("x"),
+        there=[volumes.claim("data", class_name="made"), MADE],
+    ),
+    "a node whose volumes were taken over": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        migrating(),
+        migrating("kubernetes.io/aws-ebs"),
+        there=[volumes.claim("data", volume="v"), in_zone("v", "b", spec=EBS_VOLUME)],
+        without=["VolumeZone"],
+    ),
     "namespaces that a term selects": Scenario(
         InterPodAffinity,
         a_pod().requires_pods(ZONE, DB, namespace_selector=ON_BLUE),
@@ -348,7 +410,23 @@ NOTICED = {
         csi_volume("pv", zone="a"),
         csi_volume("pv", zone="b"),
         there=[bound_claim("data", "pv")],
-        without=["VolumeBinding"],
+    ),
+    "the pod's claim": Scenario(
+        VolumeBinding, with_volume(a_pod(), CLAIMED), None, volumes.claim("data", class_name="made"), there=[MADE]
+    ),
+    "the volume of the pod's claim": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        in_zone("v", "a"),
+        in_zone("v", "b"),
+        there=[volumes.claim("data", class_name="local", volume="v")],
+    ),
+    "the volume that is held for the pod's claim": Scenario(
+        VolumeBinding,
+        with_volume(a_pod(), CLAIMED),
+        in_zone("v", "a", spec=volumes.held("data")),
+        in_zone("v", "b", spec=volumes.held("data")),
+        there=[volumes.claim("data", class_name="local"), LOCAL],
     ),
 }
 
@@ -392,6 +470,9 @@ def test_services_are_in_the_signature():
 
 UNRELATED = {
     "claims": claim("other"),
+    "volumes": csi_volume("other"),
+    "free volumes": in_zone("other", "a"),
+    "room for volumes": volumes.capacity("k", labels={}, capacity="1Gi"),
     "storage classes": storage_class("fast"),
     "device classes": device_class("other", "example.com/other"),
     "services elsewhere": service("web", "blue", app="web"),
@@ -416,6 +497,37 @@ def test_unrelated_changes_leave_reuse_alone(obj):
         change(struct(obj))
         assert profile.signature(pod) == signature
         assert shared.filter(pod).reused
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        claim("other"),
+        volumes.volume("other", class_name="fast"),
+        volumes.volume("other", class_name="local", phase="Bound", spec=volumes.held("other")),
+        storage_class("fast"),
+        volumes.capacity("k", class_name="fast", labels={}, capacity="1Gi"),
+        volumes.capacity("k", class_name="local", labels={}, capacity="1Gi"),
+        volumes.a_driver("other"),
+        migrating("kubernetes.io/aws-ebs"),
+    ],
+    ids=lambda obj: obj["kind"],
+)
+def test_a_pod_with_a_claim_that_waits_is_left_alone_by_what_is_not_its_own(obj):
+    state = ClusterState()
+    for one in (*NODES, volumes.claim("data", class_name="local"), LOCAL, in_zone("v", "a")):
+        one = struct(one)
+        (state.add_node if isinstance(one, t.Node) else state.put_object)(one)
+    profile = framework_on(state)
+    shared, pod = Evaluation(profile), state.pod_info(struct(with_volume(a_pod(), CLAIMED)))
+    signature, asked = profile.signature(pod), asked_filters(profile)
+    shared.filter(pod)
+    for change in (state.put_object, state.put_object, state.remove_object):
+        change(struct(obj))
+        asked.clear()
+        assert profile.signature(pod) == signature
+        assert shared.filter(pod).reused
+        assert "VolumeBinding" not in asked
 
 
 def asked_filters(profile):
@@ -534,6 +646,19 @@ OBJECTS = (
     *(quota(name, *nodes, team=team) for name in ("quota", "x") for team in ("", "default") for nodes in ((), ["n1"])),
     *(quota("quota", "n2", team=team) for team in ("nobody", "two")),
 )
+#: Of claims that wait for their pod.
+WAITING = (
+    *(volumes.claim(name, class_name=of) for name in ("a", "b") for of in ("local", "made")),
+    *(in_zone(f"free-{name}", zone) for name in ("a", "b") for zone in ("a", "b")),
+    *(in_zone("free-a", "a", spec=volumes.held(name)) for name in ("a", "other")),
+    LOCAL,
+    MADE,
+    volumes.a_class("made", provisioner="x", zones=["b"]),
+    *(volumes.a_driver("x", tracks=tracks) for tracks in (True, False)),
+    *(volumes.capacity("k", class_name="made", labels={volumes.ZONE: z}, capacity="5Gi") for z in ("a", "b")),
+    migrating("kubernetes.io/aws-ebs"),
+)
+OBJECTS += WAITING
 TEMPLATES = (
     a_pod().labels(app="web").requests(cpu="1"),
     a_pod().labels(app="db").namespace("blue").requests(cpu="1"),
@@ -544,12 +669,9 @@ TEMPLATES = (
     with_volume(a_pod(), EBS),
     *(with_volume(a_pod(), {"name": "data", "persistentVolumeClaim": {"claimName": name}}) for name in ("a", "b")),
 )
-#: It refuses every pod with a claim.
-VOLUMES = ["VolumeBinding"]
-
 changes = st.lists(
     st.tuples(
-        st.sampled_from(("put", "put", "remove", "place", "try", "try", "delete", "nominate")), st.integers(0, 80)
+        st.sampled_from(("put", "put", "remove", "place", "try", "try", "delete", "nominate")), st.integers(0, 120)
     ),
     min_size=5,
     max_size=30,
@@ -557,7 +679,7 @@ changes = st.lists(
 
 
 @pytest.mark.parametrize("switched", [True, False], ids=["device gate on", "device gate off"])
-@pytest.mark.parametrize("without", [["DynamicResources"], ["NodeResourcesFit"], VOLUMES])
+@pytest.mark.parametrize("without", [["DynamicResources"], ["NodeResourcesFit"], ["VolumeBinding"]])
 def test_reuse_is_exact_while_objects_change(switched, without):
     @examples(40)
     @given(st.lists(st.sampled_from(TEMPLATES), min_size=1, max_size=3), st.sampled_from(USERS), changes)
@@ -601,7 +723,7 @@ def test_pods_of_a_stateful_set_share_results():
     state = ClusterState()
     for node in NODES:
         state.add_node(struct(node))
-    profile = framework_on(state, without=VOLUMES)
+    profile = framework_on(state)
     sums, shared = NodeSums(profile), {}
 
     def judged(i, mode):
@@ -625,6 +747,36 @@ def test_pods_of_a_stateful_set_share_results():
     for i in range(5, 8):
         judged(i, "ReadWriteOncePod")
     assert len(shared) == 4
+
+
+def test_waiting_pods_of_a_stateful_set_share_results():
+    """A claim for which a volume is made, and one that is bound, are nothing to pods with claims of their own."""
+    state = ClusterState()
+    for node in NODES:
+        state.add_node(struct(node))
+    state.put_object(struct(MADE))
+    profile = framework_on(state)
+    sums, shared, asked = NodeSums(profile), {}, asked_filters(profile)
+
+    def judged(i):
+        name = f"data-web-{i}"
+        state.put_object(struct(volumes.claim(name, class_name="made")))
+        pod = with_volume(a_pod(f"web-{i}").uid(f"web-{i}"), {"name": "data"})
+        pod["spec"]["volumes"][0]["persistentVolumeClaim"] = {"claimName": name}
+        info = state.pod_info(struct(pod))
+        asked.clear()
+        outcome = shared.setdefault(profile.signature(info), Evaluation(profile, sums)).filter(info)
+        names, cycle = list(asked), CycleState()
+        assert profile.plugins["VolumeBinding"].reserve(cycle, info, f"n{i % 4}") is None
+        assert len(state.assumed) == 1
+        bound = volumes.volume(f"pv-{i}", class_name="made", phase="Bound", spec=volumes.held(name))
+        state.put_object(struct(bound))
+        state.put_object(struct(volumes.claim(name, class_name="made", volume=f"pv-{i}")))
+        assert len(state.assumed) == 0
+        return outcome.reused, "VolumeBinding" in names
+
+    assert [judged(i) for i in range(4)] == [(False, True), (True, False), (True, False), (True, False)]
+    assert len(shared) == 1
 
 
 class Chained(FilterPlugin, TemplateSigned):

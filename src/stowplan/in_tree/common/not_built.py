@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 NOT_BUILT = Reason("NotBuiltYet", "Stowplan does not place {what} yet ({plugin})")
 
-PODS_WITH_CLAIMS = "pods with persistent volume claims"
 PODS_OF_GROUPS = "pods of pod groups"
 
 

@@ -9,7 +9,7 @@ from stowplan.framework.events import Hint, queue_if
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.api.types import PersistentVolumeClaim, Pod
+    from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
 
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
@@ -20,10 +20,10 @@ def has_claims(shape: PodShape) -> bool:
     return bool(shape.claim_names) or any(volume.ephemeral is not None for volume in shape.pod.spec.volumes)
 
 
-def class_name_of(claim: PersistentVolumeClaim) -> str:
-    """Name of the claim's class; "" if it has none. The annotation goes first, also when it is empty."""
-    annotated = claim.metadata.annotations.get(_CLASS_ANNOTATION)
-    return (claim.spec.storage_class_name or "") if annotated is None else annotated
+def class_name_of(obj: PersistentVolumeClaim | PersistentVolume) -> str:
+    """Name of the class of a claim or volume; "" if it has none. The annotation goes first, also when it is empty."""
+    annotated = obj.metadata.annotations.get(_CLASS_ANNOTATION)
+    return (obj.spec.storage_class_name or "") if annotated is None else annotated
 
 
 def same_namespace(pod: PodInfo, obj: Any) -> bool:

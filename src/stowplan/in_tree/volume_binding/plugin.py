@@ -1,40 +1,271 @@
 """Bind a pod's claims to volumes, and keep it off nodes where that cannot be done.
 
-Not built yet: pods with claims are rejected.
+A node must be one from which the volumes of bound claims can be used; and for claims that wait for the pod to have a
+node (WaitForFirstConsumer) there must be free volumes, or a volume can be made. What the pod would get is judged for
+all rows at once (`judging.py`), worked out a distinct selector, size and class at a time. When the pod has its node,
+volumes and claims are assumed to be what they will be (`reserving.py`), written, and waited for (`writing.py`).
+
+Pods whose claims ask for the same share their work, though each has claims of its own (`claims.py`).
 
 Upstream: pkg/scheduler/framework/plugins/volumebinding.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from stowplan.framework.interface import EnqueueExtensions, PreScorePlugin, ReadsNoObjects, TemplateSigned
-from stowplan.framework.status import SKIP, Status
-from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS, NotBuiltBinding
+import numpy as np
+
+from stowplan.api.types import CSIDriver, PersistentVolume, StorageClass
+from stowplan.cluster.assumed_objects import AssumeError
+from stowplan.cluster.object_dependencies import ObjectDependency
+from stowplan.framework.interface import (
+    EnqueueExtensions,
+    FilterPlugin,
+    PreBindPlugin,
+    PreBindPreFlightResult,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Reads,
+    ReservePlugin,
+    ScorePlugin,
+    SignPlugin,
+)
+from stowplan.framework.rejections import Rejections
+from stowplan.framework.status import SKIP, Status, error, unresolvable
 from stowplan.in_tree.common.volume_claims import has_claims
-from stowplan.in_tree.volume_binding.declaration import DECLARATION
+from stowplan.in_tree.volume_binding.claims import DelayedClaim, PodClaims, claims_of, compiled, is_fully_bound
+from stowplan.in_tree.volume_binding.declaration import DECLARATION, VolumeBindingArgs
 from stowplan.in_tree.volume_binding.hints import events
+from stowplan.in_tree.volume_binding.judging import NO_VOLUME, Judge, migrated_nodes
+from stowplan.in_tree.volume_binding.node_sets import NodeSets
+from stowplan.in_tree.volume_binding.provisioning import Provisioning, capacities_of
+from stowplan.in_tree.volume_binding.reserving import Reserved, assume, assume_provision, give_back
+from stowplan.in_tree.volume_binding.scoring import Scorer
+from stowplan.in_tree.volume_binding.volumes import FREE_BY_CLASS, NONE, Volumes
+from stowplan.in_tree.volume_binding.writing import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.requests import Steps
+    from stowplan.in_tree.volume_binding.claims import Claim
+    from stowplan.in_tree.volume_binding.judging import Judgement
+
+_STATE = "VolumeBinding"
+#: What Reserve took: of one pod, while the other is of all its equals.
+_RESERVED = "VolumeBinding/reserved"
 
 
-class VolumeBinding(NotBuiltBinding, PreScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
+@dataclass(slots=True)
+class _State:
+    claims: PodClaims
+    #: What was found for them, and of which state of the cluster that is.
+    judgement: Judgement | None = None
+    stamp: tuple[int, ...] = ()
+
+
+class VolumeBinding(
+    PreFilterPlugin,
+    FilterPlugin,
+    PreScorePlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PreBindPlugin,
+    SignPlugin,
+    EnqueueExtensions,
+):
     name = "VolumeBinding"
     declaration = DECLARATION
     short_name = "volumes"
+    # What claims lead to is in the signature, and what may be found for them are objects (`reads_objects`).
+    reads = Reads.NODES
+    in_range = True
 
-    def _unsupported(self, pod: PodInfo) -> str | None:
-        return PODS_WITH_CLAIMS if has_claims(pod.shape) else None
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        settings = args if args is not None else VolumeBindingArgs()
+        self._timeout = settings.bind_timeout_seconds
+        self._scorer = Scorer(settings.shape) if settings.shape else None
+        cluster = handle.cluster
+        self.node_sets = NodeSets(cluster.table)
+        self.volumes = Volumes(cluster, self.node_sets)
+        self.provisioning = Provisioning(cluster, self.node_sets)
+        self.judge = Judge(cluster, node_sets=self.node_sets, volumes=self.volumes, provisioning=self.provisioning)
+
+    # -- the pod ------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        if not has_claims(pod.shape):
+            return SKIP
+        claims = self.claims(pod)
+        if isinstance(claims, Status):
+            return claims
+        state.write(_STATE, _State(compiled(claims)))
+        return None
+
+    def claims(self, pod: PodInfo) -> list[Claim] | Status:
+        """What is known of the pod's claims now; or why it cannot be placed."""
+        self.volumes.refresh()
+        return claims_of(pod, self.handle.cluster, self.volumes)
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
+        if not has_claims(pod.shape):
+            return {}
+        claims = self.claims(pod)
+        if isinstance(claims, Status):
+            return {"refused": (claims.code, claims.message)}
+        return {"claims": compiled(claims)}
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        claims = self.claims(pod) if has_claims(pod.shape) else []
+        found: dict[ObjectDependency, None] = {}
+        for claim in () if isinstance(claims, Status) else claims:
+            if isinstance(claim.state, DelayedClaim):
+                found.update(dict.fromkeys(self._read_for(claim.state.wanted.class_name)))
+            elif claim.state.plugin:
+                found[migrated_nodes(claim.state.plugin)] = None
+        return tuple(found)
+
+    def _read_for(self, class_name: str) -> list[ObjectDependency]:
+        """What is looked up for a claim that waits, of this class."""
+        found = [
+            ObjectDependency.named(StorageClass, class_name),
+            ObjectDependency.indexed(PersistentVolume, FREE_BY_CLASS, class_name),
+        ]
+        storage_class = self.handle.cluster.objects.get(StorageClass, class_name)
+        if storage_class is not None and self.provisioning.makes(storage_class):
+            found.append(ObjectDependency.named(CSIDriver, storage_class.provisioner))
+            if self.provisioning.tracks(storage_class):
+                found.append(capacities_of(class_name))
+        return found
+
+    # -- the nodes ----------------------------------------------------------------------------------------------------
+
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
+        known = self._state_of(state, pod)
+        if isinstance(known, Status):
+            return known
+        judgement = self._judgement(known)
+        for mask, problem in judgement.errors:
+            asked = nodes.take(mask & self.handle.cluster.table.valid[: judgement.n])
+            if nodes.candidates is not None:
+                asked = asked & nodes.candidates
+            if asked.any():
+                return problem
+        entries = [entry._replace(mask=nodes.take(entry.mask)) for entry in judgement.entries()]
+        if not entries:
+            return None
+        mask = np.logical_or.reduce([entry.mask for entry in entries])
+        return Rejections(mask, entries) if mask.any() else None
+
+    def _state_of(self, state: CycleState, pod: PodInfo) -> _State | Status:
+        known: _State | None = state.get(_STATE)
+        if known is not None:
+            return known
+        claims = self.claims(pod)
+        return claims if isinstance(claims, Status) else _State(compiled(claims))
+
+    def _judgement(self, known: _State) -> Judgement:
+        """What the nodes can do for the claims, as of now."""
+        self.volumes.refresh()
+        self.node_sets.refresh()
+        cluster = self.handle.cluster
+        stamp = cluster.objects.total_version, cluster.table.generation, self.volumes.version
+        if known.judgement is None or known.stamp != stamp:
+            known.judgement, known.stamp = self.judge.judge(known.claims), stamp
+        return known.judgement
+
+    # -- scores -------------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        return SKIP
+        return SKIP if self._scorer is None else None
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+        known: _State | None = state.get(_STATE)
+        if known is None or self._scorer is None or not known.claims.delayed:
+            return np.zeros(len(nodes), np.int64)
+        judgement = self._judgement(known)
+        return nodes.take(self._scorer.scores(known.claims.delayed, judgement, self.volumes))
+
+    # -- Reserve ------------------------------------------------------------------------------------------------------
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        reserved = Reserved()
+        state.write(_RESERVED, reserved)
+        claims = self.claims(pod) if has_claims(pod.shape) else []
+        if isinstance(claims, Status):
+            return claims
+        if all(is_fully_bound(claim.obj) for claim in claims):
+            reserved.all_bound = True
+            return None
+        row = self.handle.cluster.table.row_of.get(node_name)
+        if row is None:
+            return error(f'node "{node_name}" not found')
+        try:
+            return self._assume(reserved, [c for c in claims if isinstance(c.state, DelayedClaim)], claims, row)
+        except AssumeError as e:
+            give_back(reserved, self.handle.cluster.assumed)
+            return error(e)
+
+    def _assume(self, reserved: Reserved, waiting: list[Claim], claims: list[Claim], row: int) -> Status | None:
+        """Take what a row has for the pod's claims.
+
+        Equal pods were judged as one, and the cluster may have moved while somebody was asked: it is looked at again.
+        """
+        cluster = self.handle.cluster
+        judgement = self._judgement(_State(compiled(claims)))
+        problem = next((status for mask, status in judgement.errors if mask[row]), None)
+        if problem is not None:
+            return problem
+        refused = tuple(entry.reason for entry in judgement.entries() if entry.mask[row])
+        if refused:
+            return unresolvable(*refused)
+        bindings = [
+            (self.volumes.known[int(ids[row])].name, waiting[i].obj)
+            for i, ids in judgement.matched.items()
+            if ids[row] != NONE
+        ]
+        provisions = [waiting[i].obj for i, provision in judgement.provisions.items() if provision.rows[row]]
+        for name, claim in bindings:
+            volume = cluster.assumed.get(PersistentVolume, name)
+            if volume is None:
+                return unresolvable(NO_VOLUME)
+            assume(reserved, volume, claim, cluster.assumed)
+        for claim in provisions:
+            assume_provision(reserved, claim, cluster.table.names[row], cluster.assumed)
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        reserved: Reserved | None = state.get(_RESERVED)
+        if reserved is not None:
+            give_back(reserved, self.handle.cluster.assumed)
+            state.delete(_RESERVED)
+
+    # -- PreBind ------------------------------------------------------------------------------------------------------
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPreFlightResult | Status:
+        reserved: Reserved | None = state.get(_RESERVED)
+        if reserved is None:
+            return error(f'no pod volume found for node "{node_name}"')
+        return SKIP if reserved.all_bound else PreBindPreFlightResult(allow_parallel=True)
+
+    def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
+        reserved: Reserved | None = state.get(_RESERVED)
+        if reserved is None:
+            return error(f'no pod volume found for node "{node_name}"')
+        if reserved.all_bound:
+            return None
+        writer = Writer(self.handle.cluster, judge=self.judge, node_sets=self.node_sets, pod=pod, node_name=node_name)
+        return (yield from writer.steps(reserved, self._timeout))
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()

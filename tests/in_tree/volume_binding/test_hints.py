@@ -1,18 +1,14 @@
-"""VolumeBinding, as far as it is built: who passes, who is refused, and what they wait for."""
+"""What pods that VolumeBinding refused wait for."""
 
 import pytest
 
-from stowplan.framework.status import SKIP, Code
-from stowplan.in_tree.common.not_built import PODS_WITH_CLAIMS
 from stowplan.in_tree.volume_binding.plugin import VolumeBinding
-from stowplan.testing import a_node, a_pod
+from stowplan.testing import a_node
 from support.plugins.storage import (
     CLAIMING,
     EPHEMERAL,
     IMMEDIATE_CLASS,
-    INLINE,
     INLINE_CSI,
-    LIMITED,
     TOPOLOGIES,
     VOLUME,
     WAITING_CLASS,
@@ -21,28 +17,6 @@ from support.plugins.storage import (
     storage,
     volume,
 )
-
-
-def test_a_pod_that_needs_none_of_it_passes(bench):
-    assert bench(VolumeBinding, a_node()).pre_filter(a_pod().volume("v", emptyDir={})) is SKIP
-
-
-@pytest.mark.parametrize(
-    ("pod", "objects", "what"),
-    [
-        pytest.param(CLAIMING, [], PODS_WITH_CLAIMS, id="binding, claim"),
-        pytest.param(EPHEMERAL, [], PODS_WITH_CLAIMS, id="binding, ephemeral"),
-        pytest.param(INLINE, [LIMITED], None, id="binding, inline"),
-    ],
-)
-def test_who_is_refused(bench, pod, objects, what):
-    status = bench(VolumeBinding, a_node(), *objects).pre_filter(pod)
-    if what is None:
-        assert status is SKIP
-        return
-    assert status.code is Code.UnschedulableAndUnresolvable
-    assert status.message == f"Stowplan does not place {what} yet (VolumeBinding)"
-
 
 MIGRATED = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"}
 

@@ -1,0 +1,117 @@
+"""Lookup objects as they will be once what the scheduler has decided is written.
+
+Two pods must not get one volume, also before the API server and the watch have heard of the first. So a decision
+replaces an object by an assumed copy, for all who ask here; who asks the `ObjectStore` gets what the watch told. A copy
+is of one resource version: it goes when the watch tells of another one, or of the object's end, and whoever set it up
+takes it back when nothing comes of the decision.
+
+Readers who go by versions, logs and indexes of the store see copies come and go as changes of the object.
+
+Upstream: AssumeCache of pkg/scheduler/util/assumecache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stowplan.cluster.object_dependencies import key_of
+from stowplan.cluster.transaction import CopiedBeforeChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.cluster.objects import ObjectStore
+
+T = TypeVar("T")
+_Copies = dict[tuple[type[Any], str], Any]
+
+
+class AssumeError(ValueError):
+    """An object that cannot be assumed: it is gone, or another one by now."""
+
+
+class AssumedObjects(CopiedBeforeChange):
+    def __init__(self, objects: ObjectStore) -> None:
+        super().__init__()
+        self._objects = objects
+        self._copies: _Copies = {}
+        objects.replacing = self._replacing
+
+    def __len__(self) -> int:
+        return len(self._copies)
+
+    def get(self, kind: type[T], key: str) -> T | None:
+        """The object as it is assumed to be, else as the watch told."""
+        copy: T | None = self._copies.get((kind, key))
+        return self._objects.get(kind, key) if copy is None else copy
+
+    def assume(self, obj: Any) -> None:
+        """Take this copy for the object, which must be of the version that the watch told last."""
+        kind, key = type(obj), key_of(obj.metadata)
+        watched = self._objects.get(kind, key)
+        if watched is None:
+            raise AssumeError(f'could not find object "{key}"')
+        stored, assumed = watched.metadata.resource_version, obj.metadata.resource_version
+        if stored != assumed:
+            raise AssumeError(f'"{key}" is out of sync (stored: {stored}, assume: {assumed})')
+        self._set(kind, key, obj)
+
+    def forget(self, obj: Any) -> None:
+        """Take the copy back, if it is still of this version. No-op if there is none."""
+        kind, key = type(obj), key_of(obj.metadata)
+        copy = self._copies.get((kind, key))
+        if copy is not None and copy.metadata.resource_version == obj.metadata.resource_version:
+            self._set(kind, key, None)
+
+    def _set(self, kind: type[Any], key: str, copy: Any) -> None:
+        """None: take it back."""
+        if self._uncopied:
+            self._copy_now()
+        watched = self._objects.get(kind, key)
+        before = self._copies.pop((kind, key), watched)
+        if copy is not None:
+            self._copies[kind, key] = copy
+        self._objects.retouched(key, before, watched if copy is None else copy)
+
+    def _replacing(self, kind: type[Any], key: str, new: Any) -> None:
+        """The watch tells of an object, or of its end: None."""
+        copy = self._copies.get((kind, key))
+        if copy is None:
+            return
+        version = copy.metadata.resource_version
+        # An object without a version is not told from another one.
+        if new is None or not version or new.metadata.resource_version != version:
+            self._set(kind, key, None)
+
+    # -- as a participant of transactions -----------------------------------------------------------------------------
+
+    def _copied(self) -> _Copies:
+        return dict(self._copies)
+
+    def _restore(self, copy: _Copies) -> None:
+        # The store winds back what its readers go by.
+        self._copies = copy
+
+    def changed_nodes(self, mark: Any) -> tuple[str, ...] | None:
+        # What an object says may concern any node.
+        return None if mark.copied else ()
+
+    def dump(self) -> list[Any]:
+        return list(self._copies.values())
+
+    def load(self, dumped: list[Any]) -> None:
+        for kind, key in list(self._copies):
+            self._set(kind, key, None)
+        for obj in dumped:
+            self.assume(obj)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Invariants that do not hold."""
+        for (kind, key), copy in self._copies.items():
+            watched = self._objects.get(kind, key)
+            if watched is None:
+                yield f"{kind.__name__} {key} is assumed, and there is none"
+            elif watched.metadata.resource_version != copy.metadata.resource_version:
+                yield f"{kind.__name__} {key} is assumed at a version that is not the watched one"

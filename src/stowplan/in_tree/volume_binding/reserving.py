@@ -1,0 +1,79 @@
+"""What a pod that has a node takes of volumes: set aside in memory, and given back.
+
+Upstream: AssumePodVolumes and RevertAssumedPodVolumes of volumebinding/binder.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.api.meta import reference_to
+from stowplan.in_tree.volume_binding.claims import SELECTED_NODE
+
+if TYPE_CHECKING:
+    from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
+    from stowplan.cluster.assumed_objects import AssumedObjects
+
+#: Annotation of a volume: whoever bound it may also release it.
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+
+
+@dataclass(slots=True)
+class Binding:
+    """A volume for a claim."""
+
+    volume: PersistentVolume
+    claim: PersistentVolumeClaim
+
+
+@dataclass(slots=True)
+class Reserved:
+    """What a pod takes on its node; objects are replaced by what the API server answered once they are written."""
+
+    all_bound: bool = False
+    bindings: list[Binding] = field(default_factory=list)
+    #: Claims for which volumes are to be made.
+    provisions: list[PersistentVolumeClaim] = field(default_factory=list)
+
+
+def assume(reserved: Reserved, volume: PersistentVolume, claim: PersistentVolumeClaim, assumed: AssumedObjects) -> None:
+    """Let the volume be the claim's; raises AssumeError."""
+    bound = bound_to(volume, claim)
+    if bound is not volume:
+        assumed.assume(bound)
+    reserved.bindings.append(Binding(bound, claim))
+
+
+def assume_provision(reserved: Reserved, claim: PersistentVolumeClaim, node_name: str, assumed: AssumedObjects) -> None:
+    """Let a volume be made for the claim on the node; raises AssumeError."""
+    annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}
+    copy = replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+    assumed.assume(copy)
+    reserved.provisions.append(copy)
+
+
+def give_back(reserved: Reserved, assumed: AssumedObjects) -> None:
+    """Of objects that were written the copies stay: the watch will tell of them."""
+    for binding in reserved.bindings:
+        assumed.forget(binding.volume)
+    for claim in reserved.provisions:
+        assumed.forget(claim)
+
+
+def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """The volume, bound to the claim; itself, if it is so already."""
+    reference, metadata = volume.spec.claim_ref, volume.metadata
+    wanted = claim.metadata.namespace, claim.metadata.name, claim.metadata.uid
+    if reference is not None and (reference.namespace, reference.name, reference.uid) == wanted:
+        return volume
+    held = (
+        reference is not None
+        and (reference.namespace, reference.name) == wanted[:2]
+        and reference.uid in ("", claim.metadata.uid)
+    )
+    if not held and BOUND_BY_CONTROLLER not in metadata.annotations:
+        metadata = replace(metadata, annotations={**metadata.annotations, BOUND_BY_CONTROLLER: "yes"})
+    return replace(volume, metadata=metadata, spec=replace(volume.spec, claim_ref=reference_to(claim)))

@@ -1,0 +1,97 @@
+"""How well a pod's claims fill the storage that they would get (StorageCapacityScoring).
+
+Nodes where the pod would get the same volumes, or the same shares of room, are worth the same: each distinct
+combination is scored once.
+
+Upstream: Score of volumebinding/volume_binding.go and buildScorerFunction of volumebinding/scorer.go.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stowplan.api.quantity import parse_quantity, value
+from stowplan.in_tree.common.args import MAX_CUSTOM_PRIORITY_SCORE
+from stowplan.in_tree.common.shape_score import ShapePoints
+from stowplan.in_tree.volume_binding.volumes import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.in_tree.common.args import UtilizationShapePoint
+    from stowplan.in_tree.volume_binding.claims import DelayedClaim
+    from stowplan.in_tree.volume_binding.judging import Judgement
+    from stowplan.in_tree.volume_binding.provisioning import Room
+    from stowplan.in_tree.volume_binding.volumes import Volumes
+
+    Ints = npt.NDArray[np.int64]
+
+_MAX_SCORE = 100
+
+
+class _Use(NamedTuple):
+    """Of one class, what is requested and what there is."""
+
+    requested: int = 0
+    capacity: int = 0
+
+
+class Scorer:
+    def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
+        points = ((p.utilization, p.score * _MAX_SCORE // MAX_CUSTOM_PRIORITY_SCORE) for p in shape)
+        self._points = ShapePoints(tuple(points))
+
+    def scores(self, claims: Sequence[DelayedClaim], judgement: Judgement, volumes: Volumes) -> Ints:
+        """What every row is worth; rows that are refused have no meaning."""
+        columns: list[Ints] = []
+        matched, provided = list(judgement.matched), []
+        columns += [judgement.matched[i] for i in matched]
+        for i, provision in judgement.provisions.items():
+            if provision.room is not None:
+                provided.append((i, provision.room))
+                columns.append(np.where(provision.rows, provision.room.first, NONE))
+        if not columns:
+            return np.zeros(judgement.n, np.int64)
+        combinations, rows = np.unique(np.stack(columns), axis=1, return_inverse=True)
+        worth = [self._worth(claims, matched, provided, c, volumes) for c in combinations.T.tolist()]
+        return np.array(worth, np.int64)[rows.reshape(-1)]
+
+    def _worth(
+        self,
+        claims: Sequence[DelayedClaim],
+        matched: list[int],
+        provided: list[tuple[int, Room]],
+        combination: list[int],
+        volumes: Volumes,
+    ) -> int:
+        static = [(i, volumes.known[id]) for i, id in zip(matched, combination, strict=False) if id != NONE]
+        uses: dict[str, _Use] = defaultdict(_Use)
+        for i, volume in static:
+            use = uses[volume.spec_class]
+            uses[volume.spec_class] = _Use(use.requested + _size(claims[i]), use.capacity + value(volume.size))
+        if not static:
+            for (i, room), first in zip(provided, combination[len(matched) :], strict=True):
+                if first != NONE:
+                    use = uses[claims[i].spec_class]
+                    # Parity: the capacity is taken for the class's once, not summed up.
+                    capacity = value(parse_quantity(room.capacities[first].capacity or 0))
+                    uses[claims[i].spec_class] = _Use(use.requested + _size(claims[i]), capacity)
+        if not uses:
+            return 0
+        total = sum(self._of_class(use) for use in uses.values())
+        # Halves go away from zero, as in Go.
+        return int(total / len(uses) + 0.5)
+
+    def _of_class(self, use: _Use) -> int:
+        full = use.capacity == 0 or use.requested > use.capacity
+        utilization = 100 if full else use.requested * 100 // use.capacity
+        return int(self._points(np.array([utilization], np.int64))[0])
+
+
+def _size(claim: DelayedClaim) -> int:
+    return value(claim.wanted.size or 0)

@@ -1,0 +1,318 @@
+"""The volumes that claims can be matched with, ordered so that the right one is found without a look at the others.
+
+A claim gets the smallest volume of its class that is large enough, has its modes, and can be used from the node. The
+volumes of a class stand in groups by mode, and within a group by node selector: of those with one selector, the first
+that is large enough is as good as all. The best volumes of every row are so found a distinct selector at a time, and
+kept until a free volume of the class comes or goes.
+
+Volumes are followed as they are assumed to be (`cluster.assumed`): what a pod was promised is not free for others.
+
+Upstream: FindMatchingVolume of k8s.io/component-helpers/storage/volume/pv_helpers.go, and the indexed assume cache.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stowplan.api.types import PersistentVolume
+from stowplan.cluster.object_dependencies import ObjectIndex
+from stowplan.in_tree.common.volume_claims import class_name_of
+from stowplan.in_tree.volume_binding.claims import affinity_of, size_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from stowplan.api.meta import ObjectReference
+    from stowplan.api.selectors import NodeSelectorMatcher
+    from stowplan.api.types import PersistentVolumeClaim
+    from stowplan.cluster.state import ClusterState
+    from stowplan.in_tree.volume_binding.claims import Wanted
+    from stowplan.in_tree.volume_binding.node_sets import NodeSets
+
+    Ids = npt.NDArray[np.int64]
+
+#: No volume.
+NONE = -1
+
+#: Answers kept, each as many arrays of the table's size as claims take from it.
+_MAX_KEPT = 256
+#: (row, volume) pairs that are looked at in one go.
+_PAIRS = 1 << 20
+
+
+def is_free(volume: PersistentVolume) -> bool:
+    """Whether the volume may be given to any claim."""
+    return (
+        volume.spec.claim_ref is None
+        and volume.status.phase == "Available"
+        and volume.metadata.deletion_timestamp is None
+    )
+
+
+#: Free volumes by their class: those that are bound, or held for a claim, are no other claim's business.
+FREE_BY_CLASS = ObjectIndex("class, of free volumes", lambda v: (class_name_of(v),) if is_free(v) else ())
+
+
+class Volume(NamedTuple):
+    """A volume as far as matching goes."""
+
+    id: int
+    name: str
+    class_name: str
+    #: Class as the volume's spec has it: scores go by that.
+    spec_class: str
+    #: In units of 10^-9 bytes.
+    size: int
+    access_modes: frozenset[str]
+    volume_mode: str
+    attributes_class: str
+    affinity: NodeSelectorMatcher | None
+    labels: dict[str, str]
+    #: The claim that it is held for, and whether it is free.
+    claim_ref: ObjectReference | None
+    free: bool
+
+    @property
+    def group(self) -> _Group:
+        return self.volume_mode, self.attributes_class, self.access_modes
+
+    def serves(self, wanted: Wanted) -> bool:
+        """Whether size, class and mode are right for a claim that the volume is held for."""
+        return (
+            self.class_name == wanted.class_name
+            and self.size >= (wanted.size or 0)
+            and self.volume_mode == wanted.volume_mode
+            and self.attributes_class == wanted.attributes_class
+        )
+
+
+#: Volume mode, attributes class, access modes.
+_Group = tuple[str, str, frozenset[str]]
+#: (size, name, id), ascending.
+_Queue = list[tuple[int, str, int]]
+
+
+@dataclass(slots=True)
+class _Class:
+    groups: dict[_Group, dict[NodeSelectorMatcher | None, _Queue]] = field(default_factory=dict)
+    #: Moves when a free volume of the class comes or goes.
+    version: int = 0
+
+
+class Volumes:
+    def __init__(self, cluster: ClusterState, node_sets: NodeSets) -> None:
+        self._cluster = cluster
+        self._node_sets = node_sets
+        self._position: int | None = None
+        self._clock = 0
+        self._ids = 0
+        self._by_name: dict[str, Volume] = {}
+        #: id -> volume.
+        self.known: dict[int, Volume] = {}
+        self._classes: dict[str, _Class] = defaultdict(_Class)
+        #: Claim -> volumes that are held for a claim of this name.
+        self._held: dict[str, dict[str, Volume]] = {}
+        self._best: OrderedDict[tuple[Wanted, int], tuple[tuple[int, int], Ids]] = OrderedDict()
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """Moves with every change of what is known here."""
+        return self._clock
+
+    def refresh(self) -> None:
+        """Bring everything up to date."""
+        log = self._cluster.objects.changes(PersistentVolume)
+        names = None if self._position is None else log.since(self._position)
+        if names is None:
+            names = [v.metadata.name for v in self._cluster.objects.all(PersistentVolume)]
+            for volume in list(self._by_name.values()):
+                self._take_out(volume)
+        for name in names:
+            old = self._by_name.get(name)
+            if old is not None:
+                self._take_out(old)
+            obj = self._cluster.assumed.get(PersistentVolume, name)
+            if obj is not None:
+                self._put_in(obj)
+        self._position = log.position
+
+    def _put_in(self, obj: PersistentVolume) -> None:
+        if obj.metadata.deletion_timestamp is not None or not (obj.spec.claim_ref or is_free(obj)):
+            return
+        self._ids += 1
+        volume = _compiled(obj, self._ids)
+        if volume is None:
+            return
+        self._by_name[volume.name] = self.known[volume.id] = volume
+        self._clock += 1
+        if volume.claim_ref is not None:
+            self._held.setdefault(_claim_key(volume.claim_ref), {})[volume.name] = volume
+        if volume.free:
+            of_class = self._classes[volume.class_name]
+            queue = of_class.groups.setdefault(volume.group, {}).setdefault(volume.affinity, [])
+            insort(queue, (volume.size, volume.name, volume.id))
+            of_class.version = self._clock
+
+    def _take_out(self, volume: Volume) -> None:
+        del self._by_name[volume.name], self.known[volume.id]
+        self._clock += 1
+        if volume.claim_ref is not None:
+            key = _claim_key(volume.claim_ref)
+            del self._held[key][volume.name]
+            if not self._held[key]:
+                del self._held[key]
+        if volume.free:
+            of_class = self._classes[volume.class_name]
+            queues = of_class.groups[volume.group]
+            queue = queues[volume.affinity]
+            del queue[bisect_left(queue, (volume.size, volume.name, volume.id))]
+            if not queue:
+                del queues[volume.affinity]
+                if not queues:
+                    del of_class.groups[volume.group]
+            of_class.version = self._clock
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def held_for(self, claim: PersistentVolumeClaim, wanted: Wanted) -> tuple[int, ...]:
+        """Volumes that are held for this claim, and serve it."""
+        held = self._held.get(f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}")
+        if held is None:
+            return ()
+        return tuple(
+            volume.id
+            for _, volume in sorted(held.items())
+            if volume.claim_ref is not None
+            and volume.claim_ref.uid in ("", claim.metadata.uid)
+            and volume.serves(wanted)
+        )
+
+    def free(self, class_name: str) -> Iterator[Volume]:
+        """Free volumes of a class, in no order."""
+        of_class = self._classes.get(class_name)
+        for queues in () if of_class is None else of_class.groups.values():
+            for queue in queues.values():
+                yield from (self.known[id] for _, _, id in queue)
+
+    def best(self, wanted: Wanted, number: int) -> Ids:
+        """The first `number` free volumes for a claim on each row, smallest first; shape (number, rows)."""
+        of_class = self._classes.get(wanted.class_name)
+        stamp = 0 if of_class is None else of_class.version, self._node_sets.version
+        key = wanted, number
+        found = self._best.get(key)
+        if found is not None and found[0] == stamp:
+            self._best.move_to_end(key)
+            return found[1]
+        ids = self._first(self._candidates(wanted, number), number)
+        # What was looked up may have made the sets forget.
+        self._best[key] = (stamp[0], self._node_sets.version), ids
+        self._best.move_to_end(key)
+        if len(self._best) > _MAX_KEPT:
+            self._best.popitem(last=False)
+        return ids
+
+    def _candidates(self, wanted: Wanted, number: int) -> list[tuple[int, str, int]]:
+        """Of each distinct selector the first volumes that would do, smallest first."""
+        of_class = self._classes.get(wanted.class_name)
+        found: list[tuple[int, str, int]] = []
+        for group, queues in () if of_class is None else of_class.groups.items():
+            volume_mode, attributes_class, access_modes = group
+            if (volume_mode, attributes_class) != (wanted.volume_mode, wanted.attributes_class):
+                continue
+            if wanted.access_modes <= access_modes:
+                for queue in queues.values():
+                    found += islice(self._fitting(queue, wanted), number)
+        return sorted(found)
+
+    def _fitting(self, queue: _Queue, wanted: Wanted) -> Iterable[tuple[int, str, int]]:
+        start = bisect_left(queue, (wanted.size or 0, ""))
+        entries = islice(queue, start, None)
+        selector = wanted.selector
+        if selector is None:
+            return entries
+        return (entry for entry in entries if selector.matches(self.known[entry[2]].labels))
+
+    def _first(self, candidates: Sequence[tuple[int, str, int]], number: int) -> Ids:
+        selected = ((id, self.known[id].affinity) for _, _, id in candidates)
+        return first_on_rows(selected, number, self._node_sets, self._cluster.table.n)
+
+
+def first_on_rows(
+    candidates: Iterable[tuple[int, NodeSelectorMatcher | None]], number: int, node_sets: NodeSets, rows: int
+) -> Ids:
+    """The first `number` candidates, in their order, whose selector admits a row; shape (number, rows)."""
+    found = np.full((number, rows), NONE, np.int64)
+    filled = np.zeros(rows, np.int64)
+    parts: list[npt.NDArray[np.intp]] = []
+    ids: list[int] = []
+    pairs = 0
+    for id, affinity in candidates:
+        admitted = node_sets.rows(affinity)
+        parts.append(admitted)
+        ids.append(id)
+        pairs += len(admitted)
+        if pairs >= _PAIRS or len(admitted) == rows:
+            _fill(found, filled, parts, ids)
+            parts, ids, pairs = [], [], 0
+            if int(filled.min(initial=number)) >= number:
+                return found
+    _fill(found, filled, parts, ids)
+    return found
+
+
+def _fill(found: Ids, filled: Ids, parts: list[npt.NDArray[np.intp]], ids: list[int]) -> None:
+    """Give rows their next candidates: `parts` has the rows that each of them is for."""
+    if not parts:
+        return
+    number = len(found)
+    rows = np.concatenate(parts)
+    candidates = np.repeat(np.array(ids, np.int64), [len(part) for part in parts])
+    wanting = filled[rows] < number
+    rows, candidates = rows[wanting], candidates[wanting]
+    if not len(rows):
+        return
+    order = np.argsort(rows, kind="stable")
+    rows, candidates = rows[order], candidates[order]
+    # How many candidates of this go stand before each one on its row.
+    begins = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    lengths = np.diff(np.append(begins, len(rows)))
+    place = np.arange(len(rows)) - np.repeat(begins, lengths) + filled[rows]
+    taken = place < number
+    found[place[taken], rows[taken]] = candidates[taken]
+    filled[rows[begins]] = np.minimum(number, filled[rows[begins]] + lengths)
+
+
+def _compiled(obj: PersistentVolume, id: int) -> Volume | None:
+    """None: its size cannot be read."""
+    try:
+        size = size_in(obj.spec.capacity) or 0
+    except ValueError:
+        return None
+    return Volume(
+        id=id,
+        name=obj.metadata.name,
+        class_name=class_name_of(obj),
+        spec_class=obj.spec.storage_class_name,
+        size=size,
+        access_modes=frozenset(obj.spec.access_modes),
+        volume_mode=obj.spec.volume_mode or "Filesystem",
+        attributes_class=obj.spec.volume_attributes_class_name or "",
+        affinity=affinity_of(obj),
+        labels=obj.metadata.labels,
+        claim_ref=obj.spec.claim_ref,
+        free=is_free(obj),
+    )
+
+
+def _claim_key(reference: ObjectReference) -> str:
+    return f"{reference.namespace or 'default'}/{reference.name}"

@@ -1,0 +1,39 @@
+"""Who binds claims and makes volumes beside a live scheduler: the embedded cluster's controllers, a step at a time."""
+
+from stowplan_cluster.controllers.loop import Loop
+from stowplan_cluster.controllers.provisioner import Provisioner
+from stowplan_cluster.controllers.volume_binder import VolumeBinder
+
+
+class StorageControllers:
+    def __init__(self, cluster, *controllers):
+        self._cluster = cluster
+        registry = cluster.server.registry
+        made = [make(registry) for make in controllers or (VolumeBinder, Provisioner)]
+        self._loop = Loop(registry, made, cluster.time.wall_clock)
+
+    def step(self, limit=1):
+        """Let them do some of what they have to do; whether there was anything."""
+        return self._loop.step(limit)
+
+    async def settle(self):
+        """Let them and the scheduler go on until neither has anything to do."""
+        await self._cluster.settle()
+        while self._loop.step(10_000):
+            await self._cluster.settle()
+
+
+def claim_of(cluster, name):
+    """(phase, volume) of a claim as the API server has it."""
+    claim = cluster.get("persistentvolumeclaims", name)
+    return claim.get("status", {}).get("phase", ""), claim["spec"].get("volumeName", "")
+
+
+def claimed_volumes(cluster):
+    """Volume -> the claim that it is given to."""
+    found = {}
+    for stored in cluster.server.store.list("persistentvolumes", ""):
+        reference = stored.to_dict()["spec"].get("claimRef")
+        if reference is not None:
+            found[stored.name] = reference["name"]
+    return found
