@@ -356,6 +356,7 @@ class SchedulingQueue:
     def give_back(self, queued: QueuedPod) -> None:
         """Take back a pod in flight that was not tried to the end: it is tried again without delay."""
         self._in_flight.end(queued.pod.uid)
+        self._places.count_rejectors(queued, 1)
         self._places.move_to_active(queued, PROFILE_SWAPPED.label)
 
     def clear(self) -> None:
