@@ -88,17 +88,13 @@ def test_the_new_profile_decides_and_pods_that_the_old_one_refused_are_tried_aga
 
 
 def test_what_was_worked_out_before_does_not_hold():
-    # Equal pods share an evaluation: the second must not be placed by what was kept of the first.
-    plugin = answering("Moody", filter=None)
-    engine = DrivenEngine(node("n1"), node("n2"), config=NOBODY, plugins=[plugin])
-    engine.create(a_pod("p0"), a_pod("p1"))
-    engine.swap(
-        configuration(
-            profile(without={"score": ["NodeResourcesFit", "NodeResourcesBalancedAllocation"]}),
-        )
-    )
+    """Equal pods share an evaluation: the later ones must not be placed by what is left of the earlier."""
+    engine = DrivenEngine(node("n1"), node("n2"), config=NOBODY)
+    engine.create(*(a_pod(f"p{i}").requests(cpu="100m") for i in range(4)))
+    assert len({engine.bound[f"p{i}"] for i in range(2)}) == 2
     most = {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
-    engine.swap(configuration({**profile(), "pluginConfig": [most]}))
+    packing = profile(without={"score": ["NodeResourcesBalancedAllocation", "PodTopologySpread"]})
+    engine.swap(configuration(packing | {"pluginConfig": [most]}))
     engine.create(*(a_pod(f"q{i}").requests(cpu="100m") for i in range(4)))
     assert len({engine.bound[f"q{i}"] for i in range(4)}) == 1
 
