@@ -25,14 +25,13 @@ class Watched:
 
     def __init__(self, path, *, refuses=None):
         self.path, self.time, self.counted, self.loads = path, ManualTime(), [], 0
-        self.in_force = load_config(None, plugins=PLUGINS)
+        self.configuration = load_config(None, plugins=PLUGINS)
         self.swaps, self.swapped = [], asyncio.Event()
         self.refuses = refuses
         self.watch = ConfigWatch(
             str(path),
             load=self._load,
-            swap=self._swap,
-            in_force=lambda: self.in_force,
+            scheduler=self,
             count=self.counted.append,
             times=self.time,
         )
@@ -41,10 +40,10 @@ class Watched:
         self.loads += 1
         return load_config(str(self.path), plugins=PLUGINS)
 
-    async def _swap(self, configuration):
+    async def reconfigure(self, configuration):
         if self.refuses is not None:
             raise self.refuses
-        self.in_force = configuration
+        self.configuration = configuration
         self.swaps.append(configuration.pod_max_backoff_seconds)
         self.swapped.set()
 
@@ -207,8 +206,8 @@ async def test_what_needs_a_restart_is_named_and_stays(file, log):
     async with Watched(file) as watched:
         written(file, parallelism=3, podMaxBackoffSeconds=30, leaderElection="{leaderElect: false}")
         await watched.looks()
-        assert watched.in_force.parallelism == 16
-        assert watched.in_force.leader_election.leader_elect
+        assert watched.configuration.parallelism == 16
+        assert watched.configuration.leader_election.leader_elect
         (line,) = said(log, "Configuration has changed and is in force")
         assert line.keys["onlyAfterRestart"] == ["parallelism", "leaderElection"]
         written(file, parallelism=4, podMaxBackoffSeconds=30)
@@ -225,8 +224,7 @@ async def test_a_hangup_has_the_file_read(file):
     watched = Watched(file)
     real = watching(
         WatchedFile(str(file), lambda: load_config(str(file), plugins=PLUGINS)),
-        swap=watched._swap,
-        in_force=lambda: watched.in_force,
+        watched,
         count=watched.counted.append,
         times=watched.time,
     )

@@ -213,13 +213,7 @@ async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncItera
     if file is None:
         yield
         return
-    watch = watching(
-        file,
-        swap=scheduler.reconfigure,
-        in_force=lambda: scheduler.configuration,
-        count=lambda result: None,
-        times=REAL_TIMES,
-    )
+    watch = watching(file, scheduler, count=lambda result: None, times=REAL_TIMES)
     async with event_loop.beside(watch.run()):
         with on_hangup(watch):
             yield

@@ -19,7 +19,7 @@ from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.command_line.event_loop import beside, first_of
 from stowplan.command_line.flags.kinds import NO_VERSION
 from stowplan.config.errors import os_error_text
-from stowplan.daemon.config_watch import on_hangup, watching
+from stowplan.daemon.config_watch import REFUSED, SWAPPED, on_hangup, watching
 from stowplan.daemon.debugger import CacheDebugger, on_signal
 from stowplan.daemon.errors import CommandError, LeaseLost
 from stowplan.daemon.life_cycle import flushing, until_stopped, while_leading
@@ -165,10 +165,12 @@ async def _watch_over(stack: AsyncExitStack, process: Process, cluster: Reached,
 
 async def _watch_config(stack: AsyncExitStack, file: WatchedFile, process: Process, scheduler: Scheduler) -> None:
     reloads = process.metrics.stowplan.config_reloads_total
+    for result in (SWAPPED, REFUSED):
+        # From the beginning: whoever looks for an increase does not see it in a series that begins with it.
+        reloads.with_label_values(result)
     watch = watching(
         file,
-        swap=scheduler.reconfigure,
-        in_force=lambda: scheduler.configuration,
+        scheduler,
         count=lambda result: reloads.with_label_values(result).inc(),
         times=REAL_TIMES,
     )

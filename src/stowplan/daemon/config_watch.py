@@ -18,7 +18,7 @@ import os
 import signal
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -58,22 +58,31 @@ class WatchedFile:
     load: Callable[[], Configuration]
 
 
+class Reconfigurable(Protocol):
+    """`live.scheduler.Scheduler`."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The one in force."""
+
+    async def reconfigure(self, configuration: Configuration, /) -> None:
+        """Bring another one into force; raise, and change nothing, if that cannot be done."""
+
+
 class ConfigWatch:
     def __init__(
         self,
         path: str,
         *,
         load: Callable[[], Awaitable[Configuration]],
-        swap: Callable[[Configuration], Awaitable[None]],
-        in_force: Callable[[], Configuration],
+        scheduler: Reconfigurable,
         count: Callable[[str], None],
         times: Times,
     ) -> None:
-        """`load` and `swap` raise what is wrong; `count` hears SWAPPED and REFUSED."""
+        """`load` raises what is wrong with the file; `count` hears SWAPPED and REFUSED."""
         self._path = path
         self._load = load
-        self._swap = swap
-        self._in_force = in_force
+        self._scheduler = scheduler
         self._count = count
         self._times = times
         self._asked = asyncio.Event()
@@ -98,12 +107,12 @@ class ConfigWatch:
                 await within(INTERVAL, self._asked.wait(), sleep=self._times.sleep)
 
     async def _take_in(self) -> None:
-        now = self._in_force()
+        now = self._scheduler.configuration
         try:
             wanted = await self._load()
             new, lasting = _without_lasting(wanted, now)
             if new != now:
-                await self._swap(new)
+                await self._scheduler.reconfigure(new)
         except Exception as e:
             # Whatever it is: a file must not end the scheduler.
             self._count(REFUSED)
@@ -121,19 +130,14 @@ class ConfigWatch:
 
 
 def watching(
-    file: WatchedFile,
-    *,
-    swap: Callable[[Configuration], Awaitable[None]],
-    in_force: Callable[[], Configuration],
-    count: Callable[[str], None],
-    times: Times,
+    file: WatchedFile, scheduler: Reconfigurable, *, count: Callable[[str], None], times: Times
 ) -> ConfigWatch:
     """A watch that reads the file in a thread: it may be long, or slow to come."""
 
     async def load() -> Configuration:
         return await asyncio.to_thread(file.load)
 
-    return ConfigWatch(file.path, load=load, swap=swap, in_force=in_force, count=count, times=times)
+    return ConfigWatch(file.path, load=load, scheduler=scheduler, count=count, times=times)
 
 
 def _looks(path: str) -> tuple[int, ...]:
