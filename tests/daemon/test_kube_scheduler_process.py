@@ -11,6 +11,7 @@ import pytest
 
 from support.api import manifests
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.processes.cluster_commands import Client
 from support.processes.servers import embedded_server, running, until
 
 COMMAND = [sys.executable, "-m", "stowplan.cli.kube_scheduler"]
@@ -146,3 +147,52 @@ def test_pods_of_a_cluster_get_their_nodes(tmp_path):
 
 def all_placed(server):
     return all("nodeName" in pod["spec"] for pod in server.json("get", "pods")["items"])
+
+
+def scheduling_for(path, kubeconfig, *names, seconds=10):
+    """Written beside and renamed, as the kubelet and most editors do it."""
+    content = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "profiles": [{"schedulerName": name} for name in names],
+        "podMaxBackoffSeconds": seconds,
+    }
+    path.with_suffix(".new").write_text(json.dumps(content))
+    path.with_suffix(".new").rename(path)
+
+
+KUBE_SCHEDULER = [*COMMAND, "--secure-port=0", "--logging-format=json"]
+RUN = [sys.executable, "-m", "stowplan", "run", "--log-format=json"]
+
+
+@pytest.mark.parametrize("command", [KUBE_SCHEDULER, RUN], ids=["kube-scheduler", "run"])
+def test_a_configuration_that_changes_while_it_schedules(tmp_path, command):
+    log, file = tmp_path / "scheduler.log", tmp_path / "config.json"
+    with embedded_server(tmp_path, "--nodes=3") as server:
+        client = Client(server.kubeconfig)
+        pods = "/api/v1/namespaces/default/pods"
+        scheduling_for(file, server.kubeconfig, "default-scheduler")
+        with running([*command, f"--config={file}", "--watch-config", "-v=2"], log) as process:
+
+            def logged(message):
+                return message in log.read_text()
+
+            client(pods, pod("a"))
+            client.until(pods, lambda found: is_placed(found.get("a")))
+            theirs = pod("b")
+            theirs["spec"]["schedulerName"] = "another"
+            client(pods, theirs)
+            scheduling_for(file, server.kubeconfig, "default-scheduler", seconds=-1)
+            process.send_signal(signal.SIGHUP)
+            until(partial(logged, "Configuration is refused, and the one before stays in force"), process, log)
+            assert not is_placed(client(f"{pods}/b"))
+            scheduling_for(file, server.kubeconfig, "default-scheduler", "another")
+            until(partial(logged, "Configuration has changed and is in force"), process, log)
+            client.until(pods, lambda found: is_placed(found.get("b")))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+
+
+def is_placed(found):
+    return found is not None and "nodeName" in found["spec"]

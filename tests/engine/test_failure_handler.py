@@ -37,6 +37,7 @@ class Room:
         self.queued = QueuedPod(pod=self.state.pod_info(tried), timestamp=0.0, attempts=1)
         self.handler = FailureHandler(
             state=self.state,
+            profiles={"default-scheduler"},
             queue=self,
             statuses=SimpleNamespace(write=self._written),
             metrics=attempt_metrics(),

@@ -20,12 +20,15 @@ from stowplan.client.errors import OutcomeUnknown, StreamSilent
 from stowplan.engine.effects import Tell
 from stowplan.engine.inputs import (
     Activated,
+    Adopted,
     Allowed,
     Answer,
     Cancelled,
     Changes,
     Closing,
+    Declined,
     Input,
+    Offered,
     Rejected,
     Schedule,
     Served,
@@ -103,6 +106,9 @@ def told(**more):
 PLAIN = [
     Served(frozenset({"B", "A"}), served=False),
     Served(frozenset(), served=True),
+    Offered({"profiles": [{"schedulerName": "a"}], "podMaxBackoffSeconds": 3}),
+    Adopted(frozenset({"B", "A"})),
+    Declined(),
     Started(),
     Stopped(),
     Closing(),

@@ -176,4 +176,5 @@ def test_help_has_the_same_flags(capsys):
         "plugin",
         "plugin-timeout",
         "plugin-binding-timeout",
+        "watch-config",
     }

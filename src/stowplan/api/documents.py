@@ -41,6 +41,10 @@ class Documents:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def keep_also(self, kinds: Collection[type[ApiStruct]]) -> None:
+        """Keep these kinds, too; of objects that came before nothing is known until they are read again."""
+        self.kinds |= frozenset(kinds)
+
     def keep(self, obj: ApiStruct, data: bytes) -> None:
         """Take note of the JSON that an object was decoded from; the newest counts."""
         if type(obj) in self.kinds:

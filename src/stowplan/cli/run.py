@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,15 +25,17 @@ from stowplan.command_line.event_loop import first_of, running
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.errors import os_error_text
+from stowplan.daemon.config_watch import WatchedFile, on_hangup, watching, without_hangups
 from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.life_cycle import until_stopped
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
 from stowplan.framework.explanations.formatting import count, joined
 from stowplan.klog.values import duration_text
+from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from stowplan.api.policy import Lease
     from stowplan.api.port import Api
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.daemon.life_cycle import ManagedScheduler
     from stowplan.daemon.process import Opener
+    from stowplan.live.scheduler import Scheduler
 
 _NO_LIMIT = -1.0
 _MAX_IN_UNSCHEDULABLE = 300.0
@@ -63,6 +67,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     show_default=True,
     help="Whether other pods are decided while one waits for an extender.",
 )
+@click.option("--watch-config", is_flag=True, help="Read --config again when it changes, and on SIGHUP.")
 @click.option("--validate", is_flag=True, help="For debugging: end when the scheduler contradicts itself. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
 def run(
@@ -77,6 +82,7 @@ def run(
     log_format: str,
     record: str | None,
     extender_mode: str,
+    watch_config: bool,
     validate: bool,
     force: bool,
 ) -> None:
@@ -96,9 +102,15 @@ def run(
     with reported(config), _logging(verbosity, log_format) as flush:
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        configuration = load_config(
-            config, plugins=registry.declarations, adjust=lambda found: _adjusted(found, scheduler_name, qps)
+        load = partial(
+            load_config,
+            config,
+            plugins=registry.declarations,
+            adjust=lambda found: _adjusted(found, scheduler_name, qps),
         )
+        configuration = load()
+        if watch_config and config is None:
+            raise InputError("--watch-config needs --config: without a file there is nothing to watch")
         try:
             connection = connect_from_flags(
                 kubeconfig=kubeconfig or configuration.client_connection.kubeconfig or None, context=context
@@ -114,6 +126,7 @@ def run(
             command="stowplan",
             guard=guard,
             overlaps=extender_mode == "overlap",
+            watched=WatchedFile(config, load) if watch_config and config is not None else None,
             validate=validate,
         )
         with _recorded(job, record) as job:
@@ -174,7 +187,7 @@ def work(
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
     """Schedule until a signal comes."""
-    with stop_signals(flush) as stop:
+    with stop_signals(flush) as stop, nullcontext() if job.watched is None else without_hangups():
         event_loop.run(_schedule(job, stop, opener, wall_clock, force=force))
 
 
@@ -189,8 +202,21 @@ async def _schedule(
             return
         scheduler = cluster.new_scheduler()
         began = wall_clock()
-        await until_stopped(scheduler, stopped, on_ready=lambda: click.echo(_ready(scheduler, job.connection)))
+        async with _watched(job.watched, scheduler):
+            await until_stopped(scheduler, stopped, on_ready=lambda: click.echo(_ready(scheduler, job.connection)))
         click.echo(_summary(scheduler, wall_clock() - began))
+
+
+@asynccontextmanager
+async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncIterator[None]:
+    """Bring what the file says into force while this lasts, if there is one to be watched."""
+    if file is None:
+        yield
+        return
+    watch = watching(file, scheduler, count=lambda result: None, times=REAL_TIMES)
+    async with event_loop.beside(watch.run()):
+        with on_hangup(watch):
+            yield
 
 
 # --- who else is there

@@ -66,6 +66,12 @@ class Transactions:
             raise TransactionError(f'participant "{name}" cannot be registered while a transaction is open')
         self._participants[name] = participant
 
+    def unregister(self, prefix: str) -> None:
+        """Leave out, from now on, the participants whose names begin so."""
+        if self._open:
+            raise TransactionError(f'participants "{prefix}…" cannot go while a transaction is open')
+        self._participants = {n: p for n, p in self._participants.items() if not n.startswith(prefix)}
+
     def begin(self) -> Transaction:
         return Transaction(self)
 

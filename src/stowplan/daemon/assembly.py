@@ -19,6 +19,7 @@ from stowplan.client.endpoint.config_error import ClientConfigError
 from stowplan.command_line.event_loop import beside, first_of
 from stowplan.command_line.flags.kinds import NO_VERSION
 from stowplan.config.errors import os_error_text
+from stowplan.daemon.config_watch import REFUSED, SWAPPED, on_hangup, watching
 from stowplan.daemon.debugger import CacheDebugger, on_signal
 from stowplan.daemon.errors import CommandError, LeaseLost
 from stowplan.daemon.life_cycle import flushing, until_stopped, while_leading
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.flags.gates import Gates
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
+    from stowplan.daemon.config_watch import WatchedFile
     from stowplan.daemon.process import Job, Opener, Reached
     from stowplan.daemon.secure_port import Port
     from stowplan.klog.setup import Logs
@@ -135,6 +137,8 @@ async def _live(
             seconds = process.line["log-flush-frequency"].seconds
             await stack.enter_async_context(beside(flushing(logs.flush, seconds)))
         await _watch_over(stack, process, cluster, scheduler)
+        if job.watched is not None:
+            await _watch_config(stack, job.watched, process, scheduler)
         await stack.enter_async_context(served(port, shown))
         if cluster.election is None:
             await until_stopped(scheduler, stopped, lead=lead, on_ready=_synced)
@@ -157,6 +161,21 @@ async def _watch_over(stack: AsyncExitStack, process: Process, cluster: Reached,
     debugger = CacheDebugger(informers=scheduler.informers, state=scheduler.state, queue=scheduler.queue)
     await stack.enter_async_context(beside(debugger.run()))
     stack.enter_context(on_signal(debugger))
+
+
+async def _watch_config(stack: AsyncExitStack, file: WatchedFile, process: Process, scheduler: Scheduler) -> None:
+    reloads = process.metrics.stowplan.config_reloads_total
+    for result in (SWAPPED, REFUSED):
+        # From the beginning: whoever looks for an increase does not see it in a series that begins with it.
+        reloads.with_label_values(result)
+    watch = watching(
+        file,
+        scheduler,
+        count=lambda result: reloads.with_label_values(result).inc(),
+        times=REAL_TIMES,
+    )
+    await stack.enter_async_context(beside(watch.run()))
+    stack.enter_context(on_hangup(watch))
 
 
 def _synced() -> None:

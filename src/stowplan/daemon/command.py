@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,7 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
     from stowplan.client.connection import ClientConfigError, connect_from_scheduler_flags
     from stowplan.command_line.event_loop import run
     from stowplan.daemon.assembly import Process, schedule
+    from stowplan.daemon.config_watch import WatchedFile, without_hangups
     from stowplan.daemon.hang_guard import HangGuard
     from stowplan.daemon.plugin_registry import registry_with
     from stowplan.daemon.process import Job, opened
@@ -171,6 +173,7 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
     except (ConfigError, PluginLoadError, ClientConfigError) as error:
         raise CommandError(str(error)) from error
     _admit_what_is_missing(line)
+    load = partial(_configuration, line, registry, gates.features)
     metrics = metrics_of(line, gates)
     job = Job(
         connection=connection,
@@ -183,8 +186,11 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
         metrics=metrics,
         guard=guard,
         overlaps=line["extender-mode"] == "overlap",
+        watched=WatchedFile(line["config"], load) if line["watch-config"] else None,
     )
-    run(schedule(Process(job=job, metrics=metrics, line=line, gates=gates, stop=stop, logs=logs), opener or opened))
+    process = Process(job=job, metrics=metrics, line=line, gates=gates, stop=stop, logs=logs)
+    with nullcontext() if job.watched is None else without_hangups():
+        run(schedule(process, opener or opened))
 
 
 def _check(problems: list[str]) -> None:

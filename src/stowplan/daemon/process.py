@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stowplan.client.connection import Connection
     from stowplan.client.http.lanes import Lanes
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.daemon.config_watch import WatchedFile
     from stowplan.daemon.life_cycle import Elector
     from stowplan.framework.registry import Registry
     from stowplan.live.recorder import Recorder
@@ -61,6 +62,8 @@ class Job:
     recorder: Recorder | None = None
     #: Whether other pods are decided while one waits for an extender.
     overlaps: bool = False
+    #: None: the configuration stays as it is.
+    watched: WatchedFile | None = None
     #: For debugging: end with an error when the engine contradicts itself.
     validate: bool = False
 

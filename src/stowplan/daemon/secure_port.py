@@ -86,6 +86,10 @@ class Running:
     #: Seconds since the epoch.
     started: float
 
+    def in_force(self) -> dict[str, Any]:
+        """The configuration, which may be another one than the process was begun with."""
+        return self.scheduler.configuration.to_dict()
+
 
 # --- metrics
 
@@ -209,7 +213,7 @@ async def served(port: Port | None, shown: Running) -> AsyncIterator[None]:
 
 
 def pages_of(shown: Running) -> Mapping[str, Page]:
-    pages = {**_health_pages(shown), **_metrics_pages(shown), "/configz": configz_page(shown.config.to_dict)}
+    pages = {**_health_pages(shown), **_metrics_pages(shown), "/configz": configz_page(shown.in_force)}
     if shown.config.enable_profiling:
         pages |= Profiling().pages()
         pages |= debug_flags_pages(shown.set_verbosity)

@@ -160,6 +160,11 @@ class SchedulingAlgorithm:
         self._sums = {name: NodeSums(framework) for name, framework in frameworks.items()}
         self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
 
+    def reconfigure(self, *, percentage_of_nodes_to_score: int) -> None:
+        """The profiles are others now."""
+        self.sampling.reconfigure(percentage_of_nodes_to_score)
+        self.forget()
+
     def forget(self) -> None:
         """Drop everything that equal pods share: a profile's plugins are others now."""
         self._evaluations.clear()

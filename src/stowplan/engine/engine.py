@@ -42,12 +42,15 @@ from stowplan.engine.evictions import Evictions
 from stowplan.engine.failure_handler import FailureHandler
 from stowplan.engine.inputs import (
     Activated,
+    Adopted,
     Allowed,
     Answer,
     Cancelled,
     Changes,
     Closing,
+    Declined,
     Input,
+    Offered,
     Rejected,
     Schedule,
     Served,
@@ -60,6 +63,7 @@ from stowplan.engine.inputs import (
 from stowplan.engine.leaving_pods import LeavingPods
 from stowplan.engine.outbox import Outbox
 from stowplan.engine.parts import Parts
+from stowplan.engine.profiles import Profiles
 from stowplan.engine.questions import Question
 from stowplan.engine.queue_timer import QueueTimer
 from stowplan.engine.queue_watcher import QueueWatcher
@@ -70,11 +74,9 @@ from stowplan.engine.statuses import PodStatuses
 from stowplan.engine.suspendable_algorithm import SuspendableAlgorithm
 from stowplan.engine.suspended_cycles import SuspendedCycles
 from stowplan.engine.validation import InvalidStateError, Validation
-from stowplan.extenders.http_extender import configured_extenders
 from stowplan.framework.binding import call_plugin
 from stowplan.framework.handle import Handle
 from stowplan.framework.metrics import FrameworkMetrics
-from stowplan.framework.runtime import Framework
 from stowplan.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.inspection.stories import NoStories, Stories
 from stowplan.klog import get_logger
@@ -94,6 +96,7 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import Effect, RunPlugin, Tell
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
+    from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
     from stowplan.queue.queued_pod import QueuedPod
@@ -164,8 +167,6 @@ class Engine:
         `extenders` are in call order; None: those of the configuration.
         """
         settings = settings or EngineSettings()
-        if extenders is None:
-            extenders = configured_extenders(config)
         self._outbox = outbox = Outbox()
         outbox.now = now
         #: What the wall clock is ahead of the engine's time.
@@ -194,19 +195,21 @@ class Engine:
         stopwatch = _Stopwatch(meter, now)
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=_report)
         self.evictions = Evictions(self.parts, statuses=self.statuses, metrics=metrics, now=meter.clock)
-        self.frameworks = {
-            name: Framework(profile, registry, self._handle(name, features, random, api, meter, settings, extenders))
-            for name, profile in ((profile.scheduler_name, profile) for profile in config.profiles)
-        }
-        self.queue = self.parts.queue = self._new_queue(
-            QueueSettings(
-                initial_backoff=config.pod_initial_backoff_seconds,
-                max_backoff=config.pod_max_backoff_seconds,
-                max_in_unschedulable=settings.max_in_unschedulable,
-                pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
-            ),
-            meter,
+        self.profiles = Profiles(
+            config,
+            registry=registry,
+            features=features,
+            new_handle=partial(self._handle, features, random, api, meter, settings),
+            extenders=extenders,
+            report=_report,
         )
+        self.frameworks = self.profiles.in_force
+        self._queue_settings = partial(
+            QueueSettings,
+            max_in_unschedulable=settings.max_in_unschedulable,
+            pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+        )
+        self.queue = self.parts.queue = self._new_queue(config, meter)
         self._is_stopped = False
         self._queue_timer = QueueTimer(self.parts, second=0.0 if features.enabled("SchedulerPopFromBackoffQ") else now)
         self.algorithm = SchedulingAlgorithm(
@@ -221,6 +224,7 @@ class Engine:
         attempts = NoAttemptMetrics() if metrics is None else AttemptMetrics(metrics, now=stopwatch.now)
         self._failures = FailureHandler(
             state=self.state,
+            profiles=self.frameworks,
             queue=self.queue,
             statuses=self.statuses,
             metrics=attempts,
@@ -266,15 +270,20 @@ class Engine:
         self._stopwatch = stopwatch
         self._take = self._takers()
 
-    def _new_queue(self, settings: QueueSettings, meter: Meter) -> SchedulingQueue:
+    def _new_queue(self, config: Configuration, meter: Meter) -> SchedulingQueue:
         return SchedulingQueue(
             self.frameworks,
             self.state.nominator,
             self.state.pending,
             now=self.now,
             metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=meter.clock),
-            settings=settings,
+            settings=self._settings_of(config),
             observer=QueueWatcher(self.stories, _report),
+        )
+
+    def _settings_of(self, config: Configuration) -> QueueSettings:
+        return self._queue_settings(
+            initial_backoff=config.pod_initial_backoff_seconds, max_backoff=config.pod_max_backoff_seconds
         )
 
     def _takers(self) -> dict[type[Any], Callable[[Any], None]]:
@@ -285,6 +294,9 @@ class Engine:
             Schedule: self._schedule,
             Tick: self._tick,
             Served: self._served,
+            Offered: self._offered,
+            Adopted: self._adopted,
+            Declined: self._declined,
             Started: self._started,
             Stopped: self._stopped,
             Closing: self._closing,
@@ -306,13 +318,14 @@ class Engine:
 
     def _handle(
         self,
-        profile: str,
         features: FeatureGates,
         random: Chance | None,
         api: Api | None,
         meter: Meter,
         settings: EngineSettings,
+        profile: str,
         extenders: Sequence[Extender],
+        in_force: bool,
     ) -> Handle:
         return Handle(
             cluster=self.state,
@@ -329,6 +342,7 @@ class Engine:
             metrics=None
             if self.metrics is None
             else FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
+            in_force=in_force,
         )
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -341,6 +355,8 @@ class Engine:
         try:
             self._take[type(input_)](input_)
             outbox.finish()
+            if self.profiles.retired:
+                self.profiles.close_unused({b.attempt.framework for b in self.bindings.under_way.values()})
         finally:
             self._stepping = False
         return outbox.take()
@@ -376,6 +392,22 @@ class Engine:
         else:
             self.handlers.switch_off(input_.plugins)
         self.suspended.plugins_switched()
+
+    def _offered(self, input_: Offered) -> None:
+        self.profiles.take_offer(input_.configuration)
+
+    def _declined(self, input_: Declined) -> None:
+        self.profiles.decline()
+
+    def _adopted(self, input_: Adopted) -> None:
+        """Let other profiles take over: pods that theirs had judged are judged by them."""
+        swapped = self.profiles.adopt(input_.lacking)
+        config = self.profiles.configuration
+        self.algorithm.reconfigure(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score)
+        self.queue.reconfigure(self._settings_of(config), swapped)
+        self.suspended.profiles_swapped(self.frameworks)
+        self.suspended.plugins_switched()
+        self.handlers.profiles_swapped()
 
     def _started(self, input_: Started) -> None:
         self._is_stopped = False
@@ -559,7 +591,8 @@ class Engine:
 
     def unfinished(self) -> list[str]:
         """What the engine is in the middle of, and cannot be dumped for."""
-        return self._dumping.unfinished()
+        offered = [] if self.profiles.offer is None else ["a configuration is offered"]
+        return [*offered, *self._dumping.unfinished()]
 
     def dump(self) -> EngineDump:
         """The whole engine as a plain value, between two steps; UnfinishedError while it is in the middle of something.
@@ -581,9 +614,7 @@ class Engine:
     def close(self) -> None:
         """End it, after its last step: report what is left to be reported, and have plugins give up what they hold."""
         self.statuses.close()
-        for framework in self.frameworks.values():
-            for problem in framework.close():
-                _report(problem)
+        self.profiles.close()
 
     # -- for pages, metrics, drivers and tests ------------------------------------------------------------------------
 

@@ -122,6 +122,16 @@ class EventHandlers:
         self._algorithm.forget()
         self._queue.register()
 
+    def profiles_swapped(self) -> None:
+        """Forget the pods of profiles that are gone, but for those on their way to a node: their bindings end first."""
+        for info in tuple(self._state.pending.values()):
+            if not self._ours(info.pod):
+                _log.v(3).info("Pod is left to whoever schedules for its scheduler name now", pod=info)
+                self._state.pending.remove(info.key)
+                self._statuses.forget(info.uid)
+                self._queue.delete(info)
+                self._leaving.left(info.uid)
+
     # -- nodes and lookup objects -------------------------------------------------------------------------------------
 
     def _node(self, old: Node | None, new: Node | None) -> None:
@@ -170,7 +180,8 @@ class EventHandlers:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _ours(self, pod: Pod) -> bool:
-        return scheduler_name_of(pod) in self._algorithm.frameworks
+        # A profile may be gone while the last of its pods is on its way.
+        return scheduler_name_of(pod) in self._algorithm.frameworks or self._state.is_assumed(pod.metadata.uid)
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -217,11 +228,12 @@ class EventHandlers:
                 assumedNode=known.node_name,
                 currentNode=pod.spec.node_name,
             )
+        ours = self._ours(pod)
         info = self._state.add_pod(pod)
         self._note_if_it_goes(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         self._handled(_ASSIGNED_ADD, started)
-        if self._ours(pod):
+        if ours:
             started = self._now()
             # Parity: it left the pods without a node.
             _log_change(_UNSCHEDULED, pod, None, pod=pod)

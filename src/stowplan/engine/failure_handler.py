@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.types import PodCondition
+from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.engine.algorithm import NO_NODES
 from stowplan.engine.error_locations import LoggedLocations
 from stowplan.framework.status import Code
@@ -15,7 +16,7 @@ from stowplan.klog import get_logger
 from stowplan.klog.values import stack_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
@@ -36,6 +37,7 @@ class FailureHandler:
         self,
         *,
         state: ClusterState,
+        profiles: Container[str],
         queue: SchedulingQueue,
         statuses: PodStatuses,
         metrics: AttemptMetrics,
@@ -44,6 +46,7 @@ class FailureHandler:
     ) -> None:
         self._listener = listener
         self._state = state
+        self._profiles = profiles
         self._queue = queue
         self._statuses = statuses
         self._metrics = metrics
@@ -72,6 +75,9 @@ class FailureHandler:
             )
             self._queue.done(queued.pod.uid)
             return
+        if newest is not None and scheduler_name_of(newest.pod) not in self._profiles:
+            self._leave(newest)
+            return
         if newest is None:
             self._log_absence(queued)
             self._queue.done(queued.pod.uid)
@@ -91,6 +97,13 @@ class FailureHandler:
             self._statuses.write(
                 pod, condition=_condition(pod, failure), nominated_node_name=failure.nominated_node_name
             )
+
+    def _leave(self, pod: PodInfo) -> None:
+        """The pod's profile was taken out of the configuration while the pod was on its way."""
+        self._state.pending.remove(pod.key)
+        self._statuses.forget(pod.uid)
+        self._queue.done(pod.uid)
+        _log.v(3).info("Pod is left to whoever schedules for its scheduler name now", pod=pod)
 
     def _log_absence(self, queued: QueuedPod) -> None:
         placed = self._state.placed(queued.pod.uid)

@@ -55,6 +55,23 @@ class Answer(NamedTuple):
     outcome: Outcome
 
 
+class Offered(NamedTuple):
+    """Another configuration may come into force: its profiles are built, and nothing is decided by them yet."""
+
+    #: As a file of v1 has it, complete.
+    configuration: dict[str, Any]
+
+
+class Adopted(NamedTuple):
+    """What was offered last is in force from now on; the cluster does not serve what these plugins need."""
+
+    lacking: frozenset[str]
+
+
+class Declined(NamedTuple):
+    """What was offered last will not come into force."""
+
+
 class Tick(NamedTuple):
     """Time has passed."""
 
@@ -103,4 +120,5 @@ class Told(NamedTuple):
 
 Steps = Started | Stopped | Closing | Schedule | Tick | WallClock
 Signals = Activated | Allowed | Rejected | Cancelled | Told
-Input = Changes | Served | Answer | Steps | Signals
+Swaps = Offered | Adopted | Declined
+Input = Changes | Served | Answer | Swaps | Steps | Signals

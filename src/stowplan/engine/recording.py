@@ -38,12 +38,15 @@ from stowplan.engine.effects import Tell
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import (
     Activated,
+    Adopted,
     Allowed,
     Answer,
     Cancelled,
     Changes,
     Closing,
+    Declined,
     Input,
+    Offered,
     Rejected,
     Schedule,
     Served,
@@ -381,7 +384,7 @@ def _made(kind: Any) -> Callable[[Any, Any], Input]:
 
 
 #: What is written as its fields and made of them.
-_PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
+_PLAIN = (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled, Offered, Declined)
 
 #: Input -> its name, and what makes plain values of it; None: it is one.
 _WRITERS: dict[type[Any], tuple[str, Callable[[Any], Any] | None]] = {
@@ -390,6 +393,7 @@ _WRITERS: dict[type[Any], tuple[str, Callable[[Any], Any] | None]] = {
     Changes: ("Changes", _write_changes),
     Answer: ("Answer", _write_answer),
     Served: ("Served", lambda served: (sorted(served.plugins), served.served)),
+    Adopted: ("Adopted", lambda adopted: (sorted(adopted.lacking),)),
     Rejected: ("Rejected", lambda rejected: (rejected.uid, _write_status(rejected.status))),
 }
 
@@ -397,13 +401,11 @@ _READERS: dict[str, Callable[[Any, Any], Input]] = {
     "Changes": _read_changes,
     "Answer": _read_answer,
     "Served": lambda written, known: Served(frozenset(written[0]), written[1]),
+    "Adopted": lambda written, known: Adopted(frozenset(written[0])),
     "Rejected": lambda written, known: Rejected(written[0], _read_status(written[1])),
     "Activated": lambda written, known: Activated(tuple(written[0])),
     "Told": lambda written, known: Told(msgspec.convert(written[0], Tell)),
-    **{
-        kind.__name__: _made(kind)
-        for kind in (Schedule, Tick, Started, Stopped, Closing, WallClock, Allowed, Cancelled)
-    },
+    **{kind.__name__: _made(kind) for kind in _PLAIN},
 }
 
 

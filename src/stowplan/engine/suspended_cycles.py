@@ -18,6 +18,7 @@ What breaks a cycle off. It is not finished, its questions are withdrawn, and an
 * the pod was deleted, or bound by somebody: that was it;
 * the pod has changed in anything but its status: the cycle begins anew with the pod as it is now, unless it is going;
 * plugins of its profile were switched off or on: it begins anew with those that take part now;
+* its profile was swapped for another one: the pod goes back to the queue, and is tried with that, if there is one;
 * pods are no longer tried, as the scheduler stops or another one leads: the pod goes back to the queue as it came.
 
 Upstream: there is nothing like it. There, a cycle blocks until it is answered, and all pods wait with it.
@@ -41,7 +42,7 @@ from stowplan.framework.requests import Ask, Done, Wait
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stowplan.api.changes import Change
     from stowplan.cluster.pod_info import PodInfo
@@ -401,6 +402,21 @@ class SuspendedCycles:
         for cycle in tuple(self.under_way.values()):
             if cycle.switched_off != cycle.framework.switched_off:
                 self._break_off_for_anew(cycle, "plugins were switched off or on")
+
+    def profiles_swapped(self, profiles: Mapping[str, Framework]) -> None:
+        """These are in force from now on."""
+        for cycle in tuple(self.under_way.values()):
+            framework = profiles.get(cycle.framework.profile_name)
+            if framework is cycle.framework:
+                continue
+            self._break_off(cycle, "the profile was swapped")
+            self._over(cycle)
+            newest = self._state.pending.by_uid(cycle.uid)
+            if framework is None or newest is None or self._settler.skips(framework, newest):
+                self._parts.queue.done(cycle.uid)
+            else:
+                cycle.queued.pod = newest
+                self._parts.queue.give_back(cycle.queued)
 
     def stop(self) -> None:
         """Pods are tried no more."""

@@ -90,7 +90,7 @@ class Validation:
 
     def _problems_of_pending_pods(self) -> Iterator[str]:
         for info in self._parts.state.pending.values():
-            if scheduler_name_of(info.pod) not in self._profiles:
+            if scheduler_name_of(info.pod) not in self._profiles and not self._parts.state.is_assumed(info.uid):
                 yield f"pod {info.key}: pending, but its scheduler {scheduler_name_of(info.pod)} is no profile"
             places = list(self._places_of(info))
             if len(places) != 1 and not info.terminating:

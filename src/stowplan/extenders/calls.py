@@ -62,22 +62,21 @@ class Call:
 class Calls:
     """Of the extenders of a configuration."""
 
-    def __init__(self, configuration: Configuration, documents: Documents) -> None:
+    def __init__(self, configuration: Configuration, documents: Documents, *, before: Calls | None = None) -> None:
+        """`before`: those of the configuration that this one replaces; whom and what it had and this one has not
+        may still be asked."""
         self._documents = documents
-        extenders = configuration.extenders_in_call_order
-        self._extenders = dict(zip(names_of(configuration), extenders, strict=True))
+        #: (extender, verb) -> its settings, and what it calls the verb.
+        self._verbs: dict[tuple[str, str], tuple[Settings, str]] = {} if before is None else dict(before._verbs)
+        for name, extender in zip(names_of(configuration), configuration.extenders_in_call_order, strict=True):
+            self._verbs |= {(name, verb): (extender, action) for verb, action in _verbs_of(extender) if action}
+        self._names = frozenset(name for name, _ in self._verbs)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._extenders
+        return name in self._names
 
     def call_of(self, ask: Ask) -> Call:
-        extender = self._extenders[ask.who]
-        action = {
-            "filter": extender.filter_verb,
-            "prioritize": extender.prioritize_verb,
-            "preempt": extender.preempt_verb,
-            "bind": extender.bind_verb,
-        }[ask.verb]
+        extender, action = self._verbs[ask.who, ask.verb]
         url = f"{extender.url_prefix.rstrip('/')}/{action}"
         return Call(extender, ask.verb, action, url, self._body(ask.question))
 
@@ -136,6 +135,15 @@ class Calls:
 
     def _joined(self, objects: Iterable[ApiStruct]) -> bytes:
         return b",".join(map(self._documents.json, objects))
+
+
+def _verbs_of(extender: Settings) -> tuple[tuple[str, str], ...]:
+    return (
+        ("filter", extender.filter_verb),
+        ("prioritize", extender.prioritize_verb),
+        ("preempt", extender.preempt_verb),
+        ("bind", extender.bind_verb),
+    )
 
 
 def kinds_wanted(configuration: Configuration) -> frozenset[type[ApiStruct]]:

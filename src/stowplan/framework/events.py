@@ -117,6 +117,9 @@ FORCE_ACTIVATE = ClusterEvent(ANY, Action.All, "ForceActivate")
 #: A pod was refused so long ago that it is tried again for no other reason.
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(ANY, Action.All, "UnschedulableTimeout")
 
+#: The pod's profile is another one now.
+PROFILE_SWAPPED = ClusterEvent(ANY, Action.All, "ProfileSwapped")
+
 #: Causes of moves that are no cluster events.
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE = "BackoffComplete"

@@ -72,7 +72,9 @@ class Handle:
         event_recorder: EventRecorder | None = None,
         preemptions: Preemptions | None = None,
         metrics: FrameworkMetrics | None = None,
+        in_force: bool = True,
     ) -> None:
+        """`in_force`: whether the profile decides from the beginning; if not, from `take_over` on."""
         #: Nodes, pods and lookup objects; plugins read, the scheduler writes.
         self.cluster = cluster
         self.profile_name = profile_name
@@ -94,6 +96,8 @@ class Handle:
         self.metrics = metrics
         self._activate = activate
         self._extenders = tuple(extenders)
+        #: What takes part in transactions once the profile decides; None: it does.
+        self._participants: dict[str, Participant] | None = None if in_force else {}
         self._framework: Framework | None = None
 
     @property
@@ -122,7 +126,16 @@ class Handle:
 
     def register_participant(self, name: str, participant: Participant) -> None:
         """Let transactions on the cluster restore what a plugin keeps, and dumps contain it."""
-        self.cluster.transactions.register(f"{self.profile_name}/{name}", participant)
+        if self._participants is None:
+            self.cluster.transactions.register(f"{self.profile_name}/{name}", participant)
+        else:
+            self._participants[name] = participant
+
+    def take_over(self) -> None:
+        """The profile decides from now on: what its plugins registered takes part in transactions."""
+        participants, self._participants = self._participants or {}, None
+        for name, participant in participants.items():
+            self.register_participant(name, participant)
 
     def pod_info(self, pod: Pod) -> PodInfo:
         return self.cluster.pod_info(pod)

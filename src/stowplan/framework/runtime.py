@@ -104,18 +104,25 @@ class Framework:
         self.handle = handle
         self.metrics = handle.metrics
         self.plugins: dict[str, Plugin] = {}
-        enabled = {ref.name for point in EXTENSION_POINTS for ref in profile.points.get(point, ())}
-        for name in sorted(enabled):
-            plugin = self.plugins[name] = self._build(name, profile, registry, handle)
-            plugin.reads = trusted_reads(plugin)
-        #: What they declare, by name.
-        self.declarations = {name: registry.declarations[name] for name in self.plugins}
         #: Plugins that take no part for now.
         self.switched_off: frozenset[str] = frozenset()
-        self._arrange()
+        try:
+            self._build_all(registry)
+            self._arrange()
+        except BaseException:
+            self.close()
+            raise
+        #: What they declare, by name.
+        self.declarations = {name: registry.declarations[name] for name in self.plugins}
         if self.metrics is not None:
             self.metrics.count_calls_of(self.points)
         handle.set_framework(self)
+
+    def _build_all(self, registry: Registry) -> None:
+        enabled = {ref.name for point in EXTENSION_POINTS for ref in self.profile.points.get(point, ())}
+        for name in sorted(enabled):
+            plugin = self.plugins[name] = self._build(name, self.profile, registry, self.handle)
+            plugin.reads = trusted_reads(plugin)
 
     def _arrange(self) -> None:
         """Line up the plugins that take part, point by point, in the profile's order."""
@@ -175,6 +182,10 @@ class Framework:
     def switch_on(self, names: Collection[str]) -> None:
         """Let plugins take part again, each in its place."""
         self._switch(self.switched_off.difference(names))
+
+    def leave_out(self, names: Collection[str]) -> None:
+        """Leave these out, and nobody else."""
+        self._switch(frozenset(self.plugins.keys() & names))
 
     def _switch(self, off: frozenset[str]) -> None:
         if off != self.switched_off:

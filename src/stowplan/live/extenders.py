@@ -36,11 +36,14 @@ class HttpAskers:
         self._may_change = may_change
         #: Made when the first question is put: most configurations have no extenders.
         self._http: ExtenderHttp | None = None
-        self.reconfigure(configuration)
+        self._calls = Calls(configuration, documents)
 
     def reconfigure(self, configuration: Configuration) -> None:
-        """Ask the extenders of another configuration from now on; questions under way go on."""
-        self._calls = Calls(configuration, self._documents)
+        """Ask the extenders of another configuration from now on.
+
+        Questions under way go on, and bindings that began before may still ask one that is gone.
+        """
+        self._calls = Calls(configuration, self._documents, before=self._calls)
 
     def get(self, who: str) -> HttpAsker | None:
         return HttpAsker(self, self._calls, who) if who in self._calls else None

@@ -20,6 +20,7 @@ from stowplan.api.api_errors import ApiError, Forbidden, NotFound
 from stowplan.api.port import Unreachable
 from stowplan.api.resources import resource_of
 from stowplan.client.watching.list_watch import Failing, ListWatch
+from stowplan.engine.watched_kinds import WatchedKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
     from stowplan.api.port import Api
     from stowplan.client.watching.list_watch import Report
-    from stowplan.engine.watched_kinds import WatchedKind
     from stowplan.timing.times import Times
 
 #: Seconds after which the log says which first lists are missing.
@@ -67,7 +67,7 @@ class Informers:
         unserved_kinds_interval: float = 60.0,
     ) -> None:
         self._api = api
-        self._kinds = kinds
+        self._kinds = {watched.kind: watched for watched in kinds}
         self._receiver = receiver
         self._times = times
         self._report = report
@@ -75,10 +75,16 @@ class Informers:
         #: Kinds whose first list is waited for -> why it did not come yet.
         self._awaited: dict[type[ApiStruct], str] = {watched.kind: "" for watched in kinds}
         #: Those that the cluster does not serve, as far as is known.
-        self._missing: dict[type[ApiStruct], WatchedKind] = {}
+        self._missing: set[type[ApiStruct]] = set()
         self._watches: dict[type[ApiStruct], ListWatch[Any]] = {}
         #: Set once the first list of each kind that is served has been delivered.
         self.synced = asyncio.Event()
+        #: Where the kinds are kept up with; None before, and after.
+        self._tasks: asyncio.TaskGroup | None = None
+        #: Kinds that may be watched from now on -> set once it is known what there is of it.
+        self._tried: dict[type[ApiStruct], asyncio.Event] = {}
+        #: By kind.
+        self._keeping: dict[type[ApiStruct], asyncio.Task[None]] = {}
 
     @property
     def missing(self) -> frozenset[type[ApiStruct]]:
@@ -102,36 +108,43 @@ class Informers:
 
     async def run(self) -> None:
         """List and watch until cancelled; an exception of a callback ends it."""
-        async with asyncio.TaskGroup() as tasks:
-            for watched in self._kinds:
-                tasks.create_task(self._keep(watched))
-            tasks.create_task(self._log_missing_lists())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                for kind in tuple(self._kinds):
+                    self._begin(tasks, kind)
+                tasks.create_task(self._log_missing_lists())
+        finally:
+            self._tasks = None
 
-    async def _keep(self, watched: WatchedKind) -> None:
-        trusting = watched.core
+    def _begin(self, tasks: asyncio.TaskGroup, kind: type[ApiStruct]) -> None:
+        self._keeping[kind] = tasks.create_task(self._keep(kind))
+
+    async def _keep(self, kind: type[ApiStruct]) -> None:
+        trusting = self._kinds[kind].core
         while True:
             try:
-                await self._list_and_watch(watched, trusting=trusting)
+                await self._list_and_watch(kind, trusting=trusting)
             except _PerhapsNotServedError:
-                if await self._is_served(watched.kind):
+                if await self._is_served(kind):
                     trusting = True
                     continue
             except _NotServedError:
                 pass
-            self._is_missing(watched)
+            self._is_missing(kind)
             await self._times.sleep(self._unserved_kinds_interval)
 
-    async def _list_and_watch(self, watched: WatchedKind, *, trusting: bool) -> None:
+    async def _list_and_watch(self, kind: type[ApiStruct], *, trusting: bool) -> None:
         """Until the kind turns out not to be served; `trusting`: Forbidden does not mean that it is not."""
-        watch = self._watches[watched.kind] = ListWatch(
+        watch = self._watches[kind] = ListWatch(
             self._api,
-            watched.kind,
+            kind,
             times=self._times,
-            report=partial(self._reported, watched, trusting),
-            field_selector=watched.field_selector,
-            on_synced=partial(self._is_synced, watched),
+            report=partial(self._reported, kind, trusting),
+            field_selector=self._kinds[kind].field_selector,
+            on_synced=partial(self._is_synced, kind),
         )
-        await watch.run(partial(self._receiver.handle, watched.kind))
+        await watch.run(partial(self._receiver.handle, kind))
 
     async def _is_served(self, kind: type[ApiStruct]) -> bool:
         try:
@@ -139,10 +152,63 @@ class Informers:
         except (ApiError, Unreachable):
             return True  # presumably; the next list reports the problem
 
-    def _reported(self, watched: WatchedKind, trusting: bool, report: Report) -> None:
-        kind = watched.kind
+    # -- other kinds --------------------------------------------------------------------------------------------------
+
+    async def try_out(self, kinds: Sequence[WatchedKind]) -> None:
+        """Begin to watch those of these kinds that are not; return when it is known what there is of each.
+
+        Nobody is told what the cluster does not serve: `adopt` says so of all of them.
+        """
+        added = [watched for watched in kinds if watched.kind not in self._kinds]
+        for watched in added:
+            self._kinds[watched.kind] = watched
+        if self._tasks is None:
+            # They are listed with the others, when all that begins.
+            self._awaited |= {watched.kind: "" for watched in added}
+            return
+        for watched in added:
+            self._tried[watched.kind] = asyncio.Event()
+            self._begin(self._tasks, watched.kind)
+        for told in tuple(self._tried.values()):
+            await told.wait()
+
+    def give_up(self) -> list[str]:
+        """Drop the kinds that were tried out and have not come; which they are."""
+        dropped = [kind for kind, told in self._tried.items() if not told.is_set()]
+        for kind in dropped:
+            self._keeping.pop(kind).cancel()
+            self._watches.pop(kind, None)
+            del self._kinds[kind]
+        self._tried.clear()
+        return [str(resource_of(kind)) for kind in dropped]
+
+    def adopt(self, kinds: Sequence[WatchedKind]) -> frozenset[str]:
+        """Go on for the plugins that want these kinds now; those of them that lack something.
+
+        What was watched for others goes on: an object that was forgotten when nobody looked would come back to life.
+        """
+        self._tried.clear()
+        wanted = {watched.kind: watched for watched in kinds}
+        for kind in self._kinds:
+            self._kinds[kind] = wanted.get(kind) or WatchedKind(kind)
+        return self._off()
+
+    def deliver_now(self) -> None:
+        """Deliver everything that is known and was not delivered yet."""
+        for watch in tuple(self._watches.values()):
+            watch.deliver_now()
+
+    async def relist(self, kinds: Collection[type[ApiStruct]]) -> None:
+        """Read these kinds once more, as more of their objects is kept than before."""
+        if self._tasks is None:
+            return
+        for watch in [watch for kind in kinds if (watch := self._watches.get(kind)) is not None]:
+            await watch.relist()
+
+    def _reported(self, kind: type[ApiStruct], trusting: bool, report: Report) -> None:
         if isinstance(report, Failing) and report.doing == "listing":
-            if not watched.core and (kind in self._awaited or kind in self._missing):
+            new = kind in self._awaited or kind in self._missing or self._is_tried_out(kind)
+            if new and not self._kinds[kind].core:
                 _doubt(report.why, trusting=trusting)
             if kind in self._awaited:
                 self._awaited[kind] = str(report.why)
@@ -150,32 +216,40 @@ class Informers:
 
     # -- what is there and what is not --------------------------------------------------------------------------------
 
-    def _is_synced(self, watched: WatchedKind) -> None:
-        if self._missing.pop(watched.kind, None) is not None:
-            back = watched.needed_by - self._off()
-            self._report(f"{resource_of(watched.kind)} is served by the cluster now{_and(back, 'switched on')}")
-            if back:
-                self._receiver.switch_on(back)
-        self._decided(watched)
+    def _is_tried_out(self, kind: type[ApiStruct]) -> bool:
+        """Whether its plugins take part only once it is adopted."""
+        return kind in self._tried
 
-    def _is_missing(self, watched: WatchedKind) -> None:
-        if watched.kind not in self._missing:
+    def _is_synced(self, kind: type[ApiStruct]) -> None:
+        if kind in self._missing:
+            self._missing.discard(kind)
+            back = self._kinds[kind].needed_by - self._off()
+            self._report(f"{resource_of(kind)} is served by the cluster now{_and(back, 'switched on')}")
+            if back and not self._is_tried_out(kind):
+                self._receiver.switch_on(back)
+        self._decided(kind)
+
+    def _is_missing(self, kind: type[ApiStruct]) -> None:
+        if kind not in self._missing:
+            watched = self._kinds[kind]
             off = watched.needed_by - self._off()
-            self._missing[watched.kind] = watched
+            self._missing.add(kind)
             if off or not watched.needed_by:
                 consequence = _and(off, "switched off") or _and(watched.read_by, "going on without")
                 again = f"looked for again every {self._unserved_kinds_interval:g} s"
-                self._report(f"{resource_of(watched.kind)} is not served by the cluster{consequence}; {again}")
-            if off:
+                self._report(f"{resource_of(kind)} is not served by the cluster{consequence}; {again}")
+            if off and not self._is_tried_out(kind):
                 self._receiver.switch_off(off)
-        self._decided(watched)
+        self._decided(kind)
 
     def _off(self) -> frozenset[str]:
         """Plugins that lack something."""
-        return frozenset().union(*(watched.needed_by for watched in self._missing.values()))
+        return frozenset().union(*(self._kinds[kind].needed_by for kind in self._missing))
 
-    def _decided(self, watched: WatchedKind) -> None:
-        self._awaited.pop(watched.kind, None)
+    def _decided(self, kind: type[ApiStruct]) -> None:
+        if kind in self._tried:
+            self._tried[kind].set()
+        self._awaited.pop(kind, None)
         if not self._awaited:
             self.synced.set()
 

@@ -29,6 +29,7 @@ from stowplan.live.cancellation import cancel_all
 from stowplan.live.effects import Effects
 from stowplan.live.extenders import HttpAskers
 from stowplan.live.informers import Informers
+from stowplan.live.reconfiguration import Reconfiguration, RefusedConfigurationError
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
 from stowplan.timing.times import REAL_TIMES, Times
@@ -147,7 +148,7 @@ class Scheduler:
             extenders=extenders,
         )
         self.engine.attach(self)
-        self._documents = Documents(()) if documents is None else documents
+        self._documents = documents = Documents(()) if documents is None else documents
         self._extender_calls = HttpAskers(
             config, self._documents, times=times, agent=settings.agent, may_change=may_change or _always
         )
@@ -169,6 +170,15 @@ class Scheduler:
             times=times,
             report=_report,
             unserved_kinds_interval=settings.unserved_kinds_interval,
+        )
+        self._reconfiguration = Reconfiguration(
+            self.engine,
+            submit=self.submit,
+            informers=self.informers,
+            documents=documents,
+            askers=self._extender_calls,
+            times=times,
+            report=_report,
         )
         #: Set while a pod can be tried.
         self._wake = asyncio.Event()
@@ -206,6 +216,20 @@ class Scheduler:
     @property
     def stories(self) -> Stories:
         return self.engine.stories
+
+    @property
+    def configuration(self) -> Configuration:
+        """The one in force."""
+        return self.engine.profiles.configuration
+
+    async def reconfigure(self, configuration: Configuration) -> None:
+        """Bring another configuration into force; raise RefusedConfigurationError, and then nothing has changed.
+
+        What is not its profiles', its extenders' or the queue's stays as it was begun with.
+        """
+        if self._draining:
+            raise RefusedConfigurationError("the scheduler is about to end")
+        await self._reconfiguration.apply(configuration)
 
     # -- the engine's inputs ------------------------------------------------------------------------------------------
 

@@ -36,6 +36,12 @@ class StowplanMetrics:
             "stowplan_events_dropped_total", "Events about pods that were not sent, as too many waited already."
         )
         self.stories: Gauge = registry.gauge("stowplan_stories", "Pods whose story is kept in memory.")
+        #: Counted when it happens, by what watches the file.
+        self.config_reloads_total: CounterVec = registry.counter_vec(
+            "stowplan_config_reloads_total",
+            "Changes of the configuration file that came into force (swapped) or were wrong (refused).",
+            ("result",),
+        )
         #: Counted when it happens, by what watches over plugins.
         self.plugin_hangs_total: CounterVec = registry.counter_vec(
             "stowplan_plugin_hangs_total",

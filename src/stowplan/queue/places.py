@@ -14,7 +14,7 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from stowplan.framework.events import UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
+from stowplan.framework.events import PROFILE_SWAPPED, UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
 from stowplan.queue.active import ActiveQueue
 from stowplan.queue.backoff import BackoffQueue
 from stowplan.queue.queued_pod import Place, QueuedPod
@@ -96,6 +96,30 @@ class Places:
         if not self.requeue(queued, strategy, cause):
             # Parity: a pod that is gated again is counted as entering once more.
             self._metrics.came("unschedulable", cause)
+
+    def judge_anew(self, queued: QueuedPod, cause: str) -> None:
+        """Put a waiting pod where other plugins leave it: who was ready stays so unless they gate it."""
+        ready = queued.place is Place.ACTIVE
+        self.take_out(queued)
+        self.requeue(queued, Strategy.IMMEDIATELY if ready else Strategy.AFTER_BACKOFF, cause)
+
+    def rearrange(
+        self, settings: QueueSettings, sort_key: Callable[[QueuedPod], Any], *, rejected_in_a_row: int
+    ) -> None:
+        """Let pods wait in another order, and back off by other rules; each stays where it is."""
+        active, backing_off = self.active, self.backoff
+        self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
+        self.active.in_a_row = active.in_a_row
+        self.backoff = BackoffQueue(settings, sort_key=sort_key, now=self._now)
+        self.backoff.next_check = backing_off.next_check
+        for queued in sorted(active, key=lambda queued: queued.arrival):
+            self.active.put(queued)
+        for queued in self._queued.values():
+            # Worked out again by the new rules.
+            queued.backoff_expiration = None
+        for queued in sorted(backing_off, key=lambda queued: queued.arrival):
+            del self._queued[queued.pod.key]
+            self.requeue(queued, Strategy.AFTER_BACKOFF, PROFILE_SWAPPED.label)
 
     def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
         """Move the pod to the active queue; False if it is gated."""

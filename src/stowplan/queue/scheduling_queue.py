@@ -20,6 +20,7 @@ from stowplan.framework.events import (
     BACKOFF_COMPLETE,
     FORCE_ACTIVATE,
     POP_FROM_BACKOFF_Q,
+    PROFILE_SWAPPED,
     SCHEDULE_ATTEMPT_FAILURE,
     UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_POD_UPDATE,
@@ -41,12 +42,13 @@ from stowplan.queue.sorting import sort_key
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from stowplan.api.types import Pod
     from stowplan.cluster.nominator import Nominator
     from stowplan.cluster.pending_pods import PendingPods
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.framework.interface import QueueSortPlugin
     from stowplan.framework.runtime import Framework
     from stowplan.queue.metrics import QueueMetrics
     from stowplan.queue.requeueing import Interest
@@ -93,9 +95,9 @@ class SchedulingQueue:
         self._settings = settings
         self._metrics = metrics
         self._observer = observer = QueueObserver() if observer is None else observer
+        self._frameworks = frameworks
         first = next(iter(frameworks.values()))
-        # All profiles have the same QueueSort; the configuration sees to that.
-        order = first.queue_sort[0]
+        self._order = order = first.queue_sort[0]
         self._pod_groups = first.handle.features.enabled("GenericWorkload")
         self._in_flight = InFlight()
         self._requeueing = Requeueing(frameworks, metrics, observer)
@@ -103,7 +105,7 @@ class SchedulingQueue:
         self._places = Places(
             settings,
             sort_key=sort_key(order, observer),
-            rejected_in_a_row=settings.rejected_in_a_row if order.by_priority_and_time else 0,
+            rejected_in_a_row=_in_a_row(settings, order),
             now=now,
             gate=Gate(frameworks, observer),
             requeueing=self._requeueing,
@@ -333,6 +335,30 @@ class SchedulingQueue:
         for queued in orphans:
             self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
 
+    def reconfigure(self, settings: QueueSettings, swapped: Collection[str]) -> None:
+        """Go on with other settings, and with other plugins in these profiles: they have not judged any pod yet."""
+        # All profiles have the same QueueSort; the configuration sees to that.
+        order = next(iter(self._frameworks.values())).queue_sort[0]
+        self._requeueing.read_registrations()
+        if settings != self._settings or order is not self._order:
+            self._settings, self._order = settings, order
+            key = sort_key(order, self._observer)
+            self._places.rearrange(settings, key, rejected_in_a_row=_in_a_row(settings, order))
+        if swapped and self._in_flight:
+            # Whoever refuses one of them does so as a plugin of before.
+            self._in_flight.record(Happened(PROFILE_SWAPPED, None, None))
+        for queued in sorted(self.pending(), key=lambda queued: queued.arrival):
+            if queued.profile in swapped:
+                self._places.judge_anew(queued, PROFILE_SWAPPED.label)
+            else:
+                queued.gating_plugin_events = self._requeueing.events_of(queued.gating_plugin)
+
+    def give_back(self, queued: QueuedPod) -> None:
+        """Take back a pod in flight that was not tried to the end: it is tried again without delay."""
+        self._in_flight.end(queued.pod.uid)
+        self._places.count_rejectors(queued, 1)
+        self._places.move_to_active(queued, PROFILE_SWAPPED.label)
+
     def clear(self) -> None:
         """Forget every waiting pod; nominations stay."""
         if not self._places.waiting:
@@ -487,6 +513,10 @@ _QUEUE_TEXT = {
     Place.ERROR_BACKOFF: "the backoff queue",
     Place.UNSCHEDULABLE: "unschedulable queue",
 }
+
+
+def _in_a_row(settings: QueueSettings, order: QueueSortPlugin) -> int:
+    return settings.rejected_in_a_row if order.by_priority_and_time else 0
 
 
 def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:

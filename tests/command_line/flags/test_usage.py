@@ -38,7 +38,7 @@ def test_every_flag_is_there_and_our_own():
     names = {}
     for flag in KUBE_SCHEDULER_FLAGS:
         names.setdefault(flag.section, []).append(flag.name)
-    for own in ("extender-mode", "plugin", "plugin-binding-timeout", "plugin-timeout"):
+    for own in ("extender-mode", "plugin", "plugin-binding-timeout", "plugin-timeout", "watch-config"):
         names["Misc"].remove(own)
     assert {section: " ".join(sorted(listed)) for section, listed in names.items()} == SECTIONS
     assert list(names) == list(SECTIONS)

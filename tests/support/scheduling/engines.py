@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from stowplan.api.changes import Change
 from stowplan.api.types import Node, Pod
+from stowplan.cluster.pod_info import scheduler_name_of
 from stowplan.config import load_config
 from stowplan.engine.effects import Cancel, Tell, Wake, Withdraw
 from stowplan.engine.engine import SCHEDULE, TICK, Engine, EngineSettings
-from stowplan.engine.inputs import Answer, Changes, Started
+from stowplan.engine.inputs import Adopted, Answer, Changes, Offered, Started
 from stowplan.framework.requests import Ask, Bind, Done, Patch
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.timing.manual_time import ManualTime
@@ -73,6 +74,29 @@ class DrivenEngine:
         self.step(TICK)
         self.run()
 
+    def swap(self, config, *, lacking=()):
+        """Bring another configuration into force, and go on."""
+        self.offer(config)
+        assert not self.engine.profiles.refusal
+        self.step(Adopted(frozenset(lacking)))
+        self.run()
+
+    def offer(self, config):
+        self.step(Offered(config))
+
+    def take_in_pods(self):
+        """As a driver does after a swap: pods whose schedulerName was no profile are new to the engine."""
+        state, profiles = self.engine.state, self.engine.frameworks
+        missed = [
+            Change(None, pod)
+            for (kind, _), pod in self.objects.items()
+            if kind is Pod and not pod.spec.node_name and scheduler_name_of(pod) in profiles
+            if state.pending.by_uid(pod.metadata.uid) is None and not state.is_assumed(pod.metadata.uid)
+        ]
+        if missed:
+            self.step(Changes(Pod, missed))
+        self.run()
+
     def _carry_out(self, number, action):
         match action:
             case Withdraw():
@@ -102,6 +126,11 @@ class DrivenEngine:
         for obj in objects:
             self.change(_struct(obj))
         self.run()
+
+    def step_create(self, *objects):
+        """The same, and no pod is tried."""
+        for obj in objects:
+            self.change(_struct(obj))
 
     def change(self, obj):
         key = (type(obj), f"{obj.metadata.namespace}/{obj.metadata.name}")
@@ -147,6 +176,10 @@ class DrivenEngine:
     def place(self, name):
         queued = self.engine.queue.get(f"default/{name}")
         return None if queued is None else queued.place
+
+    def unbound(self):
+        """Names of pods without a node, in order."""
+        return [pod.metadata.name for (kind, _), pod in self.objects.items() if kind is Pod and not pod.spec.node_name]
 
     def suspended(self):
         """Names of pods whose scheduling cycles wait."""

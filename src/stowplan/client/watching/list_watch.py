@@ -138,6 +138,10 @@ class ListWatch(Generic[T]):
         #: Set once the first list has been delivered.
         self.synced = asyncio.Event()
         self._listed = False
+        self._deliver: Callable[[Sequence[Change[T]]], None] | None = None
+        #: Set while everything is to be listed once more, and until that has been delivered.
+        self._relisted: asyncio.Event | None = None
+        self._relists = False
 
     @property
     def known(self) -> list[T]:
@@ -152,24 +156,54 @@ class ListWatch(Generic[T]):
     async def run(self, deliver: Callable[[Sequence[Change[T]]], None]) -> None:
         """Deliver what changes until cancelled; an exception of a callback ends it."""
         self._log_reflector("Starting")
-        follower = asyncio.create_task(self._follow())
-        follower.add_done_callback(lambda _: self._news.set())
+        self._deliver = deliver
+        follower = self._following()
         try:
             while not follower.done():
                 await self._news.wait()
                 self._news.clear()
-                changes, self._changes, listed = self._changes, [], self._listed
-                if changes:
-                    deliver(changes)
-                if listed and not self.synced.is_set():
-                    self.synced.set()
-                    if self._on_synced is not None:
-                        self._on_synced()
+                if self._relists:
+                    follower.cancel()
+                    await asyncio.gather(follower, return_exceptions=True)
+                    self._relists, self._listed, self._version = False, False, None
+                    follower = self._following()
+                listed = self._listed
+                self.deliver_now()
+                if listed:
+                    self._delivered_list()
             follower.result()
         finally:
             follower.cancel()
             await asyncio.gather(follower, return_exceptions=True)
             self._log_reflector("Stopping")
+
+    def _following(self) -> asyncio.Task[None]:
+        follower = asyncio.create_task(self._follow())
+        follower.add_done_callback(lambda _: self._news.set())
+        return follower
+
+    def deliver_now(self) -> None:
+        """Deliver what is known and was not delivered yet."""
+        changes, self._changes = self._changes, []
+        if changes and self._deliver is not None:
+            self._deliver(changes)
+
+    def _delivered_list(self) -> None:
+        if self._relisted is not None:
+            self._relisted.set()
+            self._relisted = None
+        if not self.synced.is_set():
+            self.synced.set()
+            if self._on_synced is not None:
+                self._on_synced()
+
+    async def relist(self) -> None:
+        """Read everything once more, and wait until the difference has been delivered; while `run` runs."""
+        if self._relisted is None:
+            self._relisted = asyncio.Event()
+        self._relists = True
+        self._news.set()
+        await self._relisted.wait()
 
     async def _follow(self) -> None:
         while True:

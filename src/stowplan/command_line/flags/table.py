@@ -66,6 +66,13 @@ MISC = (
         "tried again; best less than --leader-elect-renew-deadline. 0s: as long as it takes. "
         "Only Stowplan has this flag.",
     ),
+    _misc(
+        "watch-config",
+        k.BOOL,
+        False,
+        "Read --config again when it changes, and on SIGHUP: its profiles, extenders and backoffs take over between "
+        "two pods; a file that is wrong is refused and changes nothing. Only Stowplan has this flag.",
+    ),
     _misc("write-config-to", k.STRING, "", "Write the complete configuration to this file and exit."),
 )
 

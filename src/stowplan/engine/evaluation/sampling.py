@@ -64,6 +64,10 @@ class Sampling:
         #: Place in the order of nodes at which the next search begins.
         self.start = 0
 
+    def reconfigure(self, percentage: int) -> None:
+        """Another percentage holds for profiles without one of their own; the next search begins as it would have."""
+        self._percentage = percentage
+
     def stops_early(self, framework: Framework, *, listed: int | None = None) -> bool:
         """Whether searches for pods of this profile may end before all nodes were seen."""
         nodes = self._table.count if listed is None else listed

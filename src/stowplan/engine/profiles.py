@@ -1,0 +1,158 @@
+"""The profiles in force, and those of a configuration that may come into force.
+
+A configuration is swapped in two steps, as what its plugins need to know of the cluster has to be fetched in between:
+
+    offered    its profiles are built beside those in force, and decide nothing
+    adopted    they take over, all at once, between two steps
+
+A profile that is the same in both stays as it is, with all that its plugins know. One that is replaced, or gone, stays
+until the last binding cycle that began with it is over; then its plugins are closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stowplan.config import ConfigError, load_config
+from stowplan.extenders.http_extender import configured_extenders
+from stowplan.framework.runtime import Framework, PluginInitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.framework.extender import Extender
+    from stowplan.framework.handle import Handle
+    from stowplan.framework.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """A configuration that may come into force."""
+
+    configuration: Configuration
+    #: By name, in its order; those that stay are those in force.
+    frameworks: Mapping[str, Framework]
+    extenders: tuple[Extender, ...]
+
+
+class Profiles:
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        registry: Registry,
+        features: FeatureGates,
+        new_handle: Callable[[str, Sequence[Extender], bool], Handle],
+        extenders: Sequence[Extender] | None,
+        report: Callable[[str], None],
+    ) -> None:
+        """`new_handle` is told the profile, its extenders, and whether it is in force from the beginning.
+
+        `extenders` are those of every configuration; None: each has its own.
+        """
+        self._registry = registry
+        self._features = features
+        self._new_handle = new_handle
+        self._given = None if extenders is None else tuple(extenders)
+        self._report = report
+        self.configuration = configuration
+        self._extenders = self._extenders_of(configuration)
+        #: By name; this mapping stays, and everybody who has to know of a swap has it.
+        self.in_force: dict[str, Framework] = {
+            profile.scheduler_name: Framework(
+                profile, registry, new_handle(profile.scheduler_name, self._extenders, True)
+            )
+            for profile in configuration.profiles
+        }
+        self.offer: Offer | None = None
+        #: Why what was offered last cannot come into force; "" if it can.
+        self.refusal = ""
+        #: Replaced, and perhaps still in use.
+        self.retired: list[Framework] = []
+
+    def _extenders_of(self, configuration: Configuration) -> tuple[Extender, ...]:
+        return configured_extenders(configuration) if self._given is None else self._given
+
+    # -- from one configuration to the next ---------------------------------------------------------------------------
+
+    def take_offer(self, configuration: Mapping[str, Any]) -> None:
+        """Build the profiles of a configuration; `refusal` says so if that cannot be done."""
+        self.decline()
+        try:
+            self.offer, self.refusal = self._built(configuration), ""
+        except (ConfigError, PluginInitError) as e:
+            self.refusal = str(e)
+        except Exception as e:
+            # A user's plugin that is like no plugin.
+            self.refusal = f"{type(e).__name__}: {e}"
+
+    def _built(self, given: Mapping[str, Any]) -> Offer:
+        plugins = self._registry.declarations
+        configuration = load_config(dict(given), plugins=plugins, features=self._features)
+        same_extenders = configuration.extenders == self.configuration.extenders
+        extenders = self._extenders if same_extenders else self._extenders_of(configuration)
+        found: dict[str, Framework] = {}
+        try:
+            for profile in configuration.profiles:
+                name = profile.scheduler_name
+                known = self.in_force.get(name)
+                if known is not None and known.profile == profile and same_extenders:
+                    found[name] = known
+                    continue
+                found[name] = Framework(profile, self._registry, self._new_handle(name, extenders, False))
+                # The queue asks again; it must not be the first to hear that they cannot be registered.
+                found[name].registered_events()
+        except BaseException:
+            self._close(self._new(found))
+            raise
+        return Offer(configuration=configuration, frameworks=found, extenders=extenders)
+
+    def decline(self) -> None:
+        """Drop the offer, if there is one."""
+        if self.offer is not None:
+            self._close(self._new(self.offer.frameworks))
+            self.offer = None
+
+    def adopt(self, lacking: Collection[str]) -> frozenset[str]:
+        """Let what was offered take over, without the plugins that lack something; the profiles that are new or gone.
+
+        A profile that is another one now is both.
+        """
+        offer, self.offer = self.offer, None
+        if offer is None:
+            return frozenset()
+        gone = [framework for name, framework in self.in_force.items() if offer.frameworks.get(name) is not framework]
+        new = self._new(offer.frameworks)
+        self.retired += gone
+        self.in_force.clear()
+        self.in_force.update(offer.frameworks)
+        self.configuration, self._extenders = offer.configuration, offer.extenders
+        for framework in gone:
+            framework.handle.cluster.transactions.unregister(f"{framework.profile_name}/")
+        for framework in new:
+            framework.handle.take_over()
+        for framework in self.in_force.values():
+            framework.leave_out(lacking)
+        return frozenset(framework.profile_name for framework in (*gone, *new))
+
+    def _new(self, frameworks: Mapping[str, Framework]) -> list[Framework]:
+        return [framework for name, framework in frameworks.items() if self.in_force.get(name) is not framework]
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close_unused(self, used: Collection[Framework]) -> None:
+        """Close the replaced profiles that no binding cycle uses any more."""
+        unused = [framework for framework in self.retired if framework not in used]
+        self.retired = [framework for framework in self.retired if framework in used]
+        self._close(unused)
+
+    def close(self) -> None:
+        self.decline()
+        self._close((*self.retired, *self.in_force.values()))
+
+    def _close(self, frameworks: Iterable[Framework]) -> None:
+        for framework in frameworks:
+            for problem in framework.close():
+                self._report(problem)

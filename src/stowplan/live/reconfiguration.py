@@ -1,0 +1,133 @@
+"""Another configuration for a scheduler that is at work.
+
+What may take its time comes first, while the configuration of before goes on deciding: profiles are built, kinds that
+are new to the scheduler are listed, and objects are read once more if extenders are to be sent them whole. Then all of
+it takes over at once, between two steps of the engine. Whatever goes wrong on the way leaves everything as it was.
+
+    await Reconfiguration(scheduler).apply(configuration)        # raises RefusedConfigurationError
+
+What is not a profile's, an extender's or the queue's is none of its business: whoever calls has put it back to what the
+process was started with.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from stowplan.api.changes import Change
+from stowplan.api.types import Pod
+from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.engine.inputs import Adopted, Changes, Declined, Offered
+from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.extenders.calls import kinds_wanted
+from stowplan.timing.times import within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from stowplan.api.documents import Documents
+    from stowplan.config import Configuration
+    from stowplan.engine.engine import Engine
+    from stowplan.engine.inputs import Input
+    from stowplan.engine.watched_kinds import WatchedKind
+    from stowplan.live.extenders import HttpAskers
+    from stowplan.live.informers import Informers
+    from stowplan.timing.times import Times
+
+#: Seconds that the lists of new kinds may take.
+LISTS_TIMEOUT = 60.0
+
+
+class RefusedConfigurationError(Exception):
+    """A configuration cannot come into force here; says why."""
+
+
+class Reconfiguration:
+    """One configuration at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        submit: Callable[[Input], None],
+        informers: Informers,
+        documents: Documents,
+        askers: HttpAskers,
+        times: Times,
+        report: Callable[[str], None],
+    ) -> None:
+        self._engine = engine
+        self._submit = submit
+        self._informers = informers
+        self._documents = documents
+        self._askers = askers
+        self._times = times
+        self._report = report
+        self._under_way = False
+
+    async def apply(self, configuration: Configuration) -> None:
+        """Bring it into force; raise RefusedConfigurationError, and then nothing has changed."""
+        if self._under_way:
+            raise RefusedConfigurationError("another configuration is just being brought into force")
+        self._under_way = True
+        try:
+            with self._offered(configuration):
+                kinds = self._kinds()
+                await self._fetched(kinds, configuration)
+                # From here on nobody else gets a turn.
+                self._informers.deliver_now()
+                self._askers.reconfigure(configuration)
+                self._submit(Adopted(self._informers.adopt(kinds)))
+                self._take_in_pods()
+        finally:
+            self._under_way = False
+
+    @contextmanager
+    def _offered(self, configuration: Configuration) -> Iterator[None]:
+        """What the engine is offered is adopted within the block, or declined at its end."""
+        profiles = self._engine.profiles
+        self._submit(Offered(configuration.to_dict()))
+        if profiles.offer is None:
+            raise RefusedConfigurationError(profiles.refusal)
+        try:
+            yield
+        finally:
+            if profiles.offer is not None:
+                self._submit(Declined())
+
+    def _kinds(self) -> Sequence[WatchedKind]:
+        offer = self._engine.profiles.offer
+        assert offer is not None, "it was just made"
+        try:
+            return watched_kinds(offer.frameworks.values(), report=self._report)
+        except Exception as e:
+            # A user's plugin that does not know what it reads.
+            raise RefusedConfigurationError(f"{type(e).__name__}: {e}") from e
+
+    async def _fetched(self, kinds: Sequence[WatchedKind], configuration: Configuration) -> None:
+        """What the new profiles and extenders need to know of the cluster."""
+        more = kinds_wanted(configuration) - self._documents.kinds
+        self._documents.keep_also(more)
+        try:
+            await within(LISTS_TIMEOUT, self._informers.try_out(kinds), sleep=self._times.sleep)
+            await within(LISTS_TIMEOUT, self._informers.relist(more), sleep=self._times.sleep)
+        except TimeoutError:
+            late = ", ".join(self._informers.give_up()) or "the objects that extenders are sent whole"
+            raise RefusedConfigurationError(
+                f"{late}: not listed within {LISTS_TIMEOUT:g} s, and its plugins need to know what there is"
+            ) from None
+
+    def _take_in_pods(self) -> None:
+        """Hand in the pods that nobody cared for as long as their schedulerName was no profile."""
+        profiles, state = self._engine.frameworks, self._engine.state
+        missed = [
+            Change(None, pod)
+            for pod in self._informers.known(Pod)
+            if not pod.spec.node_name
+            and scheduler_name_of(pod) in profiles
+            and state.pending.by_uid(pod.metadata.uid) is None
+            and not state.is_assumed(pod.metadata.uid)
+        ]
+        if missed:
+            self._submit(Changes(Pod, missed))

@@ -1,0 +1,452 @@
+"""Another configuration between two steps: who decides from then on, and what becomes of everything begun before."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from stowplan.cluster.transaction import CopiedAtBeginning
+from stowplan.engine.inputs import Adopted, Answer, Declined
+from stowplan.framework.requests import Done
+from stowplan.plugins import (
+    Action,
+    Code,
+    EnqueueExtensions,
+    FilterPlugin,
+    PreEnqueuePlugin,
+    Reason,
+    Rejections,
+    Status,
+    on,
+    unschedulable,
+)
+from stowplan.queue.queued_pod import Place
+from stowplan.testing import a_node, a_pod
+from support.plugins.answering_plugins import answering, configuration, profile
+from support.scheduling.engines import DrivenEngine
+from support.scheduling.outside import Outside
+
+NOBODY = configuration(profile())
+
+
+class Counted:
+    """A mixin: which of its instances are there."""
+
+    open = ()
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        type(self).open = (*type(self).open, self)
+
+    def close(self):
+        type(self).open = tuple(one for one in type(self).open if one is not self)
+
+
+def refusing(name="Refusing", *, wakes=()):
+    """A plugin that refuses all nodes, and counts its instances."""
+
+    class Refusing(Counted, FilterPlugin, EnqueueExtensions):
+        def filter(self, state, pod, nodes):
+            return Rejections.where(np.ones(len(nodes), np.bool_), Reason("Refusing", "not here"))
+
+        def events_to_register(self):
+            return list(wakes)
+
+    Refusing.name = name
+    return Refusing
+
+
+def gating(name="Gating"):
+    class Gating(Counted, PreEnqueuePlugin, EnqueueExtensions):
+        def pre_enqueue(self, pod):
+            return unschedulable("not yet") if "gated" in pod.labels else None
+
+        def events_to_register(self):
+            return []
+
+    Gating.name = name
+    return Gating
+
+
+def node(name="n1", **sizes):
+    return a_node(name).allocatable(**{"cpu": 4, "pods": 110} | sizes)
+
+
+# -- who decides ------------------------------------------------------------------------------------------------------
+
+
+def test_the_new_profile_decides_and_pods_that_the_old_one_refused_are_tried_again():
+    plugin = refusing()
+    engine = DrivenEngine(node(), config=configuration(profile(filter=[plugin])), plugins=[plugin])
+    engine.create(a_pod("p"))
+    assert engine.place("p") is Place.UNSCHEDULABLE
+    engine.swap(NOBODY)
+    assert engine.bound == {"p": "n1"}
+    engine.swap(configuration(profile(filter=[plugin])))
+    engine.create(a_pod("q"))
+    assert engine.bound == {"p": "n1"}
+
+
+def test_what_was_worked_out_before_does_not_hold():
+    """Equal pods share an evaluation: the later ones must not be placed by what is left of the earlier."""
+    engine = DrivenEngine(node("n1"), node("n2"), config=NOBODY)
+    engine.create(*(a_pod(f"p{i}").requests(cpu="100m") for i in range(4)))
+    assert len({engine.bound[f"p{i}"] for i in range(2)}) == 2
+    most = {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}
+    packing = profile(without={"score": ["NodeResourcesBalancedAllocation", "PodTopologySpread"]})
+    engine.swap(configuration(packing | {"pluginConfig": [most]}))
+    engine.create(*(a_pod(f"q{i}").requests(cpu="100m") for i in range(4)))
+    assert len({engine.bound[f"q{i}"] for i in range(4)}) == 1
+
+
+def test_a_profile_that_is_the_same_stays_and_nobody_is_woken():
+    plugin = refusing()
+    both = [profile("default-scheduler", filter=[plugin]), profile("other")]
+    engine = DrivenEngine(node(), config=configuration(*both), plugins=[plugin])
+    engine.create(a_pod("p"))
+    same, other = engine.engine.frameworks["default-scheduler"], engine.engine.frameworks["other"]
+    engine.swap(configuration(both[0], {**profile("other"), "percentageOfNodesToScore": 50}))
+    assert engine.engine.frameworks["default-scheduler"] is same
+    assert engine.engine.frameworks["other"] is not other
+    assert engine.place("p") is Place.UNSCHEDULABLE
+    assert len(plugin.open) == 1
+
+
+def test_percentage_and_backoff_of_all_profiles():
+    engine = DrivenEngine(*(node(f"n{i}") for i in range(200)), config=NOBODY)
+    engine.swap(
+        configuration(profile(), percentageOfNodesToScore=1, podInitialBackoffSeconds=7, podMaxBackoffSeconds=9)
+    )
+    engine.create(a_pod("p"))
+    assert engine.engine.algorithm.sampling.stops_early(engine.engine.frameworks["default-scheduler"])
+    assert engine.engine.algorithm.sampling.start == 100
+    engine.create(a_pod("big").requests(cpu=99))
+    queued = engine.engine.queue.get("default/big")
+    engine.engine.queue.activate([queued.pod])
+    engine.run()
+    assert engine.engine.queue._places.backoff.expiry(engine.engine.queue.get("default/big")) - engine.now in (8, 9)
+
+
+@pytest.mark.parametrize("seconds", [(0, 0), (3, 30), (1, 1)])
+def test_pods_in_backoff_wait_by_the_new_rules(seconds):
+    first, most = seconds
+    plugin = answering("Fails", reserve=Status(Code.Error, ("broken",)))
+    config = configuration(profile(reserve=[plugin]), podInitialBackoffSeconds=5, podMaxBackoffSeconds=50)
+    engine = DrivenEngine(node(), config=config, plugins=[plugin])
+    engine.create(a_pod("p"))
+    assert engine.place("p") is Place.ERROR_BACKOFF
+    changed = {"podInitialBackoffSeconds": first, "podMaxBackoffSeconds": most} if first else {}
+    engine.swap(configuration(profile(reserve=[plugin]), **changed))
+    assert engine.place("p") is Place.ERROR_BACKOFF
+    plugin.answers["reserve"] = None
+    engine.advance((first or 1) + 2.0)
+    assert engine.bound == {"p": "n1"}
+
+
+def test_another_order_of_pods():
+    backwards = answering("Backwards")
+    backwards.less = lambda self, a, b: a.pod.name > b.pod.name
+    config = configuration(profile(queueSort=[backwards], without={"queueSort": ["PrioritySort"]}))
+    engine = DrivenEngine(config=NOBODY, plugins=[backwards], starts=False)
+    for name in ("a", "b", "c"):
+        engine.step_create(a_pod(name))
+    engine.offer(config)
+    engine.step(Adopted(frozenset()))
+    queue = engine.engine.queue
+    assert [queue.pop().pod.name for _ in range(3)] == ["c", "b", "a"]
+
+
+# -- pods that wait ---------------------------------------------------------------------------------------------------
+
+
+def test_ready_pods_pass_the_gates_of_the_new_profile():
+    plugin = gating()
+    engine = DrivenEngine(config=NOBODY, plugins=[plugin], starts=False)
+    engine.step_create(a_pod("p").labels(gated="yes"))
+    engine.step_create(a_pod("q"))
+    assert engine.place("p") is Place.ACTIVE
+    engine.offer(configuration(profile(preEnqueue=[plugin])))
+    engine.step(Adopted(frozenset()))
+    assert engine.engine.queue.get("default/p").gated
+    assert engine.place("q") is Place.ACTIVE
+    engine.offer(NOBODY)
+    engine.step(Adopted(frozenset()))
+    assert engine.place("p") is Place.ACTIVE
+
+
+def test_a_gate_that_left_lets_its_pods_go():
+    plugin = gating()
+    engine = DrivenEngine(node(), config=configuration(profile(preEnqueue=[plugin])), plugins=[plugin])
+    engine.create(a_pod("p").labels(gated="yes"))
+    assert engine.bound == {}
+    engine.swap(NOBODY)
+    assert engine.bound == {"p": "n1"}
+
+
+def test_hints_are_registered_anew():
+    plugin = refusing(wakes=[on("Node", Action.Add)])
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin])
+    engine.swap(configuration(profile(filter=[plugin])))
+    engine.create(a_pod("p"))
+    engine.advance(20.0)
+    attempts = engine.engine.queue.get("default/p").attempts
+    engine.create(node("n2"))
+    assert engine.engine.queue.get("default/p").attempts == attempts + 1
+
+
+# -- profiles that come and go ----------------------------------------------------------------------------------------
+
+
+def test_pods_of_a_profile_that_is_gone_are_forgotten():
+    plugin = refusing()
+    config = configuration(profile(), profile("other", filter=[plugin]))
+    engine = DrivenEngine(node(), config=config, plugins=[plugin])
+    engine.create(a_pod("p").scheduler("other"))
+    engine.swap(NOBODY)
+    assert engine.place("p") is None
+    assert not engine.engine.state.pending
+    engine.delete(engine.pod("p"))
+    assert plugin.open == ()
+
+
+def test_a_pod_on_its_way_gets_there_though_its_profile_is_gone():
+    wait = answering("Wait", permit=(Status(Code.Wait), 60.0))
+    engine = DrivenEngine(node(), config=configuration(profile(), profile("other", permit=[wait])), plugins=[wait])
+    engine.create(a_pod("p").scheduler("other"), a_pod("q").scheduler("other"), a_pod("r").scheduler("other"))
+    engine.swap(NOBODY)
+    waiting = engine.engine.waiting_pods
+    waiting.get("default-p-uid").allow("Wait")
+    engine.advance(0.0)
+    assert engine.bound == {"p": "n1"}
+    engine.delete(engine.pod("q"))
+    engine.advance(61.0)
+    assert engine.bound == {"p": "n1"}
+    assert not engine.engine.state.pending
+    assert not engine.engine.under_way
+    assert [info.name for info in engine.engine.state.placed_pods()] == ["p"]
+
+
+# -- what is under way ------------------------------------------------------------------------------------------------
+
+
+def test_a_binding_ends_with_the_plugins_that_it_began_with():
+    log = []
+    old = answering("Old", log=log, permit=(Status(Code.Wait), 60.0))
+    engine = DrivenEngine(node(), config=configuration(profile(permit=[old], reserve=[old])), plugins=[old])
+    engine.create(a_pod("p"), a_pod("q"))
+    framework = engine.engine.frameworks["default-scheduler"]
+    engine.swap(NOBODY)
+    assert engine.engine.profiles.retired == [framework]
+    engine.engine.waiting_pods.get("default-p-uid").allow("Old")
+    engine.advance(0.0)
+    assert engine.bound == {"p": "n1"}
+    assert engine.engine.profiles.retired == [framework]
+    engine.advance(61.0)
+    assert any("unreserve" in str(entry) for entry in log)
+    assert engine.engine.profiles.retired == []
+    # Refused by a plugin that is gone, of which no event will be heard.
+    engine.advance(20.0)
+    assert engine.bound == {"p": "n1", "q": "n1"}
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_a_cycle_that_waits_for_an_extender_is_broken_off(overlaps):
+    extender = Outside("e", filters=True)
+    plugin = refusing()
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin], extenders=[extender], overlaps=overlaps)
+    engine.create(a_pod("p"))
+    (number,) = engine.questions("e")
+    engine.swap(configuration(profile(filter=[plugin])))
+    assert engine.withdrawn == [number]
+    assert engine.place("p") is Place.UNSCHEDULABLE
+    engine.step(Answer(number, Done(["n1"])))
+    engine.swap(NOBODY)
+    engine.answer("e", ["n1"])
+    assert engine.bound == {"p": "n1"}
+
+
+def test_a_cycle_of_a_profile_that_stays_goes_on():
+    extender = Outside("e", filters=True)
+    engine = DrivenEngine(node(), config=configuration(profile(), profile("other")), extenders=[extender])
+    engine.create(a_pod("p"), a_pod("q").scheduler("other"))
+    engine.swap(configuration(profile(), profile("third")))
+    assert engine.suspended() == ["p"]
+    engine.answer("e", ["n1"])
+    assert engine.bound == {"p": "n1"}
+
+
+def test_a_broken_off_pod_passes_the_new_gates():
+    plugin = gating()
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin], extenders=[Outside("e", filters=True)])
+    engine.create(a_pod("p").labels(gated="yes"))
+    engine.swap(configuration(profile(preEnqueue=[plugin])))
+    assert engine.engine.queue.get("default/p").gated
+    assert not engine.questions()
+
+
+# -- offers -----------------------------------------------------------------------------------------------------------
+
+
+class Unbuildable(FilterPlugin):
+    name = "Unbuildable"
+
+    def __init__(self, args, handle):
+        raise ValueError("no such thing")
+
+
+class Unregistrable(FilterPlugin, EnqueueExtensions):
+    name = "Unregistrable"
+
+    def filter(self, state, pod, nodes):
+        return None
+
+    def events_to_register(self):
+        raise ValueError("which events?")
+
+
+@pytest.mark.parametrize("bad", [Unbuildable, Unregistrable])
+def test_an_offer_that_cannot_be_built_changes_nothing(bad):
+    plugin = refusing("Aaa")
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin, bad])
+    before = dict(engine.engine.frameworks)
+    engine.offer(configuration(profile(filter=[plugin, bad])))
+    assert bad.name in engine.engine.profiles.refusal
+    assert plugin.open == ()
+    engine.step(Adopted(frozenset()))
+    assert engine.engine.frameworks == before
+    engine.create(a_pod("p"))
+    assert engine.bound == {"p": "n1"}
+
+
+@pytest.mark.parametrize(
+    "config", [configuration(), configuration(profile("a"), profile("a")), configuration(profile(), parallelism=-1)]
+)
+def test_an_offer_that_is_not_valid(config):
+    engine = DrivenEngine(config=NOBODY)
+    engine.offer(config | {"profiles": config["profiles"] or [{"schedulerName": "x", "plugins": {"filter": 7}}]})
+    assert engine.engine.profiles.refusal
+    assert engine.engine.profiles.offer is None
+
+
+def test_an_offer_decides_nothing_and_is_closed_when_it_is_declined():
+    plugin = refusing()
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin])
+    engine.offer(configuration(profile(filter=[plugin])))
+    assert len(plugin.open) == 1
+    assert "a configuration is offered" in engine.engine.unfinished()
+    engine.create(a_pod("p"))
+    assert engine.bound == {"p": "n1"}
+    engine.offer(configuration(profile(filter=[plugin]), profile("other", filter=[plugin])))
+    assert len(plugin.open) == 2
+    engine.step(Declined())
+    assert plugin.open == ()
+    assert engine.engine.unfinished() == []
+
+
+def test_everything_is_closed_at_the_end():
+    plugin = refusing()
+    engine = DrivenEngine(node(), config=configuration(profile(filter=[plugin])), plugins=[plugin])
+    engine.swap(configuration({**profile(filter=[plugin]), "percentageOfNodesToScore": 70}))
+    engine.offer(configuration(profile("other", filter=[plugin])))
+    assert len(plugin.open) == 2
+    engine.engine.close()
+    assert plugin.open == ()
+
+
+def test_plugins_that_lack_something_are_left_out_from_the_beginning():
+    plugin = refusing()
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin])
+    engine.swap(configuration(profile(filter=[plugin])), lacking=["Refusing"])
+    engine.create(a_pod("p"))
+    assert engine.bound == {"p": "n1"}
+
+
+# -- what plugins keep ------------------------------------------------------------------------------------------------
+
+
+class Keeping(FilterPlugin):
+    """Has something that transactions restore."""
+
+    name = "Keeping"
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        self.kept = []
+        handle.register_participant("kept", CopiedAtBeginning(lambda: list(self.kept), self._restore))
+
+    def _restore(self, kept):
+        self.kept = kept
+
+    def filter(self, state, pod, nodes):
+        self.kept.append(pod.name)
+
+
+def test_only_the_plugins_in_force_take_part_in_transactions():
+    with_it = configuration(profile(filter=[Keeping]))
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[Keeping])
+    transactions = engine.engine.state.transactions
+    engine.offer(with_it)
+    assert "default-scheduler/kept" not in transactions.dump()
+    engine.step(Adopted(frozenset()))
+    first = engine.engine.frameworks["default-scheduler"].plugins["Keeping"]
+    first.kept = ["a"]
+    assert transactions.dump()["default-scheduler/kept"] == ["a"]
+    engine.swap(with_it | {"profiles": [{**with_it["profiles"][0], "percentageOfNodesToScore": 9}]})
+    second = engine.engine.frameworks["default-scheduler"].plugins["Keeping"]
+    second.kept = ["b"]
+    with engine.engine.state.transaction():
+        first.kept, second.kept = ["c"], ["d"]
+    assert (first.kept, second.kept) == (["c"], ["b"])
+    engine.swap(NOBODY)
+    assert "default-scheduler/kept" not in transactions.dump()
+
+
+# -- histories --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happens_no_pod_is_lost(seed):
+    """Random histories of pods, nodes, swaps and answers; the engine is validated after each step."""
+    random = Random(seed)
+    refuse, gate = refusing(), gating()
+    wait = answering(
+        "Wait", permit=lambda state, pod, name: (Status(Code.Wait), 30.0) if "w" in pod.name else (None, 0.0)
+    )
+    choices = [
+        NOBODY,
+        configuration(profile(), profile("other")),
+        configuration(profile(filter=[refuse]), profile("other", permit=[wait])),
+        configuration(profile(preEnqueue=[gate], permit=[wait])),
+        configuration(profile(permit=[wait]), profile("other", preEnqueue=[gate]), podMaxBackoffSeconds=3),
+        configuration(profile("other", permit=[wait]), podInitialBackoffSeconds=4),
+    ]
+    extender = Outside("e", filters=True, only="asks")
+    engine = DrivenEngine(
+        node(cpu=50), config=choices[1], plugins=[refuse, gate, wait], extenders=[extender], overlaps=bool(seed % 2)
+    )
+    for number in range(150):
+        match random.randrange(6):
+            case 0 | 1:
+                pod = a_pod(f"{random.choice('pqw')}{number}").scheduler(random.choice(["default-scheduler", "other"]))
+                pod = pod.labels(**({random.choice(["gated", "asks"]): "yes"} if random.random() < 0.5 else {}))
+                engine.create(pod.requests(cpu=random.choice(["100m", "60"])))
+            case 2:
+                engine.swap(random.choice(choices), lacking=random.choice([(), ("Refusing",)]))
+                engine.take_in_pods()
+            case 3:
+                for _ in engine.questions()[:2]:
+                    engine.answer("e", random.choice([["n1"], [], RuntimeError("no")]))
+            case 4:
+                engine.advance(random.choice([0.5, 3.0, 40.0]))
+            case 5 if engine.unbound():
+                engine.delete(engine.pod(random.choice(engine.unbound())))
+    engine.swap(choices[1])
+    engine.take_in_pods()
+    for _ in range(40):
+        engine.advance(20.0)
+        while engine.questions():
+            engine.answer("e", ["n1"])
+    amounts = {name: engine.pod(name).spec.containers[0].resources.requests["cpu"] for name in engine.unbound()}
+    assert set(amounts.values()) <= {"60"}, "the others have been placed"
+    assert not engine.engine.under_way
+    assert not engine.engine.profiles.retired
