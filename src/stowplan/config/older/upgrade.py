@@ -5,6 +5,7 @@ The file is checked against the schema of its own version first, so errors name 
 
 import logging
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from stowplan.config.declaration import Declarations
@@ -22,6 +23,9 @@ from stowplan.config.source import read_source
 from stowplan.config.walk import decode_struct
 
 _LOG = logging.getLogger(__name__)
+
+#: Nobody reads more.
+_MAX_TOLD = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +118,7 @@ def _use_policy(draft: Draft, document: Document) -> None:
 
 def _policy(draft: Draft, document: Document) -> Json:
     """Decode a policy as its time did: leniently."""
-    for path in unknown_fields(POLICY, document.value):
+    for path in islice(unknown_fields(POLICY, document.value), _MAX_TOLD):
         draft.warn("", f"{path} left out: policies have no such field")
     policy = known_fields(POLICY, document.value)
     try:
@@ -129,11 +133,13 @@ def tell(upgrade: Upgrade) -> None:
     """Log that a file is of an older version, and what of it is lost."""
     if upgrade.origin:
         _LOG.warning(
-            "The configuration is of an older version and was converted; stowplan config convert shows to what",
-            extra={"version": upgrade.origin},
+            f"The configuration is a {upgrade.origin} and was converted to v1; stowplan config convert shows how"
+            if upgrade.origin == POLICY_KIND
+            else f"The configuration is of version {upgrade.origin} and was converted to v1; "
+            "stowplan config convert shows how"
         )
-    for warning in upgrade.warnings:
-        _LOG.warning("The configuration cannot be converted in full", extra={"field": warning})
+    for warning in upgrade.warnings[:_MAX_TOLD]:
+        _LOG.warning(f"The configuration cannot be converted in full: {warning}")
 
 
 def _check(document: Document, schema: Struct, draft: Draft) -> None:
