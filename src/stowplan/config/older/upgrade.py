@@ -20,6 +20,7 @@ from stowplan.config.older.schema import VERSIONS, configuration_schema
 from stowplan.config.older.versions import check_provider, to_profiles, to_v1
 from stowplan.config.schema import CONFIGURATION_KIND, GROUP, Struct
 from stowplan.config.source import read_source
+from stowplan.config.suggestions import field_hints
 from stowplan.config.walk import decode_struct
 
 _LOG = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class Upgrade:
     origin: str = ""
     #: Path of a field of the result -> why it is there or what it was.
     comments: dict[str, list[str]] = field(default_factory=dict)
+    #: Paths of plugins that ran by default in the file's release.
+    defaults: frozenset[str] = frozenset()
     #: What the result does not do although the file says it.
     warnings: tuple[str, ...] = ()
 
@@ -52,6 +55,7 @@ def upgrade(document: Document, plugins: Declarations) -> Upgrade:
         document=Document(document.text, draft.fields),
         origin=POLICY_KIND if header.kind == POLICY_KIND else header.api_version,
         comments=draft.comments,
+        defaults=frozenset(draft.defaults),
         warnings=tuple(draft.warnings),
     )
 
@@ -148,7 +152,7 @@ def _check(document: Document, schema: Struct, draft: Draft) -> None:
     if not errors:
         return
     if draft.origin != "v1alpha1":
-        raise ConfigError(strict_error(errors))
+        raise ConfigError(strict_error(errors), *islice(field_hints(schema, document.value), 10))
     # Parity: this version was read leniently.
     draft.warn("", f"using lenient decoding as strict decoding failed: {strict_error(errors)}")
 
