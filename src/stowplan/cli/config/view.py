@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.cli.config.about import features_of, file_argument, known_plugins, load, output_option, shown, what_exists
+from stowplan.cli.config.about import (
+    features_of,
+    file_argument,
+    known_plugins,
+    output_option,
+    read,
+    refused,
+    shown,
+    what_exists,
+)
 from stowplan.cli.data_output import write_data
+from stowplan.config import ConfigError
 from stowplan.config.load import load_document
 from stowplan.config.reports.differences import differences
 from stowplan.config.reports.effective import effective_profiles
@@ -26,13 +36,19 @@ if TYPE_CHECKING:
     from stowplan.explain.tables import Block
 
 
+_INVALID = 2
+
+
 @click.command(short_help="Which plugins run where, and where each comes from.")
-@file_argument()
+@file_argument("files", nargs=-1, required=True)
 @what_exists
 @output_option("text", "json", "yaml")
-def view(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
-    """Show what FILE comes to: for each profile, the plugins of each extension point in the order they run, and where
-    each comes from.
+@click.pass_context
+def view(
+    ctx: click.Context, *, files: tuple[str, ...], plugins: tuple[str, ...], gates: tuple[str, ...], output: str
+) -> None:
+    """Show what each FILE comes to: for each profile, the plugins of each extension point in the order they run, and
+    where each comes from.
 
     \b
       explicit    the file names it at the extension point
@@ -40,30 +56,47 @@ def view(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], output:
       default     it runs unless the file says otherwise; by the release of the file, if that is older
 
     Then the default plugins that do not run, and settings and arguments that are not the default ones.
+
+    Exit code: 0, or 2 if a file is not valid.
     """
     known, features = known_plugins(plugins), features_of(gates)
-    loaded = load(file, known, features)
-    profiles = effective_profiles(loaded, known, features)
-    version = loaded.upgrade.origin if loaded.upgrade is not None and loaded.upgrade.origin else API_VERSION
-    if output == "text":
-        write(list(_page(f"{shown(file)}: {version}", loaded, profiles, known, features)), sys.stdout)
-        return
-    write_data(
-        {
-            "file": shown(file),
-            "version": version,
-            "warnings": list(loaded.upgrade.warnings) if loaded.upgrade is not None else [],
-            "profiles": [profile.to_dict() for profile in profiles],
-            "configuration": loaded.configuration.to_dict(),
-        },
-        output,
-    )
+    records, is_valid = [], True
+    for file in files:
+        try:
+            loaded = load_document(read(file), plugins=known, features=features)
+        except ConfigError as error:
+            is_valid = False
+            if output == "text":
+                refused(file, error).show()
+            records.append({"file": shown(file), "error": str(error), "hints": list(error.hints)})
+            continue
+        profiles = effective_profiles(loaded, known, features)
+        if output == "text":
+            write(list(_page(file, loaded, profiles, known, features)), sys.stdout)
+        records.append(_record(file, loaded, profiles))
+    if output != "text":
+        write_data({"files": records}, output)
+    ctx.exit(0 if is_valid else _INVALID)
+
+
+def _version(loaded: Loaded) -> str:
+    return loaded.upgrade.origin if loaded.upgrade is not None and loaded.upgrade.origin else API_VERSION
+
+
+def _record(file: str, loaded: Loaded, profiles: list[EffectiveProfile]) -> dict[str, Any]:
+    return {
+        "file": shown(file),
+        "version": _version(loaded),
+        "warnings": list(loaded.upgrade.warnings) if loaded.upgrade is not None else [],
+        "profiles": [profile.to_dict() for profile in profiles],
+        "configuration": loaded.configuration.to_dict(),
+    }
 
 
 def _page(
-    title: str, loaded: Loaded, profiles: list[EffectiveProfile], known: Declarations, features: FeatureGates
+    file: str, loaded: Loaded, profiles: list[EffectiveProfile], known: Declarations, features: FeatureGates
 ) -> Iterator[Block]:
-    yield Line(((title, "head"),))
+    yield Line(((f"{shown(file)}: {_version(loaded)}", "head"),))
     for warning in loaded.upgrade.warnings if loaded.upgrade is not None else ():
         yield Line((("warning: ", "pending"), (warning, "")))
     for profile in profiles:

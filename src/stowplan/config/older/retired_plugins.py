@@ -114,8 +114,11 @@ def _rename_configs(draft: Draft, path: str, profile: Json, names: dict[str, str
         elif name in STRATEGIES:
             draft.warn(f"{path}.pluginConfig", f"arguments of {name} left out: it is not enabled")
         else:
-            kept.append({**entry, "name": names.get(name, name)})
-            draft.move(config_path(path, name), config_path(path, names.get(name, name)))
+            new = names.get(name, name)
+            kept.append({**entry, "name": new})
+            draft.move(config_path(path, name), config_path(path, new))
+            if new != name:
+                draft.explain(config_path(path, new), f"instead of {name}")
     if "pluginConfig" in profile:
         profile["pluginConfig"] = kept
 
@@ -162,10 +165,12 @@ def _use_strategy(draft: Draft, path: str, profile: Json, scorers: list[Json]) -
     draft.move(plugin_path(path, "score", name), plugin_path(path, "score", "NodeResourcesFit"))
     draft.explain(plugin_path(path, "score", "NodeResourcesFit"), f"instead of {name}, one of its strategies today")
     old = (config_of(profile, name) or {}).get("args") or {}
+    place = config_path(path, "NodeResourcesFit")
+    has_arguments = config_of(profile, "NodeResourcesFit") is not None
     _take_over_arguments(profile, name)
-    draft.move(config_path(path, name), config_path(path, "NodeResourcesFit"))
+    draft.move(config_path(path, name), place)
     args_of(profile, "NodeResourcesFit")["scoringStrategy"] = _strategy(name, old)
-    draft.explain(f"{config_path(path, 'NodeResourcesFit')}.args.scoringStrategy", f"what {name} did")
+    draft.explain(f"{place}.args.scoringStrategy" if has_arguments else place, f"scores as {name} did")
 
 
 def _take_over_arguments(profile: Json, name: str) -> None:

@@ -71,6 +71,8 @@ def _upgrade_configuration(draft: Draft, document: Document, header: Header) -> 
         return
     draft.provider = source.get("provider") or draft.provider
     check_provider(draft.provider)
+    if source.get("provider"):
+        draft.explain("profiles[0].plugins", f"was algorithmSource.provider {draft.provider}")
     to_v1(draft, header.version)
 
 
@@ -176,4 +178,6 @@ def _strip_headers(draft: Draft, header: Header) -> None:
     for entry in entries:
         args = entry.get("args")
         if isinstance(args, dict) and args.get("apiVersion", header.api_version) == header.api_version:
-            entry["args"] = {key: element for key, element in args.items() if key != "apiVersion"}
+            # A kind that is another plugin's stays, to be refused.
+            own = {"apiVersion": header.api_version, "kind": f"{entry.get('name')}Args"}
+            entry["args"] = {key: element for key, element in args.items() if own.get(key) != element}
