@@ -163,8 +163,8 @@ def test_random_configurations_mean_the_same_once_converted(data, version):
     document = parse_document(json.dumps(source))
     try:
         before = loaded(source).configuration
-    except ConfigError as error:
-        assert str(error)
+    except ConfigError:
+        # What nobody could start with need not be converted.
         return
     text = converted_text(document, upgrade(document, declarations()))
     assert loaded(text).configuration == before
