@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stowplan import load_config
 from stowplan.api.load import LoadError, load_files, load_manifests
-from stowplan.api.yaml_text import LOADER, MAX_DEPTH, TooDeepError, check_depth
+from stowplan.api.yaml_text import MAX_DEPTH, KubernetesLoader, TooDeepError, check_depth
 from stowplan.config import ConfigError
 
 DEEP = [
@@ -59,4 +59,4 @@ def test_depth_is_measured_exactly(value, flow):
 def test_what_is_deep_but_not_too_deep_can_be_read():
     text = "[" * (MAX_DEPTH // 2) + "]" * (MAX_DEPTH // 2)
     check_depth(text)
-    assert yaml.load(text, Loader=LOADER)
+    assert yaml.load(text, Loader=KubernetesLoader)

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 import msgspec
 import yaml
@@ -25,7 +25,7 @@ from stowplan.api.decode import (
     namespace_of,
     validation_errors,
 )
-from stowplan.api.yaml_text import LOADER, check_depth, with_string_keys
+from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed, with_string_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -129,12 +129,18 @@ class _Reader:
             for number, document in enumerate(_documents(data), start=1):
                 if document is not None:
                     found = True
-                    self._add(document, Source(file, number))
+                    self._add_whole(document, Source(file, number))
         except _SyntaxError as error:
             self.errors.append(f"{file}: {error}")
             return
         if not found:
             self.errors.append(f"{file}: empty, there is no object in it")
+
+    def _add_whole(self, document: object, source: Source) -> None:
+        try:
+            self._add(document, source)
+        except RecursionError:
+            self.errors.append(f"{source}: {_TOO_DEEP}")
 
     def _add(self, document: object, source: Source) -> None:
         if not isinstance(document, dict):
@@ -252,33 +258,56 @@ def _documents(data: bytes) -> Iterator[Any]:
     return _yaml_documents(text)
 
 
+#: Of flow YAML, as people write it; above, what is no JSON is a file that was cut off, and reading it again takes long.
+_MAX_FLOW_YAML = 1 << 20
+
+
 def _json_documents(text: str) -> list[Any] | None:
     """One JSON value or several in a row; None if it is not JSON, as flow YAML is not."""
     try:
         return [msgspec.json.decode(text)]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):
         pass
-    documents, position, decoder = [], 0, json.JSONDecoder()
+    except RecursionError:
+        raise _SyntaxError(_TOO_DEEP) from None
+    documents, position = [], 0
     while position < len(text):
         try:
-            document, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError:
-            return None
+            document, position = _JSON.raw_decode(text, position)
+            # It takes numbers and halves of characters that JSON cannot say.
+            msgspec.json.encode(document)
+        except json.JSONDecodeError as error:
+            if len(text) <= _MAX_FLOW_YAML:
+                return None
+            raise _SyntaxError(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        except RecursionError:
+            raise _SyntaxError(_TOO_DEEP) from None
+        except (ValueError, OverflowError) as error:
+            raise _SyntaxError(f"unreadable JSON: {error}") from None
         documents.append(document)
         position += len(text[position:]) - len(text[position:].lstrip())
     return documents
 
 
+_TOO_DEEP = "nested too deeply"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 def _yaml_documents(text: str) -> Iterator[Any]:
     try:
-        check_depth(text)
-        for document in yaml.load_all(text, Loader=LOADER):
-            yield with_string_keys(document)
+        for loader, node in composed(text, StrictLoader):
+            yield with_string_keys(loader.construct_document(node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
         raise _SyntaxError(f"{place}{error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise _SyntaxError(str(error).replace("\n", " ")) from None
-    except (ValueError, RecursionError) as error:
-        raise _SyntaxError(f"unreadable YAML: {error}") from None
+    except HostileYamlError as error:
+        raise _SyntaxError(str(error)) from None

@@ -1,28 +1,44 @@
 """YAML as Kubernetes reads it, from people who need not be trusted.
 
-It is read as version 1.1 (a bare `yes` is true), as kubectl does, but timestamps stay strings and
-`1:30` is no number. Map keys become strings.
+It is read as version 1.1 (a bare `yes` is true), as kubectl does, but timestamps stay strings and `1:30` is no number.
+Map keys become strings.
 
-libyaml's composer recurses on the C stack: 100,000 opening brackets would end the process, not the
-document. So what could be nested that deeply is measured on the parser's events first.
+A few hundred bytes can ask for gigabytes, or for more stack than there is. Both are refused before anything is built:
+nesting is measured on the parser's events, as libyaml's composer recurses on the C stack, and aliases are counted as
+what they stand for. Only one thing follows from a value that its tag does not allow: a YAML error with its line.
+
+Upstream: sigs.k8s.io/yaml on go.yaml.in/yaml (excessive aliasing).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
 
-MAX_DEPTH = 1000
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_DEPTH = 200
+#: What a document's aliases may add to what it spells out: nodes, and texts by the hundred characters.
+MAX_EXPANSION = 100_000
+_CHARACTERS_OF_A_NODE = 100
 
 
-class TooDeepError(ValueError):
-    """A document nested deeper than anything that makes sense."""
+class HostileYamlError(ValueError):
+    """A document that stands for more than anything that makes sense."""
 
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.reason = reason
+
+
+class TooDeepError(HostileYamlError):
     def __init__(self, line: int) -> None:
-        super().__init__(f"line {line}: nested deeper than {MAX_DEPTH} levels")
+        super().__init__(line, f"nested deeper than {MAX_DEPTH} levels")
 
 
 def check_depth(text: str, *, limit: int = MAX_DEPTH) -> None:
@@ -32,14 +48,98 @@ def check_depth(text: str, *, limit: int = MAX_DEPTH) -> None:
     if text.count("[") + text.count("{") + max(map(len, lines), default=0) <= limit:
         return
     depth = 0
-    for event in yaml.parse(text, Loader=LOADER):
+    for event in yaml.parse(text, Loader=KubernetesLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > limit:
-                mark = event.start_mark
-                raise TooDeepError(mark.line + 1 if mark is not None else 1)
+                raise TooDeepError(_line(event))
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+
+
+def _line(marked: yaml.Event | yaml.Node) -> int:
+    mark = marked.start_mark
+    return mark.line + 1 if mark is not None else 1
+
+
+# --- documents
+
+
+def composed(text: str, loader_class: Any = None) -> Iterator[tuple[Any, yaml.Node]]:
+    """Yield each document's root with the loader that can construct it.
+
+    Raise HostileYamlError or a YAMLError.
+    """
+    check_depth(text)
+    loader = (loader_class or KubernetesLoader)(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            if "*" in text:
+                _Aliases().measured(node)
+            yield loader, node
+    finally:
+        loader.dispose()
+
+
+def first_value(text: str, loader_class: Any = None) -> Any:
+    """Construct the first document; None if there is none."""
+    for loader, node in composed(text, loader_class):
+        return with_string_keys(loader.construct_document(node))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    size: int
+    depth: int
+
+
+class _Aliases:
+    """Measures a document as if each alias were written out; a node that is met again is one."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Measure | None] = {}
+        self._added = 0
+
+    def measured(self, node: yaml.Node) -> _Measure:
+        if id(node) in self._known:
+            return self._again(node)
+        self._known[id(node)] = None
+        if isinstance(node, yaml.ScalarNode):
+            measure = _Measure(1 + len(node.value) // _CHARACTERS_OF_A_NODE, 0)
+        else:
+            parts = [self.measured(child) for child in _children(node)]
+            measure = _Measure(1 + sum(part.size for part in parts), 1 + max((part.depth for part in parts), default=0))
+        if measure.depth > MAX_DEPTH:
+            raise TooDeepError(_line(node))
+        self._known[id(node)] = measure
+        return measure
+
+    def _again(self, node: yaml.Node) -> _Measure:
+        known = self._known[id(node)]
+        if known is None:
+            raise HostileYamlError(_line(node), "anchor contains itself")
+        self._added += known.size
+        if self._added > MAX_EXPANSION:
+            raise HostileYamlError(_line(node), "document contains excessive aliasing")
+        return known
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [child for pair in node.value for child in pair]
+    return list(node.value)
+
+
+def repeated_keys(node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    """Yield the keys, with their values, that the mapping already has."""
+    seen: set[str] = set()
+    for key, value in node.value:
+        if isinstance(key.value, str) and key.value in seen:
+            yield key, value
+        elif isinstance(key.value, str):
+            seen.add(key.value)
 
 
 def with_string_keys(value: Any) -> Any:
@@ -52,17 +152,62 @@ def _key(key: object) -> str:
     return key if isinstance(key, str) else json.dumps(key, default=str)
 
 
-def _loader() -> Any:
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    replaced = ("timestamp", "int", "float")
-    resolvers = {
-        first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in replaced]
-        for first, entries in base.yaml_implicit_resolvers.items()
-    }
-    loader: Any = type("KubernetesLoader", (base,), {"yaml_implicit_resolvers": resolvers})
-    loader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER_RE, list("-+0123456789"))
-    loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_RE, list("-+0123456789."))
-    return loader
+# --- loaders
+
+_LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_UNREADABLE = (ValueError, KeyError, IndexError, AttributeError, TypeError, ArithmeticError)
+_OCTAL = re.compile(r"([-+]?)0o?([0-7]+)")
+_DECIMAL = re.compile(r"[-+]?[0-9]+")
+
+
+class CarefulLoader(_LoaderBase):  # type: ignore[misc]  # the base depends on what PyYAML was built with
+    """Constructs what JSON can say, as Go's library would; base of loaders with resolvers of their own."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except _UNREADABLE:
+            # PyYAML looks values up, splits and converts them without a check of its own.
+            text = f" `{node.value:.40}`" if isinstance(node, yaml.ScalarNode) else ""
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            raise yaml.constructor.ConstructorError(
+                None, None, f"cannot decode{text} as a {tag}", node.start_mark
+            ) from None
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int | float | str:
+        digits = node.value.replace("_", "")
+        octal = _OCTAL.fullmatch(digits)
+        if len(digits) > _LONGEST_INTEGER:
+            return self._beyond_integers(digits, node)
+        try:
+            number = int(octal[1] + octal[2], 8) if octal else int(digits, 0)
+        except ValueError:
+            text: str = node.value
+            return text
+        return number if -(2**63) <= number < 2**64 else self._beyond_integers(digits, node)
+
+    def _beyond_integers(self, digits: str, node: yaml.ScalarNode) -> float | str:
+        """Parity: Go takes more than 64 bits for a float if they are decimal, else for a string."""
+        text: str = node.value
+        return float(digits) if _DECIMAL.fullmatch(digits) else text
+
+    def construct_yaml_binary(self, node: yaml.ScalarNode) -> str:
+        data: bytes = super().construct_yaml_binary(node)
+        return data.decode("utf-8", "replace")
+
+
+#: 64 bits in binary, with a sign and its prefix.
+_LONGEST_INTEGER = 67
+
+for _tag, _constructor in (
+    ("int", CarefulLoader.construct_yaml_int),
+    ("binary", CarefulLoader.construct_yaml_binary),
+    ("timestamp", CarefulLoader.construct_yaml_str),
+    ("set", CarefulLoader.construct_yaml_map),
+    ("omap", CarefulLoader.construct_yaml_seq),
+    ("pairs", CarefulLoader.construct_yaml_seq),
+):
+    CarefulLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _constructor)
 
 
 _INTEGER_RE = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)\Z")
@@ -70,4 +215,26 @@ _FLOAT_RE = re.compile(
     r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?\Z"
     r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
 )
-LOADER = _loader()
+_REPLACED = ("timestamp", "int", "float")
+
+
+class KubernetesLoader(CarefulLoader):
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+        first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in _REPLACED]
+        for first, entries in _LoaderBase.yaml_implicit_resolvers.items()
+    }
+
+
+KubernetesLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER_RE, list("-+0123456789"))
+KubernetesLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT_RE, list("-+0123456789."))
+
+
+class StrictLoader(KubernetesLoader):
+    """Refuses keys that a mapping has twice."""
+
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> Any:
+        for key, _ in repeated_keys(node) if isinstance(node, yaml.MappingNode) else ():
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key {json.dumps(key.value, ensure_ascii=False)} already set in map", key.start_mark
+            )
+        return super().construct_mapping(node, deep=deep)

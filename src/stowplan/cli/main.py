@@ -7,6 +7,7 @@ import sys
 import click
 
 from stowplan import __version__
+from stowplan.cli.config.group import config
 from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
 from stowplan.cli.fit import fit
@@ -53,7 +54,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, run):
+for command in (explain, fit, drain, survive, what_if, config, run):
     cli.add_command(command)
 
 

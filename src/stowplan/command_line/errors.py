@@ -22,7 +22,7 @@ from stowplan.framework.runtime import PluginInitError
 from stowplan.offline import ClusterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 #: Set to anything, it shows where an internal error came from.
 DEBUG_VARIABLE = "STOWPLAN_DEBUG"
@@ -33,13 +33,17 @@ class InputError(click.ClickException):
 
     exit_code = 2
 
-    def __init__(self, *problems: str) -> None:
+    def __init__(self, *problems: str, hints: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+        #: What may help.
+        self.hints = tuple(hints)
 
     def show(self, file: Any = None) -> None:
         for problem in self.problems:
             click.echo(f"error: {problem}", file=file, err=file is None)
+        for hint in self.hints:
+            click.echo(f"hint: {hint}", file=file, err=file is None)
 
 
 @contextmanager
@@ -53,7 +57,7 @@ def reported(config: str | None = None) -> Iterator[None]:
         raise InputError(str(error)) from error
     except ConfigError as error:
         # The reference's words do not say which file it is.
-        raise InputError(f"{config}: {error}" if config else str(error)) from error
+        raise InputError(f"{config}: {error}" if config else str(error), hints=error.hints) from error
 
 
 def reader_left() -> int:

@@ -8,7 +8,7 @@ Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framewo
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 import msgspec
@@ -71,6 +71,8 @@ class PluginDeclaration:
     needs: Kinds = ()
     #: Kinds without which the plugin goes on, as in a cluster without such objects; a function if it depends on args.
     reads: Kinds | Callable[[Any], Kinds] = ()
+    #: Plugins of older releases whose work this one does -> how, for those who still name them.
+    replaces: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.args_type is not None and not _is_record(self.args_type):
@@ -99,9 +101,9 @@ def _is_record(type_: Any) -> bool:
 
 def _without_value(type_: type[Any] | None) -> Iterator[str]:
     """Name the fields that nobody gives a value: decoding calls `__post_init__` only once all fields have one."""
-    for field in fields(type_) if is_dataclass(type_) else ():
-        if not field.init and field.default is MISSING and field.default_factory is MISSING:
-            yield field.name
+    for one in fields(type_) if is_dataclass(type_) else ():
+        if not one.init and one.default is MISSING and one.default_factory is MISSING:
+            yield one.name
 
 
 def enabled_by_default(plugins: Declarations, features: FeatureGates) -> Iterator[tuple[str, int]]:

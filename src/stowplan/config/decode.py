@@ -16,7 +16,10 @@ from stowplan.config.documents import Document
 from stowplan.config.errors import ConfigError, strict_error
 from stowplan.config.header import Header, no_kind, read_header
 from stowplan.config.schema import API_VERSION, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
+from stowplan.config.suggestions import field_hints, misplaced_field_hints
 from stowplan.config.walk import decode_struct
+
+_MAX_HINTS = 10
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,12 @@ def decode_configuration(document: Document, plugins: Declarations) -> dict[str,
     args_types = _args_types(plugins)
     schema = _schema_of(header, args_types)
     fields, strict = decode_struct(schema, document.value)
+    hints = [*misplaced_field_hints(schema, document.value), *field_hints(schema, document.value)] if strict else []
     strict = [*document.strict_errors, *strict]
     if schema is CONFIGURATION:
-        strict += _decode_plugin_configs(fields, plugins)
+        strict += _decode_plugin_configs(fields, plugins, hints)
     if strict:
-        raise ConfigError(strict_error(strict))
+        raise ConfigError(strict_error(strict), *hints[:_MAX_HINTS])
     if schema is not CONFIGURATION:
         raise ConfigError(f"couldn't decode as KubeSchedulerConfiguration, got {API_VERSION}, Kind={schema.name}: ")
     return fields
@@ -61,18 +65,23 @@ def _schema_of(header: Header, args_types: Mapping[str, type[Args]]) -> Struct:
 # --- plugin arguments
 
 
-def _decode_plugin_configs(fields: dict[str, Any], plugins: Declarations) -> list[str]:
-    """Decode the arguments of known plugins in place; return what strictness objects to."""
+def _decode_plugin_configs(fields: dict[str, Any], plugins: Declarations, hints: list[str]) -> list[str]:
+    """Decode the arguments of known plugins in place; return what strictness objects to, and add hints."""
     strict = []
     for i, profile in enumerate(fields.get("profiles", ())):
         for j, config in enumerate(profile.get("pluginConfig", ())):
             where = f"decoding .profiles[{i}].pluginConfig[{j}]: "
+            raw = config.get("args")
             try:
                 errors = _decode_plugin_config(config, plugins)
             except ConfigError as error:
                 raise ConfigError(f"{where}{error}") from None
             if errors:
                 strict.append(where + strict_error(errors))
+                args_type = plugins[config["name"]].own_args
+                if args_type is not None:
+                    path = f"profiles[{i}].pluginConfig[{j}].args"
+                    hints += field_hints(args_type.schema, raw, path)
     return strict
 
 

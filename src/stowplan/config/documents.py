@@ -9,7 +9,7 @@ Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json, sigs.k8s.io/yaml.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, ClassVar, NoReturn
@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NoReturn
 import yaml
 
 from stowplan.api.field_errors import go_quote
-from stowplan.api.yaml_text import TooDeepError, check_depth
+from stowplan.api.yaml_text import MAX_DEPTH, CarefulLoader, HostileYamlError, composed, repeated_keys
 from stowplan.config.errors import ConfigError
 
 
@@ -48,9 +48,60 @@ def parse_document(text: str) -> Document:
 
 def _parse_json(text: str) -> Document:
     try:
-        return Document(text, json.loads(text, object_pairs_hook=JsonObject))
+        value = _JSON.decode(text)
+        _check_json_depth(value)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"couldn't get version/kind; json parse error: {_json_error(error)}") from None
+        raise _json_refused(_json_error(error)) from None
+    except RecursionError:
+        raise _json_refused(_TOO_DEEP) from None
+    if "\\u" in text:
+        _check_characters(value)
+    return Document(text, value)
+
+
+def _check_characters(value: Any) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise _json_refused("a string has half of a surrogate pair") from None
+
+
+_TOO_DEEP = f"exceeded max depth of {MAX_DEPTH} levels"
+
+
+def _json_refused(reason: str) -> ConfigError:
+    return ConfigError(f"couldn't get version/kind; json parse error: {reason}")
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    sign, letter = name[:-1] == "-Infinit", name.lstrip("-")[0]
+    place = "in numeric literal" if sign else "looking for beginning of value"
+    raise _json_refused(f"invalid character '{letter}' {place}")
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
+
+
+#: More digits than any number has that is of use; Python takes long for many of them, and refuses more.
+_LONGEST_INTEGER = 40
+
+_JSON = json.JSONDecoder(object_pairs_hook=JsonObject, parse_constant=_refuse_constant, parse_int=_integer)
+
+
+def _check_json_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for parent in level for child in _json_children(parent)]
+        if not level:
+            return
+    raise _json_refused(_TOO_DEEP)
+
+
+def _json_children(value: Any) -> Iterable[Any]:
+    if isinstance(value, JsonObject):
+        return (element for _, element in value.members)
+    return value if isinstance(value, list) else ()
 
 
 _PLACES = {
@@ -91,8 +142,6 @@ def _after_value(error: json.JSONDecodeError) -> str:
 
 # --- YAML
 
-_LoaderBase: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 #: What a plain scalar means, and the characters that it can begin with.
 _RESOLVERS = (
     ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
@@ -107,37 +156,32 @@ _RESOLVERS = (
 )
 
 
-class _Loader(_LoaderBase):  # type: ignore[misc]  # the base depends on what PyYAML was built with
+class _Loader(CarefulLoader):
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
 
     def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
         return node.value.lower() in {"y", "yes", "true", "on"}
 
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        digits = node.value.replace("_", "")
-        octal = re.fullmatch(r"([-+]?)0o?([0-7]+)", digits)
-        return int(octal[1] + octal[2], 8) if octal else int(digits, 0)
-
 
 for _tag, _pattern, _first in _RESOLVERS:
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})\\Z"), list(_first))
 _Loader.add_constructor("tag:yaml.org,2002:bool", _Loader.construct_yaml_bool)
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def _parse_yaml(text: str) -> Document:
+    duplicates: tuple[str, ...] = ()
+    value = None
     try:
-        check_depth(text)
-        loader = _Loader(text)
-        node = loader.get_node() if loader.check_node() else None
-        duplicates = tuple(_duplicates(node)) if node is not None else ()
-        value = loader.construct_document(node) if node is not None else None
+        for loader, node in composed(text, _Loader):
+            duplicates = tuple(_duplicates(node))
+            value = loader.construct_document(node)
+            break
     except yaml.MarkedYAMLError as error:
         _raise_yaml(error)
     except yaml.reader.ReaderError as error:
         # Its text has a second line, which names no file that anybody knows.
         raise ConfigError(f"yaml: {error.reason}") from None
-    except (yaml.YAMLError, TooDeepError) as error:
+    except (yaml.YAMLError, HostileYamlError) as error:
         raise ConfigError(f"yaml: {error}") from None
     return Document(text, _as_json(value), _strict(duplicates))
 
@@ -164,13 +208,11 @@ def _duplicates(node: yaml.Node) -> Iterator[str]:
             yield from _duplicates(element)
     if not isinstance(node, yaml.MappingNode):
         return
-    seen = set()
+    repeated = {id(value): key for key, value in repeated_keys(node)}
     for key, value in node.value:
         yield from _duplicates(value)
-        if key.value in seen and isinstance(key.value, str):
+        if repeated.get(id(value)) is key and isinstance(key, yaml.ScalarNode):
             yield f"  line {value.start_mark.line + 1}: key {go_quote(key.value)} already set in map"
-        elif isinstance(key.value, str):
-            seen.add(key.value)
 
 
 def _as_json(value: Any) -> Any:

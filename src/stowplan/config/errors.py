@@ -7,6 +7,7 @@ Upstream: k8s.io/apimachinery/pkg/util/validation/field.
 """
 
 import errno
+from collections.abc import Iterable
 
 from stowplan.api.durations import Duration
 from stowplan.api.field_errors import go_json, go_quote
@@ -18,9 +19,15 @@ class ConfigError(ValueError):
     def __init__(self, message: str, *hints: str) -> None:
         super().__init__(message)
         self.hints = hints
+        for hint in hints:
+            self.add_note(f"hint: {hint}")
 
     def prefixed(self, prefix: str) -> "ConfigError":
-        return ConfigError(f"{prefix}{self}", *self.hints)
+        return type(self)(f"{prefix}{self}", *self.hints)
+
+    def with_hints(self, hints: Iterable[str]) -> "ConfigError":
+        """The same with more of our own words."""
+        return type(self)(str(self), *dict.fromkeys((*self.hints, *hints)))
 
 
 class ConfigFileError(ConfigError):

@@ -7,7 +7,9 @@ Configuration that exists is therefore one that kube-scheduler would start with.
 Upstream: cmd/kube-scheduler/app/options/configfile.go, cmd/kube-scheduler/app/server.go.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from stowplan.api.field_errors import aggregate
 from stowplan.config.build import build
@@ -17,12 +19,28 @@ from stowplan.config.defaults import default_configuration
 from stowplan.config.documents import Document, parse_document
 from stowplan.config.errors import ConfigError
 from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
-from stowplan.config.older.upgrade import tell, upgrade
+from stowplan.config.older.policy_schema import API_VERSIONS as POLICY_VERSIONS
+from stowplan.config.older.policy_schema import POLICY_KIND
+from stowplan.config.older.schema import VERSIONS, api_version
+from stowplan.config.older.upgrade import Upgrade, tell, upgrade
+from stowplan.config.schema import API_VERSION, CONFIGURATION_KIND
 from stowplan.config.source import GivenSource, read_source
+from stowplan.config.suggestions import header_hints, plugin_hints
 from stowplan.config.types import Configuration
 from stowplan.config.validation import configuration_errors
 
 Source = GivenSource | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A configuration, and how it came about."""
+
+    configuration: Configuration
+    #: What the file says, as v1 has it: unset fields are absent.
+    fields: Mapping[str, Any]
+    #: How a file of an older version was converted; None without a file.
+    upgrade: Upgrade | None
 
 
 def load_config(
@@ -38,18 +56,43 @@ def load_config(
     are all that exist. `adjust` changes the defaulted configuration before it is validated, as the leader-election
     flags do.
     """
-    fields = {} if source is None else decode_configuration(_upgraded(source, plugins), plugins)
+    document = None if source is None else parse_document(read_source(source))
+    loaded = load_document(document, plugins=plugins, features=features, adjust=adjust)
+    if loaded.upgrade is not None:
+        tell(loaded.upgrade)
+    return loaded.configuration
+
+
+def load_document(
+    document: Document | None,
+    *,
+    plugins: Declarations,
+    features: FeatureGates = DEFAULT_FEATURES,
+    adjust: Callable[[Configuration], Configuration] | None = None,
+) -> Loaded:
+    """Load what was read already, None for the defaults; nothing is logged of its version."""
+    try:
+        upgraded = None if document is None else upgrade(document, plugins)
+        fields = {} if upgraded is None else decode_configuration(upgraded.document, plugins)
+    except ConfigError as error:
+        hints = header_hints(document.value, _KINDS) if document is not None else ()
+        raise error.with_hints(hints) from None
     configuration = default_configuration(fields, plugins, features)
     if adjust is not None:
         configuration = adjust(configuration)
     # Parity: without a file, flags change the defaults after these were validated.
-    problems = [] if source is None else list(configuration_errors(configuration, plugins, features))
-    if problems:
-        raise ConfigError(aggregate(problems))
-    return build(configuration, plugins, features)
+    problems = [] if document is None else list(configuration_errors(configuration, plugins, features))
+    try:
+        if problems:
+            raise ConfigError(aggregate(problems))
+        built = build(configuration, plugins, features)
+    except ConfigError as error:
+        raise error.with_hints(plugin_hints(configuration, plugins)) from None
+    return Loaded(configuration=built, fields=fields, upgrade=upgraded)
 
 
-def _upgraded(source: GivenSource, plugins: Declarations) -> Document:
-    upgraded = upgrade(parse_document(read_source(source)), plugins)
-    tell(upgraded)
-    return upgraded.document
+#: Kind -> versions that can be read, the newest first.
+_KINDS = {
+    CONFIGURATION_KIND: (API_VERSION, *(api_version(version) for version in reversed(VERSIONS))),
+    POLICY_KIND: POLICY_VERSIONS,
+}

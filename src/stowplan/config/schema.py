@@ -13,6 +13,7 @@ Upstream: k8s.io/kube-scheduler/config/v1, k8s.io/component-base/config/v1alpha1
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -52,6 +53,13 @@ class Field:
     type: "Type"
     always: bool = False
     via: str = ""
+    #: For people: what it does; the values that it can have; the least and the greatest.
+    text: str = ""
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    #: Its default, where the types do not say.
+    default: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,12 @@ def always(type_: Type) -> Field:
     return Field(type_, always=True)
 
 
+def told(type_: "Type | Field", text: str, **more: Any) -> Field:
+    """A field and what people are told about it: `stowplan config explain`, editors."""
+    known = type_ if isinstance(type_, Field) else Field(type_)
+    return replace(known, text=text, **more)
+
+
 def struct(name: str, package: str = "v1", /, **fields: "Type | Field") -> Struct:
     table = {key: value if isinstance(value, Field) else Field(value) for key, value in fields.items()}
     return Struct(name, package, table)
@@ -104,7 +118,8 @@ def struct(name: str, package: str = "v1", /, **fields: "Type | Field") -> Struc
 def kind(name: str, **fields: "Type | Field") -> Struct:
     """Make a struct that is an object of its own, with apiVersion and kind."""
     header = Field(STRING, via="TypeMeta")
-    return struct(name, kind=header, apiVersion=header, **fields)
+    kind_ = replace(header, text="What this object is.", choices=(name,))
+    return struct(name, kind=kind_, apiVersion=replace(header, text="The version of the kind."), **fields)
 
 
 def _embed(embedded: Struct) -> dict[str, Field]:
@@ -113,94 +128,148 @@ def _embed(embedded: Struct) -> dict[str, Field]:
 
 # --- the configuration itself
 
-_PLUGIN = struct("Plugin", name=always(STRING), weight=Pointer(INT32))
-_PLUGIN_SET = struct("PluginSet", enabled=Slice(_PLUGIN), disabled=Slice(_PLUGIN))
-POINTS = (
-    "preEnqueue",
-    "queueSort",
-    "preFilter",
-    "filter",
-    "postFilter",
-    "preScore",
-    "score",
-    "reserve",
-    "permit",
-    "preBind",
-    "bind",
-    "postBind",
-    "multiPoint",
-    "placementGenerate",
-    "placementScore",
+_PLUGIN = struct(
+    "Plugin",
+    name=told(always(STRING), "The plugin; in `disabled`, * stands for all defaults."),
+    weight=told(
+        Pointer(INT32),
+        "What the plugin's score is multiplied by. Counts at score, placementScore and multiPoint; 0 is 1. A plugin "
+        "that is named at score needs its weight there: that of multiPoint does not count then.",
+        default="1",
+    ),
 )
-_PLUGINS = struct("Plugins", **dict.fromkeys(POINTS, always(_PLUGIN_SET)))
-_PLUGIN_CONFIG = struct("PluginConfig", name=always(STRING), args=Raw())
+_PLUGIN_SET = struct(
+    "PluginSet",
+    enabled=told(
+        Slice(_PLUGIN),
+        "Plugins to run beside the default ones, in this order. A default plugin that is named keeps its place, with "
+        "the weight that is given here.",
+    ),
+    disabled=told(Slice(_PLUGIN), "Default plugins that do not run; those of `enabled` run whatever stands here."),
+)
+#: Extension points, and what plugins do there.
+_POINT_TEXTS = {
+    "preEnqueue": "Before a pod is queued: may it be tried at all?",
+    "queueSort": "Which pod is tried first. Exactly one plugin, the same in all profiles.",
+    "preFilter": "Once for a pod, before nodes are looked at: works out what Filter needs, or refuses the pod.",
+    "filter": "Which nodes the pod can run on.",
+    "postFilter": "When no node is left: make room, as preemption does. The first plugin that succeeds is the last.",
+    "preScore": "Once for a pod, before nodes are scored.",
+    "score": "How good each node is that is left, 0 to 100; the sum of scores times weights decides.",
+    "reserve": "When a node is chosen: note what the pod takes; and undo it, if the pod does not get there.",
+    "permit": "Let the pod through to its node, refuse it or make it wait.",
+    "preBind": "What has to be done before the pod is bound, as volumes.",
+    "bind": "Bind the pod to its node; the first plugin that does ends it. At least one plugin.",
+    "postBind": "After the pod was bound.",
+    "multiPoint": "Enable or disable plugins at all points that they have; what a single point says wins.",
+    "placementGenerate": "For groups of pods: which sets of nodes to consider. At most one plugin.",
+    "placementScore": "For groups of pods: how good each set of nodes is.",
+}
+POINTS = tuple(_POINT_TEXTS)
+_PLUGINS = struct("Plugins", **{point: told(always(_PLUGIN_SET), text) for point, text in _POINT_TEXTS.items()})
+_PLUGIN_CONFIG = struct(
+    "PluginConfig",
+    name=told(always(STRING), "The plugin, once in a profile."),
+    args=told(
+        Raw(),
+        "The plugin's arguments: an object of kind <name>Args, which need not be said. stowplan config explain "
+        "<name>Args describes it.",
+    ),
+)
 _PROFILE = struct(
     "KubeSchedulerProfile",
-    schedulerName=Pointer(STRING),
-    percentageOfNodesToScore=Pointer(INT32),
-    plugins=Pointer(_PLUGINS),
-    pluginConfig=Slice(_PLUGIN_CONFIG),
+    schedulerName=told(
+        Pointer(STRING),
+        "Pods with this spec.schedulerName are scheduled by this profile. Must be given with two profiles or more.",
+        default="default-scheduler",
+    ),
+    percentageOfNodesToScore=told(
+        Pointer(INT32), "As the field of this name at the top, for this profile.", least=0, most=100
+    ),
+    plugins=told(Pointer(_PLUGINS), "Which plugins run at which extension point, beside or instead of default ones."),
+    pluginConfig=told(Slice(_PLUGIN_CONFIG), "Arguments of plugins."),
 )
 _LEADER_ELECTION = struct(
     "LeaderElectionConfiguration",
     "v1alpha1",
-    leaderElect=always(Pointer(BOOL)),
-    leaseDuration=always(DURATION),
-    renewDeadline=always(DURATION),
-    retryPeriod=always(DURATION),
-    resourceLock=always(STRING),
-    resourceName=always(STRING),
-    resourceNamespace=always(STRING),
+    leaderElect=told(always(Pointer(BOOL)), "Of several schedulers of this name, let one work."),
+    leaseDuration=told(always(DURATION), "How long others wait for a silent leader; more than renewDeadline."),
+    renewDeadline=told(always(DURATION), "How long a leader tries to stay one; more than 1.2 retryPeriod."),
+    retryPeriod=told(always(DURATION), "Time between two tries."),
+    resourceLock=told(always(STRING), "Kind of the lock.", choices=("leases",)),
+    resourceName=told(always(STRING), "Name of the lock."),
+    resourceNamespace=told(always(STRING), "Namespace of the lock."),
 )
 _CLIENT_CONNECTION = struct(
     "ClientConnectionConfiguration",
     "v1alpha1",
-    kubeconfig=always(STRING),
-    acceptContentTypes=always(STRING),
-    contentType=always(STRING),
-    qps=always(FLOAT32),
-    burst=always(INT32),
+    kubeconfig=told(always(STRING), "Kubeconfig of the cluster; empty: the one that the scheduler runs in."),
+    acceptContentTypes=told(always(STRING), "Content types to ask for; without effect here, JSON is spoken."),
+    contentType=told(always(STRING), "Content type of requests; without effect here, JSON is spoken."),
+    qps=told(always(FLOAT32), "Requests a second; 0 is the default, below 0 no limit."),
+    burst=told(always(INT32), "Requests that may go at once; 0 is the default.", least=0),
 )
 _DEBUGGING = struct(
-    "DebuggingConfiguration", "v1alpha1", enableProfiling=Pointer(BOOL), enableContentionProfiling=Pointer(BOOL)
+    "DebuggingConfiguration",
+    "v1alpha1",
+    enableProfiling=told(Pointer(BOOL), "Serve profiles under /debug/pprof/."),
+    enableContentionProfiling=told(Pointer(BOOL), "Profile blocking, too; follows enableProfiling."),
 )
 _TLS_CONFIG = struct(
     "ExtenderTLSConfig",
-    insecure=BOOL,
-    serverName=STRING,
-    certFile=STRING,
-    keyFile=STRING,
-    caFile=STRING,
-    certData=BYTES,
-    keyData=BYTES,
-    caData=BYTES,
+    insecure=told(BOOL, "Do not verify the extender's certificate; not together with an authority."),
+    serverName=told(STRING, "Name to find in the extender's certificate; empty: that of urlPrefix."),
+    certFile=told(STRING, "Client certificate, PEM."),
+    keyFile=told(STRING, "Key of the client certificate, PEM."),
+    caFile=told(STRING, "Authorities that the extender's certificate may come from, PEM."),
+    certData=told(BYTES, "As certFile, base64 in place; wins over the file."),
+    keyData=told(BYTES, "As keyFile, base64 in place; wins over the file."),
+    caData=told(BYTES, "As caFile, base64 in place; wins over the file."),
 )
-_MANAGED_RESOURCE = struct("ExtenderManagedResource", name=always(STRING), ignoredByScheduler=BOOL)
+_MANAGED_RESOURCE = struct(
+    "ExtenderManagedResource",
+    name=told(always(STRING), "An extended resource, as example.com/gpu."),
+    ignoredByScheduler=told(BOOL, "Leave the resource to the extender: the scheduler does not count it."),
+)
 _EXTENDER = struct(
     "Extender",
-    urlPrefix=always(STRING),
-    filterVerb=STRING,
-    preemptVerb=STRING,
-    prioritizeVerb=STRING,
-    weight=INT64,
-    bindVerb=STRING,
-    enableHTTPS=BOOL,
-    tlsConfig=Pointer(_TLS_CONFIG),
-    httpTimeout=always(DURATION),
-    nodeCacheCapable=BOOL,
-    managedResources=Slice(_MANAGED_RESOURCE),
-    ignorable=BOOL,
+    urlPrefix=told(always(STRING), "Where the extender is; verbs are appended."),
+    filterVerb=told(STRING, "Appended to urlPrefix to ask which nodes it refuses; empty: not asked."),
+    preemptVerb=told(STRING, "Appended to urlPrefix to ask about victims of preemption; empty: not asked."),
+    prioritizeVerb=told(STRING, "Appended to urlPrefix to ask for scores; empty: not asked."),
+    weight=told(INT64, "What its scores are multiplied by; above 0 with prioritizeVerb."),
+    bindVerb=told(STRING, "Appended to urlPrefix to let it bind pods; empty: the scheduler binds. One at most."),
+    enableHTTPS=told(BOOL, "Speak HTTPS where urlPrefix does not say."),
+    tlsConfig=told(Pointer(_TLS_CONFIG), "How to trust the extender, and who we are."),
+    httpTimeout=told(always(DURATION), "How long an answer may take.", default="5s"),
+    nodeCacheCapable=told(BOOL, "It knows the nodes: it is sent names instead of whole nodes."),
+    managedResources=told(
+        Slice(_MANAGED_RESOURCE), "It is asked only about pods that request one of these; none: about all pods."
+    ),
+    ignorable=told(BOOL, "Go on without its answer where it fails."),
 )
 CONFIGURATION = kind(
     CONFIGURATION_KIND,
-    parallelism=Pointer(INT32),
-    leaderElection=always(_LEADER_ELECTION),
-    clientConnection=always(_CLIENT_CONNECTION),
+    parallelism=told(Pointer(INT32), "Workers for algorithms that look at many nodes; without effect here.", least=1),
+    leaderElection=told(always(_LEADER_ELECTION), "How one of several schedulers is chosen to work."),
+    clientConnection=told(always(_CLIENT_CONNECTION), "How to talk to the API server."),
     **_embed(_DEBUGGING),
-    percentageOfNodesToScore=Pointer(INT32),
-    podInitialBackoffSeconds=Pointer(INT64),
-    podMaxBackoffSeconds=Pointer(INT64),
-    profiles=Slice(_PROFILE),
-    extenders=Slice(_EXTENDER),
-    delayCacheUntilActive=BOOL,
+    percentageOfNodesToScore=told(
+        Pointer(INT32),
+        "Once this share of all nodes was found to be good for a pod, no more are looked at. 0: the larger the "
+        "cluster, the less (50 % less one for each 125 nodes, 5 % at least), and never less than 100 nodes.",
+        least=0,
+        most=100,
+    ),
+    podInitialBackoffSeconds=told(
+        Pointer(INT64),
+        "How long a pod waits after its first failed try; twice as long after each one.",
+        least=1,
+    ),
+    podMaxBackoffSeconds=told(Pointer(INT64), "How long it waits at most; podInitialBackoffSeconds or more.", least=1),
+    profiles=told(Slice(_PROFILE), "Schedulers in this process, each with a name and plugins of its own."),
+    extenders=told(Slice(_EXTENDER), "HTTP servers that are asked about pods, beside the plugins."),
+    delayCacheUntilActive=told(
+        BOOL, "With leader election: watch the cluster only once this scheduler leads, to spare the API server."
+    ),
 )

@@ -29,5 +29,5 @@ def read_source(source: GivenSource) -> str:
 def _as_json(source: Mapping[str, Any]) -> str:
     try:
         return json.dumps(dict(source), separators=(",", ":"), ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"the configuration cannot be written as JSON: {error}") from None

@@ -6,7 +6,7 @@ frozen; a step that changes something makes a new one.
 Upstream: pkg/scheduler/apis/config/types.go.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -99,6 +99,9 @@ class Plugins(msgspec.Struct, frozen=True, rename="camel"):
     def at(self, point: str) -> PluginSet:
         plugin_set: PluginSet = getattr(self, _ATTRIBUTE[point])
         return plugin_set
+
+    def by_point(self) -> Iterator[tuple[str, PluginSet]]:
+        return ((point, self.at(point)) for point in POINTS)
 
     def names(self) -> frozenset[str]:
         """Return every plugin that is enabled somewhere."""

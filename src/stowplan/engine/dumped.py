@@ -150,7 +150,7 @@ def decode_dump(data: bytes | str) -> EngineDump:
         version = msgspec.json.decode(data, type=_Head).version
         if version == DUMP_VERSION:
             return msgspec.json.decode(data, type=EngineDump)
-    except msgspec.DecodeError as e:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise DumpError(f"no dump of an engine: {e}") from e
     raise DumpError(f"this dump has version {version}, want {DUMP_VERSION}")
 

@@ -153,7 +153,7 @@ class Recording:
 def read_header(line: bytes | str) -> Header:
     try:
         header = msgspec.json.decode(line, type=Header)
-    except msgspec.DecodeError as e:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise RecordingError(f"line 1: no header of a recording: {e}") from e
     if header.format != FORMAT:
         raise RecordingError(f"line 1: this recording has format {header.format}, want {FORMAT}")
@@ -166,7 +166,7 @@ def read_entries(lines: Iterable[bytes | str], dump: EngineDump | None = None) -
     for number, line in enumerate(lines, 2):
         try:
             entry = _read_entry(line, known)
-        except (msgspec.DecodeError, DecodeError, LookupError, TypeError, ValueError) as e:
+        except (msgspec.DecodeError, DecodeError, LookupError, TypeError, ValueError, RecursionError) as e:
             if _is_torn(line):
                 return
             raise RecordingError(f"line {number}: {e}") from e

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from stowplan.api.yaml_text import HostileYamlError, first_value
 from stowplan.serving.tls.certificates import write_private
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def write_kubeconfig(path: Path, config: JsonObject) -> None:
 def is_ours(path: Path) -> bool:
     """Whether a file is a kubeconfig as written here, and so may be replaced."""
     try:
-        config = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        config = first_value(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, HostileYamlError, UnicodeDecodeError):
         return False
     if not isinstance(config, dict):
         return False

@@ -155,13 +155,15 @@ def read_allow_list(manifest: str) -> Mapping[str, str]:
     """
     import yaml
 
+    from stowplan.api.yaml_text import HostileYamlError, first_value
+
     try:
-        text = Path(manifest).read_bytes()
+        data = Path(manifest).read_bytes()
     except OSError as error:
         raise ValueError(f"failed to read allow list manifest: {os_error_text('open', manifest, error)}") from None
     try:
-        document = {} if (loaded := yaml.safe_load(text)) is None else loaded
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        document = {} if (loaded := first_value(data.decode("utf-8"))) is None else loaded
+    except (yaml.YAMLError, HostileYamlError, UnicodeDecodeError) as error:
         # What YAML's own messages have in several lines.
         raise ValueError(f"failed to parse allow list manifest: {' '.join(str(error).split())}") from None
     mapping = document

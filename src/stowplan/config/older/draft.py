@@ -28,6 +28,8 @@ class Draft:
     #: (path of a profile, extension point) -> what the file disables there.
     disabled: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     provider: str = "DefaultProvider"
+    #: Paths of plugins that run by default in the file's release.
+    defaults: set[str] = field(default_factory=set)
 
     def explain(self, path: str, text: str) -> None:
         comments = self.comments.setdefault(path, [])
@@ -38,6 +40,9 @@ class Draft:
         """Keep the comments of a field that goes elsewhere."""
         for text in self.comments.pop(old, ()) if old != new else ():
             self.explain(new, text)
+        if old in self.defaults:
+            self.defaults.discard(old)
+            self.defaults.add(new)
 
     def warn(self, path: str, text: str) -> None:
         """Explain a change that takes something away."""

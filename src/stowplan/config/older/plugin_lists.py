@@ -24,6 +24,7 @@ def make_explicit(draft: Draft, lists: Lists, *, in_place: bool) -> None:
             names = (plugin.get("name", "") for plugin in plugin_set.get("disabled", ()))
             draft.disabled[path, point] = frozenset(names)
         profile["plugins"] = _explicit(custom, lists, in_place=in_place)
+        draft.defaults.update(_added(path, custom, profile["plugins"]))
         text = f"the default plugins of {draft.origin} written out: those of v1 have other weights and another order"
         draft.explain(f"{path}.plugins", text)
     draft.has_explicit_plugins = True
@@ -59,6 +60,15 @@ def _merge(defaults: Sequence[tuple[str, int]], own: Json, *, in_place: bool) ->
     return [*merged, *(plugin for plugin in enabled if id(plugin) not in taken)]
 
 
+def _added(path: str, custom: Json, explicit: Json) -> Iterator[str]:
+    """The paths of plugins that the file itself does not enable."""
+    for point, plugin_set in explicit.items():
+        own = {plugin.get("name") for plugin in custom.get(point, {}).get("enabled", ())}
+        for plugin in plugin_set.get("enabled", ()):
+            if plugin.get("name") not in own:
+                yield plugin_path(path, point, plugin["name"])
+
+
 def _entry(name: str, weight: int) -> Json:
     return {"name": name, "weight": weight} if weight else {"name": name}
 
@@ -71,6 +81,8 @@ def complete_halves(draft: Draft) -> None:
             disabled = draft.disabled.get((path, second), frozenset())
             for name in list(_needed_at(draft, plugins, first, second, disabled)):
                 plugins.setdefault(second, {}).setdefault("enabled", []).append({"name": name})
+                if plugin_path(path, first, name) in draft.defaults:
+                    draft.defaults.add(plugin_path(path, second, name))
                 draft.explain(plugin_path(path, second, name), f"{name} needs this point today to work at {first}")
 
 

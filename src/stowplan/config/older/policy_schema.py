@@ -3,72 +3,106 @@
 Upstream: k8s.io/kube-scheduler/config/v1/types.go of 1.16 to 1.22.
 """
 
-from stowplan.config.schema import BOOL, BYTES, GROUP, INT32, INT64, STRING, Pointer, Slice, kind, struct
+from stowplan.config.schema import (
+    BOOL,
+    CONFIGURATION,
+    GROUP,
+    INT32,
+    INT64,
+    STRING,
+    Pointer,
+    Slice,
+    Struct,
+    kind,
+    struct,
+    told,
+)
 
 POLICY_KIND = "Policy"
 API_VERSIONS = ("v1", f"{GROUP}/v1")
 
+_PREDICATE_ARGUMENT = struct(
+    "PredicateArgument",
+    serviceAffinity=told(
+        Pointer(struct("ServiceAffinity", labels=told(Slice(STRING), "Keys of the labels."))),
+        "Pods of one service run on nodes with equal values of these labels.",
+    ),
+    labelsPresence=told(
+        Pointer(
+            struct(
+                "LabelsPresence",
+                labels=told(Slice(STRING), "Keys of the labels."),
+                presence=told(BOOL, "Whether nodes must have them, or must not."),
+            )
+        ),
+        "Nodes must have labels, or must not, with whatever value.",
+    ),
+)
 _PREDICATE = struct(
     "PredicatePolicy",
-    name=STRING,
-    argument=Pointer(
-        struct(
-            "PredicateArgument",
-            serviceAffinity=Pointer(struct("ServiceAffinity", labels=Slice(STRING))),
-            labelsPresence=Pointer(struct("LabelsPresence", labels=Slice(STRING), presence=BOOL)),
-        )
-    ),
+    name=told(STRING, "A predicate of that time, or any name with an argument."),
+    argument=told(Pointer(_PREDICATE_ARGUMENT), "What a predicate under a name of its own demands; one of these."),
 )
 _RATIO = struct(
     "RequestedToCapacityRatioArguments",
-    shape=Slice(struct("UtilizationShapePoint", utilization=INT32, score=INT32)),
-    resources=Slice(struct("ResourceSpec", name=STRING, weight=INT64)),
+    shape=told(
+        Slice(
+            struct(
+                "UtilizationShapePoint",
+                utilization=told(INT32, "Percent of the resource in use.", least=0, most=100),
+                score=told(INT32, "The score there.", least=0, most=10),
+            )
+        ),
+        "Points of a line.",
+    ),
+    resources=told(
+        Slice(struct("ResourceSpec", name=told(STRING, "A resource."), weight=told(INT64, "What it counts."))),
+        "Resources that count.",
+    ),
+)
+_PRIORITY_ARGUMENT = struct(
+    "PriorityArgument",
+    serviceAntiAffinity=told(
+        Pointer(struct("ServiceAntiAffinity", label=told(STRING, "Key of the label."))),
+        "Spread the pods of a service over the values of a label.",
+    ),
+    labelPreference=told(
+        Pointer(
+            struct(
+                "LabelPreference",
+                label=told(STRING, "Key of the label."),
+                presence=told(BOOL, "Whether nodes are better with it, or without."),
+            )
+        ),
+        "Prefer nodes that have a label, or that do not.",
+    ),
+    requestedToCapacityRatioArguments=told(Pointer(_RATIO), "Prefer nodes by how full they would be."),
 )
 _PRIORITY = struct(
     "PriorityPolicy",
-    name=STRING,
-    weight=INT64,
-    argument=Pointer(
-        struct(
-            "PriorityArgument",
-            serviceAntiAffinity=Pointer(struct("ServiceAntiAffinity", label=STRING)),
-            labelPreference=Pointer(struct("LabelPreference", label=STRING, presence=BOOL)),
-            requestedToCapacityRatioArguments=Pointer(_RATIO),
-        )
-    ),
+    name=told(STRING, "A priority of that time, or any name with an argument."),
+    weight=told(INT64, "What its score is multiplied by.", least=1),
+    argument=told(Pointer(_PRIORITY_ARGUMENT), "What a priority under a name of its own prefers; one of these."),
 )
-_EXTENDER = struct(
-    "LegacyExtender",
-    urlPrefix=STRING,
-    filterVerb=STRING,
-    preemptVerb=STRING,
-    prioritizeVerb=STRING,
-    weight=INT64,
-    bindVerb=STRING,
-    enableHttps=BOOL,
-    tlsConfig=Pointer(
-        struct(
-            "ExtenderTLSConfig",
-            insecure=BOOL,
-            serverName=STRING,
-            certFile=STRING,
-            keyFile=STRING,
-            caFile=STRING,
-            certData=BYTES,
-            keyData=BYTES,
-            caData=BYTES,
-        )
-    ),
-    httpTimeout=INT64,
-    nodeCacheCapable=BOOL,
-    managedResources=Slice(struct("ExtenderManagedResource", name=STRING, ignoredByScheduler=BOOL)),
-    ignorable=BOOL,
-)
+
+
+def _extender() -> Struct:
+    """Today's extender, but for a field's name and another's unit."""
+    today = CONFIGURATION.fields["extenders"].type
+    assert isinstance(today, Slice)
+    assert isinstance(today.item, Struct)
+    fields = {("enableHttps" if name == "enableHTTPS" else name): field for name, field in today.item.fields.items()}
+    timeout = told(INT64, "How long an answer may take, in nanoseconds.", default="5000000000")
+    return Struct("LegacyExtender", fields={**fields, "httpTimeout": timeout})
+
+
 POLICY = kind(
     POLICY_KIND,
-    predicates=Slice(_PREDICATE),
-    priorities=Slice(_PRIORITY),
-    extenders=Slice(_EXTENDER),
-    hardPodAffinitySymmetricWeight=INT32,
-    alwaysCheckAllPredicates=BOOL,
+    predicates=told(Slice(_PREDICATE), "Which nodes pods can run on; absent: those of the default provider."),
+    priorities=told(Slice(_PRIORITY), "Which nodes are better; absent: those of the default provider."),
+    extenders=told(Slice(_extender()), "HTTP servers that are asked as well."),
+    hardPodAffinitySymmetricWeight=told(
+        INT32, "What required affinities of pods that run count in the score of others.", least=0, most=100
+    ),
+    alwaysCheckAllPredicates=told(BOOL, "Check the other predicates of a node, too, when one has failed."),
 )

@@ -25,7 +25,6 @@ STRATEGIES = {
     "NodeResourcesMostAllocated": "MostAllocated",
     "RequestedToCapacityRatio": "RequestedToCapacityRatio",
 }
-_OWN = {"NodeLabel": "LegacyNodeLabel", "NodePreferAvoidPods": "LegacyNodePreferAvoidPods"}
 REFUSED = {
     "ServiceAffinity": (
         "is not supported: nothing in Kubernetes 1.36 keeps the pods of a service on nodes with equal labels; use "
@@ -63,19 +62,25 @@ def _quoted(version: str) -> str:
 
 
 def rename_plugins(draft: Draft) -> None:
-    names = {
-        **dict.fromkeys(_LIMITS, "NodeVolumeLimits"),
-        **dict.fromkeys(_SPREADING, "PodTopologySpread"),
-        **_OWN,
-    }
+    names = _replacements(draft)
     for path, profile in draft.profiles():
         spreads = any(plugin.get("name") in _SPREADING for plugin in enabled_at(profile, "score"))
         for point in POINTS:
             if point in profile.get("plugins", {}):
                 _rename_at(draft, path, point, profile["plugins"][point], names)
-        _rename_configs(draft, path, profile)
+        _rename_configs(draft, path, profile, names)
         if spreads:
             _spread_by_system_defaults(draft, path, profile)
+
+
+def _replacements(draft: Draft) -> dict[str, str]:
+    """Plugins that stand in for one as they are; strategies of a plugin are told in its arguments."""
+    return {
+        old: declaration.name
+        for declaration in draft.plugins.values()
+        for old in declaration.replaces
+        if old not in STRATEGIES
+    }
 
 
 def _rename_at(draft: Draft, path: str, point: str, plugin_set: Json, names: dict[str, str]) -> None:
@@ -87,7 +92,7 @@ def _rename_at(draft: Draft, path: str, point: str, plugin_set: Json, names: dic
             new = names.get(old, old)
             if new != old:
                 draft.move(plugin_path(path, point, old), plugin_path(path, point, new))
-                draft.explain(plugin_path(path, point, new), _why(old, new))
+                draft.explain(plugin_path(path, point, new), f"instead of {old}: {draft.plugins[new].replaces[old]}")
             # One plugin stands for several; what the file itself has twice is an error, today as then.
             if new not in renamed or old in renamed[new]:
                 kept.append({**plugin, "name": new})
@@ -100,15 +105,7 @@ def _rename_at(draft: Draft, path: str, point: str, plugin_set: Json, names: dic
         plugin_set["disabled"] = [plugin for plugin in plugin_set["disabled"] if plugin.get("name") not in gone]
 
 
-def _why(old: str, new: str) -> str:
-    if old in _LIMITS:
-        return f"instead of {old}: the volumes of all clouds are counted as those of their CSI drivers"
-    if old in _SPREADING:
-        return f"instead of {old}: spreads the pods of a workload by default; its scores are not exactly the same"
-    return f"instead of {old}, which Kubernetes removed: a plugin of Stowplan that works as it did"
-
-
-def _rename_configs(draft: Draft, path: str, profile: Json) -> None:
+def _rename_configs(draft: Draft, path: str, profile: Json, names: dict[str, str]) -> None:
     kept = []
     for entry in profile.get("pluginConfig", ()):
         name = entry.get("name", "")
@@ -117,8 +114,11 @@ def _rename_configs(draft: Draft, path: str, profile: Json) -> None:
         elif name in STRATEGIES:
             draft.warn(f"{path}.pluginConfig", f"arguments of {name} left out: it is not enabled")
         else:
-            kept.append({**entry, "name": _OWN.get(name, name)})
-            draft.move(config_path(path, name), config_path(path, _OWN.get(name, name)))
+            new = names.get(name, name)
+            kept.append({**entry, "name": new})
+            draft.move(config_path(path, name), config_path(path, new))
+            if new != name:
+                draft.explain(config_path(path, new), f"instead of {name}")
     if "pluginConfig" in profile:
         profile["pluginConfig"] = kept
 
@@ -165,10 +165,12 @@ def _use_strategy(draft: Draft, path: str, profile: Json, scorers: list[Json]) -
     draft.move(plugin_path(path, "score", name), plugin_path(path, "score", "NodeResourcesFit"))
     draft.explain(plugin_path(path, "score", "NodeResourcesFit"), f"instead of {name}, one of its strategies today")
     old = (config_of(profile, name) or {}).get("args") or {}
+    place = config_path(path, "NodeResourcesFit")
+    has_arguments = config_of(profile, "NodeResourcesFit") is not None
     _take_over_arguments(profile, name)
-    draft.move(config_path(path, name), config_path(path, "NodeResourcesFit"))
+    draft.move(config_path(path, name), place)
     args_of(profile, "NodeResourcesFit")["scoringStrategy"] = _strategy(name, old)
-    draft.explain(f"{config_path(path, 'NodeResourcesFit')}.args.scoringStrategy", f"what {name} did")
+    draft.explain(f"{place}.args.scoringStrategy" if has_arguments else place, f"scores as {name} did")
 
 
 def _take_over_arguments(profile: Json, name: str) -> None:

@@ -19,6 +19,7 @@ from stowplan.config.schema import (
     Struct,
     Type,
     struct,
+    told,
 )
 
 #: Oldest first.
@@ -92,7 +93,12 @@ _V1BETA3 = _inside(
     "plugins",
     without=("placementGenerate", "placementScore"),
 )
-_V1BETA2 = _changed(_V1BETA3, healthzBindAddress=Pointer(STRING), metricsBindAddress=Pointer(STRING))
+_PORTS = "Today both are on the secure port: --secure-port and --bind-address."
+_V1BETA2 = _changed(
+    _V1BETA3,
+    healthzBindAddress=told(Pointer(STRING), f"Where health was served, without TLS. {_PORTS}"),
+    metricsBindAddress=told(Pointer(STRING), f"Where metrics were served, without TLS. {_PORTS}"),
+)
 _V1BETA1 = _inside(_V1BETA2, "profiles", "plugins", without=("multiPoint", "preEnqueue"))
 _PLUGIN_SET = _item(_V1BETA1, "profiles", "plugins", "filter")
 _V1ALPHA2 = _inside(
@@ -100,35 +106,62 @@ _V1ALPHA2 = _inside(
         _changed(
             _V1BETA1,
             without=("parallelism",),
-            disablePreemption=Pointer(BOOL),
-            bindTimeoutSeconds=Pointer(INT64),
+            disablePreemption=told(
+                Pointer(BOOL), "Nobody is evicted for a pod. Today: disable DefaultPreemption at postFilter."
+            ),
+            bindTimeoutSeconds=told(
+                Pointer(INT64), "How long a pod waits for its volumes. Today: an argument of VolumeBinding."
+            ),
         ),
         "profiles",
         "plugins",
         without=("postFilter",),
-        unreserve=_PLUGIN_SET,
+        unreserve=told(_PLUGIN_SET, "Undo reserve. Today the plugins of reserve do both."),
     ),
     "leaderElection",
-    lockObjectName=STRING,
-    lockObjectNamespace=STRING,
+    lockObjectName=told(STRING, "Name of the lock. Today: resourceName."),
+    lockObjectNamespace=told(STRING, "Namespace of the lock. Today: resourceNamespace."),
+)
+_POST_FILTER = told(_PLUGIN_SET, "Once for a pod, before nodes are scored. Today: preScore.")
+_ALGORITHM_SOURCE = struct(
+    "SchedulerAlgorithmSource",
+    provider=told(
+        Pointer(STRING), "A set of plugins with a name.", choices=("DefaultProvider", "ClusterAutoscalerProvider")
+    ),
+    policy=told(
+        Pointer(
+            struct(
+                "SchedulerPolicySource",
+                file=told(
+                    Pointer(struct("SchedulerPolicyFileSource", path=told(STRING, "The file."))), "A policy in a file."
+                ),
+                configMap=told(
+                    Pointer(
+                        struct(
+                            "SchedulerPolicyConfigMapSource",
+                            namespace=told(STRING, "Namespace of the ConfigMap."),
+                            name=told(STRING, "Name of the ConfigMap."),
+                        )
+                    ),
+                    "A policy in the key policy.cfg of a ConfigMap.",
+                ),
+            )
+        ),
+        "Predicates and priorities instead of plugins.",
+    ),
 )
 _V1ALPHA1 = _changed(
     _V1ALPHA2,
     without=("profiles", "extenders"),
-    schedulerName=Pointer(STRING),
-    algorithmSource=struct(
-        "SchedulerAlgorithmSource",
-        provider=Pointer(STRING),
-        policy=Pointer(
-            struct(
-                "SchedulerPolicySource",
-                file=Pointer(struct("SchedulerPolicyFileSource", path=STRING)),
-                configMap=Pointer(struct("SchedulerPolicyConfigMapSource", namespace=STRING, name=STRING)),
-            )
-        ),
+    schedulerName=told(Pointer(STRING), "Pods with this spec.schedulerName. Today: profiles[].schedulerName."),
+    algorithmSource=told(_ALGORITHM_SOURCE, "Where the plugins come from. Today: profiles[].plugins."),
+    hardPodAffinitySymmetricWeight=told(
+        Pointer(INT32),
+        "What required affinities of pods that run count. Today: hardPodAffinityWeight of InterPodAffinityArgs.",
+        least=0,
+        most=100,
     ),
-    hardPodAffinitySymmetricWeight=Pointer(INT32),
-    plugins=_through(_item(_V1ALPHA2, "profiles", "plugins"), (), ("preScore",), {"postFilter": _PLUGIN_SET}),
+    plugins=_through(_item(_V1ALPHA2, "profiles", "plugins"), (), ("preScore",), {"postFilter": _POST_FILTER}),
     pluginConfig=_item(_V1ALPHA2, "profiles", "pluginConfig"),
 )
 

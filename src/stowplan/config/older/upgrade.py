@@ -5,6 +5,7 @@ The file is checked against the schema of its own version first, so errors name 
 
 import logging
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from stowplan.config.declaration import Declarations
@@ -19,9 +20,13 @@ from stowplan.config.older.schema import VERSIONS, configuration_schema
 from stowplan.config.older.versions import check_provider, to_profiles, to_v1
 from stowplan.config.schema import CONFIGURATION_KIND, GROUP, Struct
 from stowplan.config.source import read_source
+from stowplan.config.suggestions import field_hints
 from stowplan.config.walk import decode_struct
 
 _LOG = logging.getLogger(__name__)
+
+#: Nobody reads more.
+_MAX_TOLD = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +36,8 @@ class Upgrade:
     origin: str = ""
     #: Path of a field of the result -> why it is there or what it was.
     comments: dict[str, list[str]] = field(default_factory=dict)
+    #: Paths of plugins that ran by default in the file's release.
+    defaults: frozenset[str] = frozenset()
     #: What the result does not do although the file says it.
     warnings: tuple[str, ...] = ()
 
@@ -48,6 +55,7 @@ def upgrade(document: Document, plugins: Declarations) -> Upgrade:
         document=Document(document.text, draft.fields),
         origin=POLICY_KIND if header.kind == POLICY_KIND else header.api_version,
         comments=draft.comments,
+        defaults=frozenset(draft.defaults),
         warnings=tuple(draft.warnings),
     )
 
@@ -63,6 +71,8 @@ def _upgrade_configuration(draft: Draft, document: Document, header: Header) -> 
         return
     draft.provider = source.get("provider") or draft.provider
     check_provider(draft.provider)
+    if source.get("provider"):
+        draft.explain("profiles[0].plugins", f"was algorithmSource.provider {draft.provider}")
     to_v1(draft, header.version)
 
 
@@ -114,7 +124,7 @@ def _use_policy(draft: Draft, document: Document) -> None:
 
 def _policy(draft: Draft, document: Document) -> Json:
     """Decode a policy as its time did: leniently."""
-    for path in unknown_fields(POLICY, document.value):
+    for path in islice(unknown_fields(POLICY, document.value), _MAX_TOLD):
         draft.warn("", f"{path} left out: policies have no such field")
     policy = known_fields(POLICY, document.value)
     try:
@@ -129,11 +139,13 @@ def tell(upgrade: Upgrade) -> None:
     """Log that a file is of an older version, and what of it is lost."""
     if upgrade.origin:
         _LOG.warning(
-            "The configuration is of an older version and was converted; stowplan config convert shows to what",
-            extra={"version": upgrade.origin},
+            f"The configuration is a {upgrade.origin} and was converted to v1; stowplan config convert shows how"
+            if upgrade.origin == POLICY_KIND
+            else f"The configuration is of version {upgrade.origin} and was converted to v1; "
+            "stowplan config convert shows how"
         )
-    for warning in upgrade.warnings:
-        _LOG.warning("The configuration cannot be converted in full", extra={"field": warning})
+    for warning in upgrade.warnings[:_MAX_TOLD]:
+        _LOG.warning(f"The configuration cannot be converted in full: {warning}")
 
 
 def _check(document: Document, schema: Struct, draft: Draft) -> None:
@@ -142,7 +154,7 @@ def _check(document: Document, schema: Struct, draft: Draft) -> None:
     if not errors:
         return
     if draft.origin != "v1alpha1":
-        raise ConfigError(strict_error(errors))
+        raise ConfigError(strict_error(errors), *islice(field_hints(schema, document.value), 10))
     # Parity: this version was read leniently.
     draft.warn("", f"using lenient decoding as strict decoding failed: {strict_error(errors)}")
 
@@ -166,4 +178,6 @@ def _strip_headers(draft: Draft, header: Header) -> None:
     for entry in entries:
         args = entry.get("args")
         if isinstance(args, dict) and args.get("apiVersion", header.api_version) == header.api_version:
-            entry["args"] = {key: element for key, element in args.items() if key != "apiVersion"}
+            # A kind that is another plugin's stays, to be refused.
+            own = {"apiVersion": header.api_version, "kind": f"{entry.get('name')}Args"}
+            entry["args"] = {key: element for key, element in args.items() if own.get(key) != element}

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stowplan.api.field_errors import child
 from stowplan.api.labels import label_key_errors
 from stowplan.config.errors import invalid, required
-from stowplan.config.schema import INT32, INT64, STRING, always, struct
+from stowplan.config.schema import INT32, INT64, STRING, always, struct, told
 
 #: The best score of a utilization shape point; plugins scale it to their own maximum.
 MAX_CUSTOM_PRIORITY_SCORE = 10
@@ -27,8 +27,16 @@ class UtilizationShapePoint(msgspec.Struct, frozen=True, rename="camel"):
     score: int = 0  #: 0..10
 
 
-RESOURCE_SPEC = struct("ResourceSpec", name=always(STRING), weight=INT64)
-SHAPE_POINT = struct("UtilizationShapePoint", utilization=always(INT32), score=always(INT32))
+RESOURCE_SPEC = struct(
+    "ResourceSpec",
+    name=told(always(STRING), "A resource: cpu, memory, or an extended one."),
+    weight=told(INT64, "What it counts among the resources; 0 is 1.", least=0, most=100, default="1"),
+)
+SHAPE_POINT = struct(
+    "UtilizationShapePoint",
+    utilization=told(always(INT32), "Percent of the resource in use; in ascending order.", least=0, most=100),
+    score=told(always(INT32), "The score there; between two points, on the line.", least=0, most=10),
+)
 
 #: What the resource plugins weigh when nobody says otherwise.
 DEFAULT_RESOURCES = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))

@@ -8,14 +8,18 @@ from stowplan.api.types import PodDisruptionBudget
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import INT32, Pointer, Struct, kind
+from stowplan.config.schema import INT32, Pointer, Struct, kind, told
 
 
 class DefaultPreemptionArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "DefaultPreemptionArgs",
-        minCandidateNodesPercentage=Pointer(INT32),
-        minCandidateNodesAbsolute=Pointer(INT32),
+        minCandidateNodesPercentage=told(
+            Pointer(INT32), "Share of nodes on which a dry run looks for victims, at least.", least=0, most=100
+        ),
+        minCandidateNodesAbsolute=told(
+            Pointer(INT32), "Number of nodes on which a dry run looks for victims, at least; not 0 as well.", least=0
+        ),
     )
 
     min_candidate_nodes_percentage: int = 10

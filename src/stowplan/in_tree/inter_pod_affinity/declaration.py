@@ -7,14 +7,20 @@ from stowplan.api.field_errors import child
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import BOOL, INT32, Pointer, Struct, always, kind
+from stowplan.config.schema import BOOL, INT32, Pointer, Struct, always, kind, told
 
 
 class InterPodAffinityArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "InterPodAffinityArgs",
-        hardPodAffinityWeight=Pointer(INT32),
-        ignorePreferredTermsOfExistingPods=always(BOOL),
+        hardPodAffinityWeight=told(
+            Pointer(INT32), "What required affinities of pods that run count in the score of others.", least=0, most=100
+        ),
+        ignorePreferredTermsOfExistingPods=told(
+            always(BOOL),
+            "Leave preferred affinities of pods that run out of the score, unless the pod has preferences itself: less "
+            "work.",
+        ),
     )
 
     hard_pod_affinity_weight: int = 1

@@ -6,16 +6,16 @@ from typing import ClassVar
 from stowplan.config.declaration import Args, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import STRING, Slice, Struct, kind
+from stowplan.config.schema import STRING, Slice, Struct, kind, told
 
 
 class LegacyNodeLabelArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "LegacyNodeLabelArgs",
-        presentLabels=Slice(STRING),
-        absentLabels=Slice(STRING),
-        presentLabelsPreference=Slice(STRING),
-        absentLabelsPreference=Slice(STRING),
+        presentLabels=told(Slice(STRING), "Keys that a node must have, with whatever value."),
+        absentLabels=told(Slice(STRING), "Keys that a node must not have."),
+        presentLabelsPreference=told(Slice(STRING), "Keys that make a node better."),
+        absentLabelsPreference=told(Slice(STRING), "Keys that make a node worse."),
     )
 
     #: Keys that a node must have, and those that it must not have.
@@ -46,4 +46,7 @@ DECLARATION = PluginDeclaration(
     name="LegacyNodeLabel",
     points=frozenset({"filter", "score"}),
     args_type=LegacyNodeLabelArgs,
+    replaces={
+        "NodeLabel": "Kubernetes removed it; this plugin of Stowplan works as it did",
+    },
 )

@@ -10,7 +10,7 @@ from stowplan.api.field_errors import child, not_supported
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import forbidden, invalid, required
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import STRING, Pointer, Slice, Struct, kind, named_string, struct
+from stowplan.config.schema import STRING, Pointer, Slice, Struct, kind, named_string, struct, told
 from stowplan.in_tree.common.args import (
     DEFAULT_RESOURCES,
     RESOURCE_SPEC,
@@ -40,21 +40,33 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel"):
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
 
-_CAPACITY_RATIO = struct("RequestedToCapacityRatioParam", shape=Slice(SHAPE_POINT))
+_CAPACITY_RATIO = struct(
+    "RequestedToCapacityRatioParam",
+    shape=told(Slice(SHAPE_POINT), "The score of a node by how full it would be, as points of a line."),
+)
 _SCORING_STRATEGY = struct(
     "ScoringStrategy",
-    type=named_string("v1.ScoringStrategyType"),
-    resources=Slice(RESOURCE_SPEC),
-    requestedToCapacityRatio=Pointer(_CAPACITY_RATIO),
+    type=told(
+        named_string("v1.ScoringStrategyType"),
+        "LeastAllocated prefers nodes with much left, MostAllocated nodes that are full, RequestedToCapacityRatio what "
+        "its shape says. Must be given where scoringStrategy is.",
+        choices=_STRATEGIES,
+    ),
+    resources=told(Slice(RESOURCE_SPEC), "Resources that count."),
+    requestedToCapacityRatio=told(Pointer(_CAPACITY_RATIO), "Must be given with the strategy of that name."),
 )
 
 
 class NodeResourcesFitArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "NodeResourcesFitArgs",
-        ignoredResources=Slice(STRING),
-        ignoredResourceGroups=Slice(STRING),
-        scoringStrategy=Pointer(_SCORING_STRATEGY),
+        ignoredResources=told(
+            Slice(STRING), "Extended resources that the filter leaves out; an extender may count them."
+        ),
+        ignoredResourceGroups=told(
+            Slice(STRING), "Groups of such resources: example.com is for example.com/gpu and all others of it."
+        ),
+        scoringStrategy=told(Pointer(_SCORING_STRATEGY), "Which nodes are better by what is requested on them."),
     )
 
     ignored_resources: tuple[str, ...] = ()
@@ -111,4 +123,9 @@ DECLARATION = PluginDeclaration(
     points=frozenset({"preFilter", "filter", "preScore", "score", "placementScore"}),
     default=EnabledByDefault(order=80, weight=1),
     args_type=NodeResourcesFitArgs,
+    replaces={
+        "NodeResourcesLeastAllocated": f"its scoringStrategy of type {LEAST_ALLOCATED}",
+        "NodeResourcesMostAllocated": f"its scoringStrategy of type {MOST_ALLOCATED}",
+        "RequestedToCapacityRatio": f"its scoringStrategy of type {REQUESTED_TO_CAPACITY_RATIO}",
+    },
 )

@@ -10,9 +10,17 @@ from stowplan.api.types import (
 )
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 
+_ALL_CLOUDS = "the volumes of all clouds are counted as those of their CSI drivers"
+
 DECLARATION = PluginDeclaration(
     name="NodeVolumeLimits",
     points=frozenset({"preFilter", "filter"}),
     default=EnabledByDefault(order=100),
     needs=(PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, VolumeAttachment),
+    replaces={
+        "EBSLimits": _ALL_CLOUDS,
+        "GCEPDLimits": _ALL_CLOUDS,
+        "AzureDiskLimits": _ALL_CLOUDS,
+        "CinderLimits": _ALL_CLOUDS,
+    },
 )

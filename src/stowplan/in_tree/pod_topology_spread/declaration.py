@@ -27,6 +27,7 @@ from stowplan.config.schema import (
     kind,
     named_string,
     struct,
+    told,
 )
 from stowplan.in_tree.common.args import label_name_errors
 
@@ -40,30 +41,53 @@ _OWNERS = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 _REQUIREMENT = struct(
     "LabelSelectorRequirement",
-    key=always(STRING),
-    operator=always(named_string("v1.LabelSelectorOperator")),
-    values=Slice(STRING),
+    key=told(always(STRING), "A label's key."),
+    operator=told(
+        always(named_string("v1.LabelSelectorOperator")),
+        "How the label's value has to do with `values`.",
+        choices=("In", "NotIn", "Exists", "DoesNotExist"),
+    ),
+    values=told(Slice(STRING), "Values, as the operator has it."),
 )
-_LABEL_SELECTOR = struct("LabelSelector", matchLabels=StringMap(), matchExpressions=Slice(_REQUIREMENT))
+_LABEL_SELECTOR = struct(
+    "LabelSelector",
+    matchLabels=told(StringMap(), "Labels and their values; all must hold."),
+    matchExpressions=told(Slice(_REQUIREMENT), "Requirements of labels; all must hold."),
+)
+_POLICIES = ("Honor", "Ignore")
 _INCLUSION_POLICY = named_string("v1.NodeInclusionPolicy")
 _CONSTRAINT = struct(
     "TopologySpreadConstraint",
-    maxSkew=always(INT32),
-    topologyKey=always(STRING),
-    whenUnsatisfiable=always(named_string("v1.UnsatisfiableConstraintAction")),
-    labelSelector=Pointer(_LABEL_SELECTOR),
-    minDomains=Pointer(INT32),
-    nodeAffinityPolicy=Pointer(_INCLUSION_POLICY),
-    nodeTaintsPolicy=Pointer(_INCLUSION_POLICY),
-    matchLabelKeys=Slice(STRING),
+    maxSkew=told(always(INT32), "How many more pods one domain may have than the one with the fewest.", least=1),
+    topologyKey=told(always(STRING), "Label whose values are the domains, as topology.kubernetes.io/zone."),
+    whenUnsatisfiable=told(
+        always(named_string("v1.UnsatisfiableConstraintAction")),
+        "Whether such nodes are refused or only worse.",
+        choices=_ACTIONS,
+    ),
+    labelSelector=told(Pointer(_LABEL_SELECTOR), "Must not be given: it follows from the pod's workload."),
+    minDomains=told(Pointer(INT32), "With fewer domains, the fewest pods count as 0."),
+    nodeAffinityPolicy=told(
+        Pointer(_INCLUSION_POLICY), "Whether nodes that the pod's affinity rules out count.", choices=_POLICIES
+    ),
+    nodeTaintsPolicy=told(
+        Pointer(_INCLUSION_POLICY), "Whether nodes with taints that the pod does not tolerate count.", choices=_POLICIES
+    ),
+    matchLabelKeys=told(Slice(STRING), "Only pods with the pod's own values of these labels count."),
 )
 
 
 class PodTopologySpreadArgs(Args, frozen=True):
     schema: ClassVar[Struct] = kind(
         "PodTopologySpreadArgs",
-        defaultConstraints=Slice(_CONSTRAINT),
-        defaultingType=named_string("v1.PodTopologySpreadConstraintsDefaulting"),
+        defaultConstraints=told(
+            Slice(_CONSTRAINT), "For pods without constraints of their own that belong to a workload or a service."
+        ),
+        defaultingType=told(
+            named_string("v1.PodTopologySpreadConstraintsDefaulting"),
+            "System: over hosts with a skew of 3, over zones with a skew of 5, preferred. List: defaultConstraints.",
+            choices=(SYSTEM_DEFAULTING, LIST_DEFAULTING),
+        ),
     )
 
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
@@ -113,10 +137,16 @@ def _owners_read(args: PodTopologySpreadArgs) -> Kinds:
     return _OWNERS if by_default else ()
 
 
+_BY_DEFAULT = "spreads the pods of a workload by default; its scores are not exactly the same"
+
 DECLARATION = PluginDeclaration(
     name="PodTopologySpread",
     points=frozenset({"preFilter", "filter", "preScore", "score"}),
     default=EnabledByDefault(order=130, weight=2),
     args_type=PodTopologySpreadArgs,
     reads=_owners_read,
+    replaces={
+        "SelectorSpread": _BY_DEFAULT,
+        "DefaultPodTopologySpread": _BY_DEFAULT,
+    },
 )

@@ -17,7 +17,7 @@ from stowplan.api.types import (
 from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
-from stowplan.config.schema import INT64, Pointer, Slice, Struct, kind
+from stowplan.config.schema import INT64, Pointer, Slice, Struct, kind, told
 from stowplan.in_tree.common.args import (
     MAX_CUSTOM_PRIORITY_SCORE,
     SHAPE_POINT,
@@ -29,7 +29,14 @@ _DEFAULT_SHAPE = (UtilizationShapePoint(0, MAX_CUSTOM_PRIORITY_SCORE), Utilizati
 
 
 class VolumeBindingArgs(Args, frozen=True):
-    schema: ClassVar[Struct] = kind("VolumeBindingArgs", bindTimeoutSeconds=Pointer(INT64), shape=Slice(SHAPE_POINT))
+    schema: ClassVar[Struct] = kind(
+        "VolumeBindingArgs",
+        bindTimeoutSeconds=told(Pointer(INT64), "How long a pod waits for its volumes to be bound.", least=0),
+        shape=told(
+            Slice(SHAPE_POINT),
+            "The score of a node by how full its storage would be; only with the feature gate StorageCapacityScoring.",
+        ),
+    )
 
     bind_timeout_seconds: int = 600
     #: None = absent, which validation tells from empty.

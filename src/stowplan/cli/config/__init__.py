@@ -1,0 +1,1 @@
+"""`stowplan config`: what a configuration means, offline."""

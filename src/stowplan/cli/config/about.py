@@ -1,0 +1,98 @@
+"""What the commands about configurations share: files, plugins, feature gates, errors."""
+
+from __future__ import annotations
+
+import sys
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.command_line.errors import InputError
+from stowplan.command_line.files import FILE
+from stowplan.command_line.flags.flag_set import FlagError
+from stowplan.command_line.flags.gates import gates_of
+from stowplan.config import ConfigError
+from stowplan.config.documents import parse_document
+from stowplan.config.errors import ConfigFileError
+from stowplan.config.load import load_document
+from stowplan.config.source import read_source
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.framework.registry import PluginLoadError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stowplan.config import Declarations, FeatureGates
+    from stowplan.config.documents import Document
+    from stowplan.config.load import Loaded
+
+_STDIN = "-"
+
+_OPTIONS = (
+    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable."),
+    click.option(
+        "--feature-gates",
+        "gates",
+        metavar="GATE=BOOL,…",
+        multiple=True,
+        help="Gates decide which plugins run by default, and what their arguments may be.",
+    ),
+)
+
+
+def what_exists(command: Callable[..., Any]) -> Any:
+    """Options whose values `known_plugins` and `features_of` take."""
+    return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
+
+
+def output_option(*choices: str) -> Callable[..., Any]:
+    return click.option("-o", "--output", type=click.Choice(choices), default=choices[0], show_default=True)
+
+
+def file_argument(name: str = "file", **more: Any) -> Callable[..., Any]:
+    return click.argument(name, type=FILE, **more)
+
+
+def known_plugins(paths: Sequence[str]) -> Declarations:
+    """Declarations of all plugins that a configuration may name."""
+    try:
+        return registry_with(paths).declarations
+    except PluginLoadError as error:
+        raise InputError(str(error)) from error
+
+
+def features_of(gates: Sequence[str]) -> FeatureGates:
+    settings = [("", setting) for text in gates for setting in text.split(",") if setting]
+    try:
+        return gates_of(settings).features
+    except FlagError as error:
+        raise InputError(f"--feature-gates: {error}") from error
+
+
+def read(file: str) -> Document:
+    if file != _STDIN:
+        return parse_document(read_source(file))
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigFileError("read stdin: not UTF-8 text") from None
+    return parse_document(text)
+
+
+def load(file: str, plugins: Declarations, features: FeatureGates) -> Loaded:
+    """Load a configuration of any version; raise InputError."""
+    try:
+        return load_document(read(file), plugins=plugins, features=features)
+    except ConfigError as error:
+        raise refused(file, error) from error
+
+
+def refused(file: str, error: ConfigError) -> InputError:
+    # The reference's words do not say which file it is.
+    problem = str(error) if isinstance(error, ConfigFileError) else f"{shown(file)}: {error}"
+    return InputError(problem, hints=error.hints)
+
+
+def shown(file: str) -> str:
+    return "stdin" if file == _STDIN else file

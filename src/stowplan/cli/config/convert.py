@@ -1,0 +1,54 @@
+"""`stowplan config convert`: a configuration of any version, or a policy, as one of v1 that means the same."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from stowplan.cli.config.about import (
+    features_of,
+    file_argument,
+    known_plugins,
+    output_option,
+    read,
+    refused,
+    shown,
+    what_exists,
+)
+from stowplan.config import ConfigError
+from stowplan.config.documents import parse_document
+from stowplan.config.load import load_document
+from stowplan.config.reports.conversion import converted, converted_text
+from stowplan.config.reports.differences import differences
+
+
+@click.command(short_help="Any version, or a policy, as v1.")
+@file_argument()
+@what_exists
+@output_option("yaml", "json")
+def convert(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
+    """Write FILE, of any version or a policy, as a KubeSchedulerConfiguration of v1 that means the same. Comments say
+    what changed and why; what cannot be said any more is also a warning on stderr. A file of v1 stays as it is.
+
+    The result is loaded again and compared with the original before it is written.
+
+    \b
+    Example:
+      stowplan config convert policy.json > scheduler.yaml
+    """
+    known, features = known_plugins(plugins), features_of(gates)
+    try:
+        document = read(file)
+        loaded = load_document(document, plugins=known, features=features)
+    except ConfigError as error:
+        raise refused(file, error) from error
+    upgrade = loaded.upgrade
+    assert upgrade is not None
+    text = converted_text(document, upgrade)
+    again = load_document(parse_document(text), plugins=known, features=features)
+    if differences(loaded.configuration, again.configuration):
+        raise AssertionError(f"{shown(file)} converted is another configuration")
+    for warning in upgrade.warnings:
+        click.echo(f"warning: {shown(file)}: {warning}", err=True)
+    click.echo(json.dumps(converted(upgrade), indent=2) if output == "json" else text, nl=output == "json")

@@ -1,0 +1,18 @@
+"""`stowplan config defaults`: the complete configuration that holds without a file."""
+
+from __future__ import annotations
+
+import click
+
+from stowplan.cli.config.about import features_of, known_plugins, output_option, what_exists
+from stowplan.cli.data_output import write_data
+from stowplan.config.load import load_document
+
+
+@click.command(short_help="What holds without a file.")
+@what_exists
+@output_option("yaml", "json")
+def defaults(*, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
+    """Write the complete configuration that holds without a file, as kube-scheduler --write-config-to does."""
+    loaded = load_document(None, plugins=known_plugins(plugins), features=features_of(gates))
+    write_data(loaded.configuration.to_dict(), output)

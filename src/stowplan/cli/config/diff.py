@@ -1,0 +1,73 @@
+"""`stowplan config diff`: what differs between two configurations in effect."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.cli.config.about import features_of, file_argument, known_plugins, load, output_option, shown, what_exists
+from stowplan.cli.data_output import write_data
+from stowplan.config.load import load_document
+from stowplan.config.reports.differences import differences
+
+if TYPE_CHECKING:
+    from stowplan.config.reports.differences import Difference
+
+_DIFFERENT = 1
+
+
+@click.command(short_help="What differs in effect, not in text.")
+@file_argument("left")
+@file_argument("right", required=False)
+@what_exists
+@output_option("text", "json", "yaml")
+@click.pass_context
+def diff(
+    ctx: click.Context,
+    *,
+    left: str,
+    right: str | None,
+    plugins: tuple[str, ...],
+    gates: tuple[str, ...],
+    output: str,
+) -> None:
+    """Say what differs between LEFT and RIGHT in effect: which plugins run where and with which weight, their
+    arguments, extenders, settings. They may be of different versions. With one file, it is compared with the defaults.
+
+    Order counts where plugins run one after the other, not where scores are added up. Fields that another one makes
+    meaningless do not count.
+
+    Exit code: 0 nothing differs, 1 something does, 2 a file is not valid.
+    """
+    known, features = known_plugins(plugins), features_of(gates)
+    names = ("defaults", shown(left)) if right is None else (shown(left), shown(right))
+    given = load(left, known, features)
+    if right is None:
+        sides = (load_document(None, plugins=known, features=features), given)
+    else:
+        sides = (given, load(right, known, features))
+    found = differences(sides[0].configuration, sides[1].configuration)
+    if output == "text":
+        _tell(names, found)
+    else:
+        record = {"left": names[0], "right": names[1], "differences": [one.to_dict() for one in found]}
+        write_data(record, output)
+    ctx.exit(_DIFFERENT if found else 0)
+
+
+def _tell(names: tuple[str, str], found: list[Difference]) -> None:
+    if not found:
+        return
+    click.echo(f"--- {names[0]}")
+    click.echo(f"+++ {names[1]}")
+    for one in found:
+        click.echo(one.path)
+        for sign, value in (("-", one.left), ("+", one.right)):
+            if value is not None:
+                click.echo(f"  {sign} {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

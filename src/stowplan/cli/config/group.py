@@ -1,0 +1,33 @@
+"""The group of commands about configurations."""
+
+from __future__ import annotations
+
+import click
+
+from stowplan.cli.config.convert import convert
+from stowplan.cli.config.defaults import defaults
+from stowplan.cli.config.diff import diff
+from stowplan.cli.config.explain import explain
+from stowplan.cli.config.schema import schema
+from stowplan.cli.config.validate import validate
+from stowplan.cli.config.view import view
+
+
+@click.group("config", short_help="What a scheduler configuration means, and what of it is wrong.")
+def config() -> None:
+    """Look at scheduler configurations: KubeSchedulerConfiguration of every version, and policies, YAML or JSON.
+
+    Nothing here asks a cluster. FILE may be - for stdin.
+
+    \b
+    Examples:
+      stowplan config view scheduler.yaml
+      stowplan config validate scheduler.yaml other.yaml
+      stowplan config convert policy.json > scheduler.yaml
+      stowplan config diff old.yaml scheduler.yaml
+      stowplan config explain profiles.plugins.score
+    """
+
+
+for command in (view, validate, convert, diff, defaults, explain, schema):
+    config.add_command(command)

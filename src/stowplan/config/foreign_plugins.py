@@ -1,0 +1,31 @@
+"""Plugins of other projects, which published configurations name: whose they are.
+
+They are written in Go and compiled into those projects' own schedulers. Somebody who brings such a configuration along
+should hear that, and what to do, rather than that a plugin does not exist.
+"""
+
+_SCHEDULER_PLUGINS = "scheduler-plugins (sigs.k8s.io/scheduler-plugins)"
+_KOORDINATOR = "Koordinator"
+
+_PROJECTS = {
+    _SCHEDULER_PLUGINS: """
+        CapacityScheduling Coscheduling CrossNodePreemption Diktyo LoadVariationRiskBalancing LowRiskOverCommitment
+        NetworkOverhead NodeMetadata NodeResourceTopologyMatch NodeResourcesAllocatable Peaks PodState
+        PreemptionToleration QOSSort SySched TargetLoadPacking TopologicalSort
+    """,
+    _KOORDINATOR: """
+        Coscheduling DefaultPreBind DeviceShare ElasticQuota LoadAwareScheduling NetworkTopology NodeNUMAResource
+        NodeResourcesFitPlus Preemption Reservation ScarceResourceAvoidance SchedulingHint
+    """,
+    "Apache YuniKorn": "YuniKornPlugin",
+    "the Alibaba Cloud GPU sharing extender": "GPUShare Gpushare",
+    "HAMi": "HAMi",
+    "Crane": "Dynamic NodeResourceTopology",
+    "Katalyst": "QoSAwareNodeResourcesBalancedAllocation QoSAwareNodeResourcesFit",
+}
+
+#: Plugin -> projects that have one of that name.
+FOREIGN_PLUGINS: dict[str, tuple[str, ...]] = {}
+for _project, _names in _PROJECTS.items():
+    for _name in _names.split():
+        FOREIGN_PLUGINS[_name] = (*FOREIGN_PLUGINS.get(_name, ()), _project)

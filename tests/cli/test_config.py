@@ -1,0 +1,355 @@
+"""`stowplan config`: what is shown, what is written, exit codes; the reference's rows through a process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from golden import compare
+from support.older_configurations import OLDER, config, named, policy
+
+V1 = "kubescheduler.config.k8s.io/v1"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write documents to files, and get their paths."""
+
+    def write(*documents):
+        paths = []
+        for document in documents:
+            path = tmp_path / f"config-{len(list(tmp_path.iterdir()))}.yaml"
+            path.write_text(document if isinstance(document, str) else json.dumps(document))
+            paths.append(str(path))
+        return paths
+
+    return write
+
+
+def v1(**profile):
+    return config("v1", profiles=[profile])
+
+
+# --- the reference's rows
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    """Command -> its answers about all rows, each asked in one process."""
+    folder = tmp_path_factory.mktemp("golden")
+    rows = compare.rows("config")
+    for n, row in enumerate(rows):
+        (folder / f"{n:03}.json").write_text(json.dumps(row["config"]))
+
+    def answers(command):
+        ran = subprocess.run(
+            [sys.executable, "-m", "stowplan", "config", command, *sorted(os.listdir(folder)), "-o", "json"],
+            cwd=folder,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+        assert ran.returncode == 2, ran.stderr.decode()
+        assert b"Traceback" not in ran.stderr
+        found = json.loads(ran.stdout)["files"]
+        assert len(found) == len(rows) == 197
+        return found
+
+    return {command: answers(command) for command in ("validate", "view")}
+
+
+@pytest.mark.parametrize("n", range(197))
+def test_validate_and_view_equal_the_reference(golden, n):
+    row, validated, viewed = compare.rows("config")[n], golden["validate"][n], golden["view"][n]
+    if "error" in row:
+        wanted = compare.normal_error(row["error"])
+        assert compare.normal_error(validated["error"]) == compare.normal_error(viewed["error"]) == wanted
+        assert not validated["valid"]
+        return
+    assert validated["valid"]
+    effective = {profile["schedulerName"]: as_the_reference(profile["plugins"]) for profile in viewed["profiles"]}
+    found = {"written": viewed["configuration"], "effective": effective}
+    compare.fail_on(compare.differences({"written": row["written"], "effective": row["effective"]}, found))
+
+
+def as_the_reference(points):
+    """The reference lists neither the points of pod groups nor where plugins come from."""
+    return {
+        point: [{key: value for key, value in plugin.items() if key in ("name", "weight")} for plugin in plugins]
+        for point, plugins in points.items()
+        if not point.startswith("placement")
+    }
+
+
+# --- view
+
+
+def test_view(run, write):
+    (path,) = write(
+        v1(
+            schedulerName="a",
+            plugins={
+                "score": {"enabled": named("NodeResourcesFit", weight=5)},
+                "multiPoint": {"disabled": named("ImageLocality"), "enabled": named("LegacyNodeLabel")},
+            },
+            pluginConfig=[{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "MostAllocated"}}}],
+        )
+    )
+    ran = run("config", "view", path)
+    assert (ran.code, ran.err) == (0, "")
+    lines = [line.split() for line in ran.out.splitlines()]
+    assert lines[0] == [f"{path}:", V1]
+    assert ["score", "NodeResourcesFit", "5", "explicit"] in lines
+    assert ["LegacyNodeLabel", "1", "multiPoint"] in lines
+    assert ["TaintToleration", "3", "default"] in lines
+    assert ["ImageLocality", "disabled", "at", "multiPoint"] in lines
+    assert lines[-1][-1] == "MostAllocated"
+
+
+def test_view_says_what_became_of_a_policy(run, write):
+    ran = run(
+        "config",
+        "view",
+        *write(policy(priorities=named("MostRequestedPriority", weight=2), alwaysCheckAllPredicates=True)),
+    )
+    assert ran.code == 0
+    assert "warning: alwaysCheckAllPredicates left out" in ran.out
+    assert "priority MostRequestedPriority; instead of NodeResourcesMostAllocated" in ran.out
+
+
+def test_a_bad_file_does_not_keep_others_from_being_shown(run, write):
+    ran = run("config", "view", *write(v1(schedulerName=""), v1(schedulerName="good")))
+    assert ran.code == 2
+    assert ran.err.endswith("profiles[0].schedulerName: Required value\n")
+    assert "profile good" in ran.out
+
+
+# --- validate
+
+
+def test_validate(run, write):
+    good, bad = write(v1(), v1(plugins={"filter": {"enabled": named("Coscheduling", "NodeResourceFit")}}))
+    ran = run("config", "validate", good, bad)
+    assert ran.code == 2
+    assert ran.out == f"{good}: valid, {V1}, profile default-scheduler\n"
+    error, *hints = ran.err.splitlines()
+    assert error == (
+        f"error: {bad}: initializing profiles: creating profile for scheduler name default-scheduler: "
+        'FilterPlugin "Coscheduling" does not exist'
+    )
+    assert "Coscheduling is a plugin of scheduler-plugins" in hints[0]
+    assert "--plugin MODULE:CLASS" in hints[0]
+    assert hints[1] == "hint: NodeResourceFit: did you mean NodeResourcesFit?"
+    assert run("config", "validate", good).code == 0
+
+
+def test_validate_reads_stdin(run):
+    ran = run("config", "validate", "-", stdin=v1(schedulerName="mine"))
+    assert (ran.code, ran.out) == (0, f"stdin: valid, {V1}, profile mine\n")
+    assert run("config", "validate", "-", stdin=b"\xff").err == "error: read stdin: not UTF-8 text\n"
+
+
+def test_validate_warns_of_what_does_nothing(run, write):
+    ran = run("config", "validate", *write(v1(plugins={"score": {"disabled": named("NodeAffinitty")}})))
+    assert ran.code == 0
+    assert "did you mean NodeAffinity?" in ran.err
+
+
+def test_validate_knows_plugins_of_others(run, write, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        "from stowplan.plugins import FilterPlugin\n"
+        "class Mine(FilterPlugin):\n    name = 'Mine'\n    def filter(self, state, pod, nodes):\n        return None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (path,) = write(v1(plugins={"filter": {"enabled": named("Mine")}}))
+    assert run("config", "validate", path, "--plugin", "mine:Mine").code == 0
+    assert 'FilterPlugin "Mine" does not exist' in run("config", "validate", path).err
+    assert run("config", "validate", path, "--plugin", "mine:Other").code == 2
+
+
+def test_feature_gates(run, write):
+    (path,) = write(v1())
+    assert "NodeDeclaredFeatures" in run("config", "view", path).out
+    gates = "NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false,ExtendWebSocketsToKubelet=false"
+    more = "InPlacePodVerticalScalingInitContainers=false,RestartAllContainersOnContainerExits=false"
+    ran = run("config", "view", path, "--feature-gates", f"{gates},{more}")
+    assert ran.code == 0, ran.err
+    assert "NodeDeclaredFeatures" not in ran.out
+    assert run("config", "view", path, "--feature-gates", "Nope=true").err == (
+        "error: --feature-gates: unrecognized feature gate: Nope\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "error", "hint"),
+    [
+        pytest.param(
+            config("v1", parallelizm=1),
+            'strict decoding error: unknown field "parallelizm"',
+            "parallelizm: did you mean parallelism?",
+            id="a field",
+        ),
+        pytest.param(
+            config("v1", leaseDuration="5s"),
+            'strict decoding error: unknown field "leaseDuration"',
+            "leaseDuration: it belongs to leaderElection",
+            id="a field elsewhere",
+        ),
+        pytest.param(
+            v1(plugins={"filters": {}}),
+            'strict decoding error: unknown field "profiles[0].plugins.filters"',
+            "profiles[0].plugins.filters: did you mean filter?",
+            id="an extension point",
+        ),
+        pytest.param(
+            v1(pluginConfig=[{"name": "NodeResourcesFit", "args": {"scoringStrateg": {}}}]),
+            "strict decoding error: decoding .profiles[0].pluginConfig[0]: strict decoding error: decoding args for "
+            'plugin NodeResourcesFit: strict decoding error: unknown field "scoringStrateg"',
+            "profiles[0].pluginConfig[0].args.scoringStrateg: did you mean scoringStrategy?",
+            id="an argument",
+        ),
+        pytest.param(
+            v1(plugins={"score": {"enabled": named("NodeName")}}),
+            "initializing profiles: creating profile for scheduler name default-scheduler: "
+            'plugin "NodeName" does not extend ScorePlugin plugin',
+            "NodeName does not run at score, but at filter",
+            id="a plugin at another point",
+        ),
+        pytest.param(
+            v1(plugins={"filter": {"enabled": named("EBSLimits")}}),
+            'profiles[0].plugins.filter.enabled[0]: Invalid value: "EBSLimits": was invalid in version "v1" '
+            f'(KubeSchedulerConfiguration is version "{V1}")',
+            "EBSLimits: NodeVolumeLimits does its work today",
+            id="a plugin that is gone",
+        ),
+        pytest.param(
+            v1(plugins={"score": {"enabled": named("LoadAwareScheduling")}}),
+            "initializing profiles: creating profile for scheduler name default-scheduler: "
+            'ScorePlugin "LoadAwareScheduling" does not exist',
+            "LoadAwareScheduling is a plugin of Koordinator",
+            id="a plugin of others",
+        ),
+        pytest.param(
+            v1(plugins={"score": {"enabled": named("Qwxyz")}}),
+            "initializing profiles: creating profile for scheduler name default-scheduler: "
+            'ScorePlugin "Qwxyz" does not exist',
+            "Qwxyz: a plugin of your own is loaded with --plugin MODULE:CLASS",
+            id="a plugin like no other",
+        ),
+        pytest.param(
+            config("v1beta4"),
+            'no kind "KubeSchedulerConfiguration" is registered for version "kubescheduler.config.k8s.io/v1beta4" in '
+            'scheme "pkg/scheduler/apis/config/scheme/scheme.go:29"',
+            "apiVersion: KubeSchedulerConfiguration has the versions kubescheduler.config.k8s.io/v1, ",
+            id="a version",
+        ),
+        pytest.param(
+            {"apiVersion": V1, "kind": "KubeSchedulerConfig"},
+            f'no kind "KubeSchedulerConfig" is registered for version "{V1}" in '
+            'scheme "pkg/scheduler/apis/config/scheme/scheme.go:29"',
+            "kind: did you mean KubeSchedulerConfiguration?",
+            id="a kind",
+        ),
+        pytest.param(
+            "profiles: []\n",
+            "Object 'Kind' is missing in 'profiles: []\n'",
+            f"a configuration begins with apiVersion: {V1} and kind: KubeSchedulerConfiguration",
+            id="no header",
+        ),
+        pytest.param(
+            config("v1beta2", healthBindAddress="x"),
+            'strict decoding error: unknown field "healthBindAddress"',
+            "healthBindAddress: did you mean healthzBindAddress?",
+            id="a field of an older version",
+        ),
+        pytest.param(
+            policy(predicates=named("PodFitResources")),
+            'couldn\'t create scheduler from policy: predicate type not found for "PodFitResources"',
+            "did you mean PodFitsResources?",
+            id="a predicate",
+        ),
+    ],
+)
+def test_hints_come_after_the_references_words(run, write, document, error, hint):
+    (path,) = write(document)
+    ran = run("config", "validate", path)
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {path}: {error}\n")
+    assert f"hint: {hint}" in ran.err
+    record = json.loads(run("config", "validate", path, "-o", "json").out)["files"][0]
+    assert record["error"] == error
+    assert any(one.startswith(hint) for one in record["hints"])
+
+
+# --- convert
+
+
+def test_convert(run, write):
+    (path,) = write(OLDER["v1beta2: weights"] | {"healthzBindAddress": "0.0.0.0:10251"})
+    ran = run("config", "convert", path)
+    assert ran.code == 0
+    assert ran.out.startswith("# Converted from kubescheduler.config.k8s.io/v1beta2 by stowplan config convert.\n")
+    assert ran.err == (
+        f"warning: {path}: healthzBindAddress left out: health and metrics are served on --secure-port only\n"
+    )
+    assert json.loads(run("config", "convert", path, "-o", "json").out) == yaml.safe_load(ran.out)
+    (new,) = write(ran.out)
+    assert run("config", "diff", path, new).code == 0
+    assert run("config", "convert", new).out == ran.out
+
+
+def test_convert_refuses_what_cannot_be_said(run, write):
+    ran = run(
+        "config",
+        "convert",
+        *write(config("v1beta1", profiles=[{"plugins": {"score": {"enabled": named("NodeResourceLimits")}}}])),
+    )
+    assert (ran.code, ran.out) == (2, "")
+    assert "NodeResourceLimits" in ran.err
+
+
+# --- diff
+
+
+def test_diff(run, write):
+    left, right = write(
+        v1(), config("v1", parallelism=4, profiles=[{"plugins": {"filter": {"disabled": named("NodePorts")}}}])
+    )
+    ran = run("config", "diff", left, right)
+    assert (ran.code, ran.err) == (1, "")
+    assert ran.out == (
+        f"--- {left}\n+++ {right}\nparallelism\n  - 16\n  + 4\nprofile default-scheduler: filter: NodePorts\n  - runs\n"
+    )
+    assert json.loads(run("config", "diff", left, right, "-o", "json").out)["differences"] == [
+        {"path": "parallelism", "left": 16, "right": 4},
+        {"path": "profile default-scheduler: filter: NodePorts", "left": "runs", "right": None},
+    ]
+    assert run("config", "diff", right).out == ran.out.replace(left, "defaults")
+    same = run("config", "diff", left)
+    assert (same.code, same.out) == (0, "")
+    assert run("config", "diff", left, "/does/not/exist").code == 2
+
+
+# --- defaults, explain, schema
+
+
+def test_defaults(run, write):
+    ran = run("config", "defaults")
+    assert ran.code == 0
+    assert run("config", "diff", *write(ran.out)).code == 0
+    assert json.loads(run("config", "defaults", "-o", "json").out) == yaml.safe_load(ran.out)
+
+
+def test_explain(run):
+    ran = run("config", "explain", "leaderElection.leaseDuration")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert "FIELD:      leaderElection.leaseDuration <duration>" in lines
+    assert "DEFAULT:    15s" in lines
+    assert json.loads(run("config", "explain", "NodePorts", "-o", "json").out)["type"] == "plugin"
+    ran = run("config", "explain", "leaderElecton")
+    assert ran.code == 2
+    assert ran.err.endswith("hint: did you mean leaderElection?\n")

@@ -1,0 +1,77 @@
+"""The JSON schema for editors takes what the reference takes, and marks what is wrong in a single place."""
+
+import jsonschema
+import pytest
+
+from golden import compare
+from stowplan.config.reports.json_schema import json_schema
+from stowplan.in_tree.discovery import declarations
+from support.older_configurations import config, named
+
+SCHEMA = json_schema(declarations())
+VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
+ROWS = compare.rows("config")
+
+
+def profile(**fields):
+    return config("v1", profiles=[fields])
+
+
+def args(plugin, **fields):
+    return profile(pluginConfig=[{"name": plugin, "args": fields}])
+
+
+def test_it_is_a_schema():
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "row", [pytest.param(row, id=f"line-{n}") for n, row in enumerate(ROWS, 1) if "error" not in row]
+)
+def test_what_the_reference_takes_and_writes_is_valid(row):
+    for document in (row["config"], row["written"]):
+        assert [error.message for error in VALIDATOR.iter_errors(document)] == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(config("v1", parallelizm=1), id="an unknown field"),
+        pytest.param(config("v1", parallelism="1"), id="a wrong type"),
+        pytest.param(config("v1", parallelism=0), id="out of range"),
+        pytest.param(config("v1", parallelism=2**31), id="too large"),
+        pytest.param(config("v1", percentageOfNodesToScore=101), id="no percentage"),
+        pytest.param(config("v1beta3"), id="another version"),
+        pytest.param({"kind": "KubeSchedulerConfiguration"}, id="no version"),
+        pytest.param(config("v1", leaderElection={"leaseDuration": "15"}), id="no duration"),
+        pytest.param(config("v1", leaderElection={"resourceLock": "endpoints"}), id="another lock"),
+        pytest.param(profile(plugins={"filters": {}}), id="no extension point"),
+        pytest.param(profile(plugins={"filter": {"enabled": [{"weight": "1"}]}}), id="no weight"),
+        pytest.param(args("NodeResourcesFit", scoringStrategy={"type": "Best"}), id="no strategy"),
+        pytest.param(args("NodeResourcesFit", hardPodAffinityWeight=1), id="another's argument"),
+        pytest.param(args("InterPodAffinity", hardPodAffinityWeight=101), id="an argument out of range"),
+    ],
+)
+def test_what_it_marks(document):
+    assert not VALIDATOR.is_valid(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(config("v1", profiles=None, leaderElection=None, parallelism=None), id="nulls"),
+        pytest.param(profile(plugins={"filter": {"enabled": named("Mine")}}), id="a user's plugin"),
+        pytest.param(args("Mine", anything=[1]), id="a user's arguments"),
+        pytest.param(config("v1", leaderElection={"leaseDuration": "1h2m3.5s"}), id="a duration"),
+        pytest.param(profile(pluginConfig=[{"name": "NodeResourcesFit", "args": None}]), id="no arguments"),
+    ],
+)
+def test_what_it_takes(document):
+    assert [error.message for error in VALIDATOR.iter_errors(document)] == []
+
+
+def test_plugins_are_offered_where_they_can_run():
+    point = SCHEMA["definitions"]["Plugins"]["properties"]["queueSort"]
+    text = str(point)
+    assert "PrioritySort" in text
+    assert "NodeAffinity" not in text

@@ -1,0 +1,41 @@
+"""Everything that reads a file which somebody else wrote: it answers, or raises its own error."""
+
+import stowplan
+from stowplan.api.load import LoadError, load_files, load_manifests
+from stowplan.client.credentials.kubeconfig import parse_kubeconfig, select
+from stowplan.client.endpoint.config_error import ClientConfigError
+from stowplan.command_line.flags.validation import read_allow_list
+from stowplan.engine.dumped import DumpError, decode_dump
+from stowplan.engine.recording import RecordingError, read_entries, read_header
+from stowplan_cluster.front.kubeconfig_file import is_ours
+
+
+def _recording(path):
+    with path.open("rb") as lines:
+        header = read_header(next(lines, b""))
+        for _ in read_entries(lines, header.dump):
+            pass
+
+
+READERS = {
+    "configuration": (stowplan.load_config, (stowplan.ConfigError,)),
+    "objects": (lambda path: load_files([str(path)]), (LoadError,)),
+    "manifests": (lambda path: load_manifests([str(path)]), (LoadError,)),
+    "kubeconfig": (lambda path: select(parse_kubeconfig(path.read_bytes(), str(path))), (ClientConfigError,)),
+    "labels of metrics": (lambda path: read_allow_list(str(path)), (ValueError,)),
+    "dump": (lambda path: decode_dump(path.read_bytes()), (DumpError,)),
+    "recording": (_recording, (RecordingError,)),
+    "own kubeconfig": (is_ours, ()),
+}
+
+
+def read(name, path):
+    """What is wrong with the file; "" if nothing is."""
+    reader, errors = READERS[name]
+    try:
+        reader(path)
+    except errors as error:
+        text = str(error)
+        assert text, "an error without words"
+        return text
+    return ""
