@@ -20,6 +20,7 @@ from support.processes.servers import embedded_server, free_port, running, until
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
 STAGES = stages(CONTAINERFILE)
 BUILD, STATIC_POD, FINAL = STAGES
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -97,7 +98,7 @@ def test_the_commands_that_are_there_are_offered_and_those_of_the_embedded_clust
     listed = told.stdout.split("Commands:\n")[1]
     # A line that goes on is indented further.
     names = [line.split()[0] for line in listed.splitlines() if line[2:3] != " "]
-    assert names == ["drain", "explain", "fit", "run", "survive", "what-if"]
+    assert names == ["config", "drain", "explain", "fit", "run", "survive", "what-if"]
     assert "stowplan up" not in told.stdout
 
 
@@ -111,7 +112,7 @@ def test_a_command_of_the_embedded_cluster_says_what_to_install(image, settings,
 
 def test_it_explains_from_files(image, settings):
     manifests = image / "cluster.json"
-    manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [POD]}))
+    manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [NODE, POD]}))
     manifests.chmod(0o444)
     told = ran(image, settings, "stowplan", "explain", "-f", str(manifests), "pending")
     manifests.unlink()
