@@ -108,9 +108,8 @@ steps = st.lists(
 @examples(200)
 def test_transactions_restore_them(steps):
     """Against the plain rule: dictionaries that are copied when a transaction begins."""
-    state, version, watched, copies, open_ = ClusterState(), 0, {}, {}, []
-    for what, name in steps:
-        version += 1
+    state, watched, copies, open_ = ClusterState(), {}, {}, []
+    for version, (what, name) in enumerate(steps, 1):
         if what == "put":
             watched[name] = volume(name, version)
             copies.pop(name, None)

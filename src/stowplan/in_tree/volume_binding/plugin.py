@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.requests import Steps
     from stowplan.in_tree.volume_binding.claims import Claim
@@ -266,6 +268,11 @@ class VolumeBinding(
             return None
         writer = Writer(self.handle.cluster, judge=self.judge, node_sets=self.node_sets, pod=pod, node_name=node_name)
         return (yield from writer.steps(reserved, self._timeout))
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.volume_binding.explanation import VolumeBindingExplanation
+
+        return VolumeBindingExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()
