@@ -100,8 +100,8 @@ class Provisioning:
             if (limit := limit_of(capacity)) is not None and limit >= size
             if (topology := accessible_from(capacity)) is not None
         ]
-        candidates = ((i, topology) for i, (_, topology) in enumerate(enough))
-        first = first_on_rows(candidates, 1, self._node_sets, self._cluster.table.n)
+        candidates = ((i, self._node_sets.rows(topology)) for i, (_, topology) in enumerate(enough))
+        first = first_on_rows(candidates, 1, self._cluster.table.n)
         return Room(first[0], tuple(capacity for capacity, _ in enough))
 
 
