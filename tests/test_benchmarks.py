@@ -17,6 +17,7 @@ SMALL = {
     "metrics": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
     "recording": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
     "scheduling_queue": ["--sleeping", "20", "--shapes", "2"],
+    "storage": ["--nodes", "9", "--pods", "12", "--volumes", "3"],
     "what_if": ["--nodes", "6", "--pods", "12"],
     "virtual_time": ["--nodes", "10", "--pods", "20", "--effects", "--stories", "--events", "--metrics"],
 }

@@ -275,18 +275,6 @@ def test_facts_that_stand_in_the_way(advice, objects, pod, fact):
     assert fact in advice(objects, pod.obj()).obstacles
 
 
-def test_what_is_not_built_says_so(advice):
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "default"},
-        "spec": {"accessModes": ["ReadWriteOnce"]},
-    }
-    found = advice([a_node().obj(), claim], a_pod().claims_volume("data").obj())
-    assert not found.suggestions
-    assert any("Stowplan does not place pods with persistent volume claims yet" in fact for fact in found.obstacles)
-
-
 def test_defaults_of_the_profile(texts):
     args = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -56,5 +56,7 @@ class Trials:
                 cluster.update_node(node)
             for uid in dict.fromkeys(info.uid for change in changes for info in change.leaving):
                 cluster.remove_pod(uid)
+            for obj in (obj for change in changes for obj in change.objects):
+                cluster.put_object(obj)
             feasible = self.inspection.question.feasible(cluster.pod_info(self.changed(changes)))
             return np.flatnonzero(feasible if self.only is None else feasible & self.only)

@@ -10,7 +10,9 @@ A volume whose claim is gone is Released; with reclaim policy Delete the provisi
 Both sides are followed as they change: a claim that waits is looked at again when a volume or class
 comes that it could have.
 
-Left out: WaitForPodScheduled events, resizing, recycling (such a volume fails, as on a cluster
+Nothing is resized: a claim that asks for more than it was bound to keeps its volume as it is, and an event says so.
+
+Left out: WaitForPodScheduled events, recycling (such a volume fails, as on a cluster
 without recycler), the beta class annotation, migration of in-tree volumes.
 
 Upstream: pkg/controller/volume/persistentvolume/pv_controller.go.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stowplan.api.quantity import parse_quantity
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.storage_classes import (
@@ -229,12 +232,21 @@ class VolumeBinder:
         volume = self._volumes.get(name) if name else None
         if volume is not None and (volume.claim is None or volume.claim_uid == stored.uid):
             self._bind(volume.name, stored)
+            self._tell_growth(claim)
             return
         reason, message = "ClaimLost", _LOST_VOLUME if name else _LOST_REFERENCE
         if volume is not None:
             reason, message = "ClaimMisbound", _MISBOUND
         if self._binding.set_claim_phase(stored, "Lost"):
             self._client.events.record(claim, WARNING, reason, message)
+
+    def _tell_growth(self, claim: JsonObject) -> None:
+        """A claim may ask for more once it is bound: in a cluster that has a resizer."""
+        wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage")
+        has = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
+        if wanted is not None and has is not None and parse_quantity(wanted) > parse_quantity(has):
+            message = f"The claim asks for {wanted} and its volume has {has}: nothing here resizes volumes"
+            self._client.events.record(claim, WARNING, "ExternalExpanding", message)
 
     def _bind(self, name: str, claim: Stored) -> None:
         volume = self._client.store.get(VOLUMES, "", name)

@@ -219,6 +219,16 @@ def test_a_volume_whose_claim_goes_is_released(cluster):
     assert volume_of(cluster) == "pv"
 
 
+def test_a_claim_that_grows_keeps_its_volume_and_that_is_told(cluster):
+    add(cluster, storage_class(allowVolumeExpansion=True), volume(class_="fast"), claim(class_="fast"))
+    cluster.edit(PVC, "data", lambda one: one["spec"]["resources"]["requests"].update(storage="20Gi"))
+    cluster.settle()
+    assert cluster.find(PVC, "data")["status"]["capacity"] == {"storage": "10Gi"}
+    assert cluster.find(PV, "pv")["spec"]["capacity"] == {"storage": "10Gi"}
+    message = "The claim asks for 20Gi and its volume has 10Gi: nothing here resizes volumes"
+    assert ("Warning", "ExternalExpanding", message) in cluster.events("data")
+
+
 def test_a_volume_to_be_recycled_fails(cluster):
     add(cluster, volume(policy="Recycle"), claim())
     cluster.remove(PVC, "data")

@@ -36,6 +36,8 @@ class Change:
     nodes: tuple[str, ...] = ()
     #: Pods that would leave.
     leaving: tuple[PodInfo, ...] = ()
+    #: Lookup objects that would come, or be changed to these.
+    objects: tuple[Any, ...] = ()
     #: What to know beside the change itself, and the node that this is about.
     note: str = ""
     about: str = ""

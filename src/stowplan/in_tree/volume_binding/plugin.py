@@ -20,6 +20,7 @@ import numpy as np
 from stowplan.api.types import CSIDriver, PersistentVolume, StorageClass
 from stowplan.cluster.assumed_objects import AssumeError
 from stowplan.cluster.object_dependencies import ObjectDependency
+from stowplan.cluster.objects import ObjectWatch
 from stowplan.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.requests import Steps
     from stowplan.in_tree.volume_binding.claims import Claim
@@ -67,10 +70,13 @@ _RESERVED = "VolumeBinding/reserved"
 
 @dataclass(slots=True)
 class _State:
+    """What PreFilter knows of a pod's claims, and Filter of the nodes; shared by equal pods."""
+
     claims: PodClaims
-    #: What was found for them, and of which state of the cluster that is.
+    #: What was found for the claims, and what that hangs on.
     judgement: Judgement | None = None
     stamp: tuple[int, ...] = ()
+    watch: ObjectWatch | None = None
 
 
 class VolumeBinding(
@@ -127,12 +133,16 @@ class VolumeBinding(
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         claims = self.claims(pod) if has_claims(pod.shape) else []
+        return () if isinstance(claims, Status) else self._read_beyond(compiled(claims))
+
+    def _read_beyond(self, claims: PodClaims) -> tuple[ObjectDependency, ...]:
+        """What is looked up for claims beyond what is in them."""
         found: dict[ObjectDependency, None] = {}
-        for claim in () if isinstance(claims, Status) else claims:
-            if isinstance(claim.state, DelayedClaim):
-                found.update(dict.fromkeys(self._read_for(claim.state.wanted.class_name)))
-            elif claim.state.plugin:
-                found[migrated_nodes(claim.state.plugin)] = None
+        for class_name in {claim.wanted.class_name: None for claim in claims.delayed}:
+            found.update(dict.fromkeys(self._read_for(class_name)))
+        for volume in claims.bound:
+            if volume.plugin:
+                found[migrated_nodes(volume.plugin)] = None
         return tuple(found)
 
     def _read_for(self, class_name: str) -> list[ObjectDependency]:
@@ -179,9 +189,10 @@ class VolumeBinding(
         self.volumes.refresh()
         self.node_sets.refresh()
         cluster = self.handle.cluster
-        stamp = cluster.objects.total_version, cluster.table.generation, self.volumes.version
-        if known.judgement is None or known.stamp != stamp:
+        stamp = cluster.table.generation, self.volumes.epoch
+        if known.judgement is None or known.stamp != stamp or known.watch is None or known.watch.changed():
             known.judgement, known.stamp = self.judge.judge(known.claims), stamp
+            known.watch = ObjectWatch(cluster.objects, self._read_beyond(known.claims))
         return known.judgement
 
     # -- scores -------------------------------------------------------------------------------------------------------
@@ -211,18 +222,21 @@ class VolumeBinding(
         if row is None:
             return error(f'node "{node_name}" not found')
         try:
-            return self._assume(reserved, [c for c in claims if isinstance(c.state, DelayedClaim)], claims, row)
+            return self._assume(reserved, claims, row, state.get(_STATE))
         except AssumeError as e:
             give_back(reserved, self.handle.cluster.assumed)
             return error(e)
 
-    def _assume(self, reserved: Reserved, waiting: list[Claim], claims: list[Claim], row: int) -> Status | None:
+    def _assume(self, reserved: Reserved, claims: list[Claim], row: int, known: _State | None) -> Status | None:
         """Take what a row has for the pod's claims.
 
-        Equal pods were judged as one, and the cluster may have moved while somebody was asked: it is looked at again.
+        Equal pods were judged as one, so it is this pod's claims that count; and what was known when the nodes were
+        judged need not hold any more, if somebody outside was asked meanwhile.
         """
         cluster = self.handle.cluster
-        judgement = self._judgement(_State(compiled(claims)))
+        now = compiled(claims)
+        judgement = self._judgement(known if known is not None and known.claims == now else _State(now))
+        waiting = [claim for claim in claims if isinstance(claim.state, DelayedClaim)]
         problem = next((status for mask, status in judgement.errors if mask[row]), None)
         if problem is not None:
             return problem
@@ -266,6 +280,11 @@ class VolumeBinding(
             return None
         writer = Writer(self.handle.cluster, judge=self.judge, node_sets=self.node_sets, pod=pod, node_name=node_name)
         return (yield from writer.steps(reserved, self._timeout))
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.volume_binding.explanation import VolumeBindingExplanation
+
+        return VolumeBindingExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()

@@ -98,11 +98,22 @@ class Provisioning:
             (capacity, topology)
             for capacity in self._cluster.objects.indexed(CSIStorageCapacity, BY_STORAGE_CLASS, class_name)
             if (limit := limit_of(capacity)) is not None and limit >= size
-            if (topology := _accessible_from(capacity)) is not None
+            if (topology := accessible_from(capacity)) is not None
         ]
-        candidates = ((i, topology) for i, (_, topology) in enumerate(enough))
-        first = first_on_rows(candidates, 1, self._node_sets, self._cluster.table.n)
+        candidates = ((i, self._node_sets.rows(topology)) for i, (_, topology) in enumerate(enough))
+        first = first_on_rows(candidates, 1, self._cluster.table.n)
         return Room(first[0], tuple(capacity for capacity, _ in enough))
+
+
+def accessible_from(capacity: CSIStorageCapacity) -> NodeSelectorMatcher | None:
+    """The nodes for which an object speaks; None: it says of none, or not readably."""
+    if capacity.node_topology is None:
+        return None
+    try:
+        selector = compile_label_selector(capacity.node_topology)
+    except SelectorError:
+        return None
+    return NodeSelectorMatcher((NodeTerm(expressions=selector.requirements),))
 
 
 def capacities_of(class_name: str) -> ObjectDependency:
@@ -116,17 +127,6 @@ def limit_of(capacity: CSIStorageCapacity) -> int | None:
         return None if limit is None else value(parse_quantity(limit))
     except ValueError:
         return None
-
-
-def _accessible_from(capacity: CSIStorageCapacity) -> NodeSelectorMatcher | None:
-    """The nodes for which an object speaks; None: it says of none, or not readably."""
-    if capacity.node_topology is None:
-        return None
-    try:
-        selector = compile_label_selector(capacity.node_topology)
-    except SelectorError:
-        return None
-    return NodeSelectorMatcher((NodeTerm(expressions=selector.requirements),))
 
 
 @lru_cache(maxsize=1024)

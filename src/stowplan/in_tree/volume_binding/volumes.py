@@ -16,6 +16,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from stowplan.in_tree.common.volume_claims import class_name_of
 from stowplan.in_tree.volume_binding.claims import affinity_of, size_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -96,8 +97,20 @@ class Volume(NamedTuple):
 
 #: Volume mode, attributes class, access modes.
 _Group = tuple[str, str, frozenset[str]]
-#: (size, name, id), ascending.
-_Queue = list[tuple[int, str, int]]
+#: Size, name, id: in that order claims take volumes.
+_Place = tuple[int, str, int]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Free volumes of one group that can be used from the same nodes."""
+
+    affinity: NodeSelectorMatcher | None
+    #: Ascending.
+    places: list[_Place] = field(default_factory=list)
+    #: The rows that the affinity admits, and the version of the sets of which that is.
+    rows: npt.NDArray[np.intp] | None = None
+    version: int = -1
 
 
 @dataclass(slots=True)
@@ -112,7 +125,10 @@ class Volumes:
         self._cluster = cluster
         self._node_sets = node_sets
         self._position: int | None = None
+        #: The last version given to a class.
         self._clock = 0
+        #: Moves when all volumes got new ids.
+        self.epoch = 0
         self._ids = 0
         self._by_name: dict[str, Volume] = {}
         #: id -> volume.
@@ -124,16 +140,12 @@ class Volumes:
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
-    @property
-    def version(self) -> int:
-        """Moves with every change of what is known here."""
-        return self._clock
-
     def refresh(self) -> None:
         """Bring everything up to date."""
         log = self._cluster.objects.changes(PersistentVolume)
         names = None if self._position is None else log.since(self._position)
         if names is None:
+            self.epoch += 1
             names = [v.metadata.name for v in self._cluster.objects.all(PersistentVolume)]
             for volume in list(self._by_name.values()):
                 self._take_out(volume)
@@ -159,8 +171,11 @@ class Volumes:
             self._held.setdefault(_claim_key(volume.claim_ref), {})[volume.name] = volume
         if volume.free:
             of_class = self._classes[volume.class_name]
-            queue = of_class.groups.setdefault(volume.group, {}).setdefault(volume.affinity, [])
-            insort(queue, (volume.size, volume.name, volume.id))
+            queues = of_class.groups.setdefault(volume.group, {})
+            queue = queues.get(volume.affinity)
+            if queue is None:
+                queue = queues[volume.affinity] = _Queue(volume.affinity)
+            insort(queue.places, (volume.size, volume.name, volume.id))
             of_class.version = self._clock
 
     def _take_out(self, volume: Volume) -> None:
@@ -174,9 +189,9 @@ class Volumes:
         if volume.free:
             of_class = self._classes[volume.class_name]
             queues = of_class.groups[volume.group]
-            queue = queues[volume.affinity]
-            del queue[bisect_left(queue, (volume.size, volume.name, volume.id))]
-            if not queue:
+            places = queues[volume.affinity].places
+            del places[bisect_left(places, (volume.size, volume.name, volume.id))]
+            if not places:
                 del queues[volume.affinity]
                 if not queues:
                     del of_class.groups[volume.group]
@@ -202,7 +217,7 @@ class Volumes:
         of_class = self._classes.get(class_name)
         for queues in () if of_class is None else of_class.groups.values():
             for queue in queues.values():
-                yield from (self.known[id] for _, _, id in queue)
+                yield from (self.known[id] for _, _, id in queue.places)
 
     def best(self, wanted: Wanted, number: int) -> Ids:
         """The first `number` free volumes for a claim on each row, smallest first; shape (number, rows)."""
@@ -213,7 +228,9 @@ class Volumes:
         if found is not None and found[0] == stamp:
             self._best.move_to_end(key)
             return found[1]
-        ids = self._first(self._candidates(wanted, number), number)
+        candidates = self._candidates(wanted, number)
+        rows = ((place[2], self._rows(queue)) for place, queue in candidates)
+        ids = first_on_rows(rows, number, self._cluster.table.n)
         # What was looked up may have made the sets forget.
         self._best[key] = (stamp[0], self._node_sets.version), ids
         self._best.move_to_end(key)
@@ -221,43 +238,47 @@ class Volumes:
             self._best.popitem(last=False)
         return ids
 
-    def _candidates(self, wanted: Wanted, number: int) -> list[tuple[int, str, int]]:
+    def _candidates(self, wanted: Wanted, number: int) -> list[tuple[_Place, _Queue]]:
         """Of each distinct selector the first volumes that would do, smallest first."""
         of_class = self._classes.get(wanted.class_name)
-        found: list[tuple[int, str, int]] = []
+        found: list[tuple[_Place, _Queue]] = []
         for group, queues in () if of_class is None else of_class.groups.items():
             volume_mode, attributes_class, access_modes = group
             if (volume_mode, attributes_class) != (wanted.volume_mode, wanted.attributes_class):
                 continue
             if wanted.access_modes <= access_modes:
                 for queue in queues.values():
-                    found += islice(self._fitting(queue, wanted), number)
-        return sorted(found)
+                    found += [(place, queue) for place in islice(self._fitting(queue.places, wanted), number)]
+        # Places are distinct.
+        found.sort(key=_place)
+        return found
 
-    def _fitting(self, queue: _Queue, wanted: Wanted) -> Iterable[tuple[int, str, int]]:
-        start = bisect_left(queue, (wanted.size or 0, ""))
-        entries = islice(queue, start, None)
+    def _fitting(self, places: list[_Place], wanted: Wanted) -> Iterable[_Place]:
+        start = bisect_left(places, (wanted.size or 0, ""))
+        rest = islice(places, start, None)
         selector = wanted.selector
         if selector is None:
-            return entries
-        return (entry for entry in entries if selector.matches(self.known[entry[2]].labels))
+            return rest
+        return (place for place in rest if selector.matches(self.known[place[2]].labels))
 
-    def _first(self, candidates: Sequence[tuple[int, str, int]], number: int) -> Ids:
-        selected = ((id, self.known[id].affinity) for _, _, id in candidates)
-        return first_on_rows(selected, number, self._node_sets, self._cluster.table.n)
+    def _rows(self, queue: _Queue) -> npt.NDArray[np.intp]:
+        if queue.rows is None or queue.version != self._node_sets.version:
+            queue.rows = self._node_sets.rows(queue.affinity)
+            queue.version = self._node_sets.version
+        return queue.rows
 
 
-def first_on_rows(
-    candidates: Iterable[tuple[int, NodeSelectorMatcher | None]], number: int, node_sets: NodeSets, rows: int
-) -> Ids:
-    """The first `number` candidates, in their order, whose selector admits a row; shape (number, rows)."""
+_place = itemgetter(0)
+
+
+def first_on_rows(candidates: Iterable[tuple[int, npt.NDArray[np.intp]]], number: int, rows: int) -> Ids:
+    """The first `number` candidates of each row, given candidates with their rows; shape (number, rows)."""
     found = np.full((number, rows), NONE, np.int64)
     filled = np.zeros(rows, np.int64)
     parts: list[npt.NDArray[np.intp]] = []
     ids: list[int] = []
     pairs = 0
-    for id, affinity in candidates:
-        admitted = node_sets.rows(affinity)
+    for id, admitted in candidates:
         parts.append(admitted)
         ids.append(id)
         pairs += len(admitted)
