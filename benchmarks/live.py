@@ -29,9 +29,11 @@ from typing import TYPE_CHECKING, Any
 
 import shapes
 
+from stowplan.api.documents import Documents
 from stowplan.config import load_config
+from stowplan.extenders.calls import kinds_wanted
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.live.scheduler import Scheduler
+from stowplan.live.scheduler import Scheduler, SchedulerSettings
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_cluster.apiserver.server import ApiServer
@@ -109,13 +111,17 @@ def sized(obj: dict[str, Any], cpu: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def scheduling(cluster: Cluster):
+async def scheduling(cluster: Cluster, config: dict[str, Any] | None = None, *, overlaps: bool = False):
     registry = in_tree_registry()
+    loaded = load_config(config, plugins=registry.declarations)
+    documents = Documents(kinds_wanted(loaded))
     scheduler = Scheduler(
-        EmbeddedApi(cluster.server),
-        load_config(None, plugins=registry.declarations),
+        EmbeddedApi(cluster.server, documents=documents),
+        loaded,
         registry=registry,
         random=Random(1),
+        settings=SchedulerSettings(overlaps=overlaps),
+        documents=documents,
     )
     running = asyncio.create_task(scheduler.run())
     try:

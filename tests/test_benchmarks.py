@@ -13,6 +13,7 @@ BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
 SMALL = {
     "client": ["--pods", "20", "--binds", "5"],
     "cycle": ["--nodes", "10", "--pods", "3", "--only", "cycle"],
+    "extenders": ["--nodes", "10", "--pods", "5", "--good", "5"],
     "lookups": ["--nodes", "10", "--pods", "3", "--changes", "2"],
     "metrics": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
     "recording": ["--nodes", "10", "--pods", "3", "--rounds", "2"],

@@ -173,7 +173,7 @@ def test_a_configuration_that_changes_while_it_schedules(tmp_path, command):
         client = Client(server.kubeconfig)
         pods = "/api/v1/namespaces/default/pods"
         scheduling_for(file, server.kubeconfig, "default-scheduler")
-        with running([*command, f"--config={file}", "--watch-config", "-v=2"], log) as process:
+        with running([*command, f"--config={file}", "--watch-config"], log) as process:
 
             def logged(message):
                 return message in log.read_text()

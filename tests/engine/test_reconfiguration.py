@@ -25,6 +25,7 @@ from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.engines import DrivenEngine
 from support.scheduling.outside import Outside
+from support.scheduling.worlds import struct
 
 NOBODY = configuration(profile())
 
@@ -154,6 +155,17 @@ def test_another_order_of_pods():
     engine.step(Adopted(frozenset()))
     queue = engine.engine.queue
     assert [queue.pop().pod.name for _ in range(3)] == ["c", "b", "a"]
+
+
+def test_questions_are_put_to_the_new_profile():
+    plugin = refusing()
+    engine = DrivenEngine(node(), config=NOBODY, plugins=[plugin])
+    info = engine.engine.state.pod_info(struct(a_pod("p")))
+    for config, found in ((NOBODY, "n1"), (configuration(profile(filter=[plugin])), ""), (NOBODY, "n1")):
+        engine.swap(config)
+        with engine.engine.asking(info) as question:
+            assert question.judgement().node_name == found
+    assert engine.engine.profiles.configuration.profiles[0].scheduler_name == "default-scheduler"
 
 
 # -- pods that wait ---------------------------------------------------------------------------------------------------

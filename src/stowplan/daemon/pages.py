@@ -197,10 +197,18 @@ class SchedulerPages:
                 raise NotFound(self._unknown(key))
             record = VerdictRecord(pod=key, scheduler=known, leader=self._other_leader())
             return _json(_with_page(record, request, lambda: _page_of_deleted(key, known, wide=_is_wide(request))))
+        self._check_profile(key, info)
+        try:
+            return _json(await self._judgement(info, known, request))
+        except ValueError:
+            # The profile may have left the configuration while extenders were asked.
+            self._check_profile(key, info)
+            raise
+
+    def _check_profile(self, key: str, info: PodInfo) -> None:
         if self._scheduler.engine.framework_for(info) is None:
             name = info.pod.spec.scheduler_name
             raise NotFound(f'pod "{key}" is for scheduler "{name}", which has no profile here: ask that one')
-        return _json(await self._judgement(info, known, request))
 
     async def _judgement(self, info: PodInfo, known: SchedulerRecord, request: Request) -> VerdictRecord:
         wide = _is_wide(request)

@@ -168,7 +168,8 @@ class _Try:
             raise _FailedError(judgement.error)
         self._state = judgement.state
         known = [row for name in self._names if (row := table.row_of.get(name)) is not None]
-        rows = np.array([row for row in known if judgement.feasible[row]], np.intp)
+        rows = np.array(known, np.intp)
+        rows = rows[judgement.feasible[rows]]
         if len(rows):
             passed = evaluation.passing(pod, rows)
             if isinstance(passed, Status):

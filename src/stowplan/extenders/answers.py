@@ -93,6 +93,13 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
+def _texts(values: list[Any], where: str) -> list[str]:
+    # Nearly all lists have nothing else in them, and may be long.
+    if set(map(type, values)) <= {str}:
+        return values
+    return [_text(value, where) for value in values]
+
+
 def _number(value: Any, where: str) -> int:
     if value is None:
         return 0
@@ -133,7 +140,7 @@ def _filtered(value: Any) -> FilterAnswer:
     nodes, names = fields.get("nodes"), fields.get("nodenames")
     return {
         "nodes": None if nodes is None else _names_of_nodes(nodes),
-        "names": None if names is None else [_text(name, "NodeNames[]") for name in _list(names, "NodeNames")],
+        "names": None if names is None else _texts(_list(names, "NodeNames"), "NodeNames[]"),
         "failed": _map(fields.get("failednodes"), "FailedNodes", _text),
         "unresolvable": _map(fields.get("failedandunresolvablenodes"), "FailedAndUnresolvableNodes", _text),
         "error": _text(fields.get("error"), "Error"),

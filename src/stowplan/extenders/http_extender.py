@@ -58,12 +58,11 @@ class HttpExtender(Extender):
         kept = answer["nodes"] or []
         if self._knows_nodes and answer["names"] is not None:
             kept, known = answer["names"], frozenset(asked)
-            for name in kept:
-                if name not in known:
-                    raise ExtenderError(
-                        f'extender "{self._url}" claims a filtered node "{name}" '
-                        "which is not found in the input node list"
-                    )
+            if not known.issuperset(kept):
+                name = next(name for name in kept if name not in known)
+                raise ExtenderError(
+                    f'extender "{self._url}" claims a filtered node "{name}" which is not found in the input node list'
+                )
         return Filtered(kept, answer["failed"], answer["unresolvable"])
 
     def read_scores(self, answer: Mapping[str, int]) -> Mapping[str, int]:
