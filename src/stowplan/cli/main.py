@@ -7,6 +7,7 @@ import sys
 import click
 
 from stowplan import __version__
+from stowplan.cli.completion import completion
 from stowplan.cli.config.group import config
 from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
@@ -54,7 +55,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, config, run):
+for command in (explain, fit, drain, survive, what_if, config, run, completion):
     cli.add_command(command)
 
 
