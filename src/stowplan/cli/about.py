@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line.event_loop import run
 from stowplan.explain.tables import write
 from stowplan.sources.cluster_source import ClusterSource
@@ -26,10 +27,21 @@ _OPTIONS = (
         "files",
         metavar="FILE",
         multiple=True,
+        shell_complete=complete_file,
         help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked, reading only.",
     ),
-    click.option("--kubeconfig", metavar="FILE", help="Where the live cluster is; without it, where kubectl looks."),
-    click.option("--context", metavar="NAME", help="The context of the kubeconfig; without it, the current one."),
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        shell_complete=complete_file,
+        help="Where the live cluster is; without it, where kubectl looks.",
+    ),
+    click.option(
+        "--context",
+        metavar="NAME",
+        shell_complete=complete_context,
+        help="The context of the kubeconfig; without it, the current one.",
+    ),
     click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable."),
 )
 
@@ -39,7 +51,7 @@ def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], 
     told = "KubeSchedulerConfiguration; without it, the default one."
     options = (
         *_OPTIONS,
-        click.option(config, "config", metavar="FILE", help=told),
+        click.option(config, "config", metavar="FILE", shell_complete=complete_file, help=told),
         click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True),
     )
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)

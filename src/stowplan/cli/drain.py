@@ -9,6 +9,7 @@ import click
 from stowplan.api.label_selectors import SelectorError
 from stowplan.api.selector_text import parse_label_selector
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.shell_completion import complete_node, complete_zone
 from stowplan.command_line.errors import InputError, reported
 from stowplan.what_if.drain import drain as what_a_drain_does
 from stowplan.what_if.nodes import nodes_of, zone_of
@@ -21,8 +22,13 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What a drain of nodes would do: it evicts nobody.")
-@click.argument("nodes", nargs=-1, metavar="[NODE…]")
-@click.option("--zone", metavar="ZONE", help="All nodes of a zone (topology.kubernetes.io/zone).")
+@click.argument("nodes", nargs=-1, metavar="[NODE…]", shell_complete=complete_node)
+@click.option(
+    "--zone",
+    metavar="ZONE",
+    shell_complete=complete_zone,
+    help="All nodes of a zone (topology.kubernetes.io/zone).",
+)
 @click.option("-l", "--selector", metavar="SELECTOR", help="All nodes with these labels, as pool=old,gpu!=yes.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes; with --max-unavailable, a rolling upgrade.")
 @click.option(

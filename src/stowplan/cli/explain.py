@@ -11,6 +11,12 @@ import click
 from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.shell_completion import (
+    complete_context,
+    complete_file,
+    complete_pod,
+    complete_question,
+)
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
 from stowplan.explain.detailed_record import detailed, in_short
@@ -44,20 +50,47 @@ _SOME_WITHOUT_NODE = 3
 
 
 @click.command(short_help="Why a pod goes where it goes, or nowhere.")
-@click.argument("question", nargs=-1, metavar="[pod [NS/]NAME… | KIND/[NS/]NAME… | pending | node NAME]")
+@click.argument(
+    "question",
+    nargs=-1,
+    metavar="[pod [NS/]NAME… | KIND/[NS/]NAME… | pending | node NAME]",
+    shell_complete=complete_question,
+)
 @click.option(
     "-f",
     "--filename",
     "files",
     metavar="FILE",
+    shell_complete=complete_file,
     multiple=True,
     help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked.",
 )
-@click.option("--kubeconfig", metavar="FILE", help="Where the live cluster is; without it, where kubectl would look.")
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig; without it, the current one.")
-@click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration; without it, the default one.")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Where the live cluster is; without it, where kubectl would look.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_context,
+    help="The context of the kubeconfig; without it, the current one.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="KubeSchedulerConfiguration; without it, the default one.",
+)
 @click.option("--no-extenders", is_flag=True, help="Do not ask the extenders of the configuration.")
-@click.option("--pod", "pod", metavar="[NS/]NAME", help="The pod to explain, pending or placed.")
+@click.option(
+    "--pod",
+    "pod",
+    metavar="[NS/]NAME",
+    shell_complete=complete_pod,
+    help="The pod to explain, pending or placed.",
+)
 @click.option("--pending", is_flag=True, help="All pods without a node. This is what happens without a question.")
 @click.option("-n", "--namespace", metavar="NS", help="Of names without one, and of the pods that wait.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods that wait in any namespace, as without -n.")
@@ -75,8 +108,18 @@ _SOME_WITHOUT_NODE = 3
     metavar="URL",
     help="Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide now.",
 )
-@click.option("--token-file", metavar="FILE", help="Be known to the scheduler by this token, not by the kubeconfig.")
-@click.option("--certificate-authority", metavar="FILE", help="What the scheduler's certificate is signed by (PEM).")
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Be known to the scheduler by this token, not by the kubeconfig.",
+)
+@click.option(
+    "--certificate-authority",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="What the scheduler's certificate is signed by (PEM).",
+)
 @click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not check the scheduler's certificate.")
 def explain(
     *,

@@ -10,6 +10,7 @@ import click
 from stowplan.api.load import load_files
 from stowplan.api.types import Node, Pod, PriorityClass
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
 from stowplan.sources.templates import pod_in, pod_named
@@ -24,17 +25,23 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="How many more pods like one fit, and how many nodes would make the rest fit.")
-@click.argument("what", metavar="POD|KIND/NAME|FILE")
+@click.argument("what", metavar="POD|KIND/NAME|FILE", shell_complete=complete_pod_or_file)
 @click.option("--replicas", type=click.IntRange(min=0), metavar="N", help="How many are wanted; without it, all.")
 @click.option(
     "--like",
     "likes",
     metavar="NODE[=PRICE]",
+    shell_complete=complete_node,
     multiple=True,
     help="A node that more could be had of, and its price. Repeatable; with prices, the cheapest mix is shown.",
 )
 @click.option(
-    "--node-template", "templates", metavar="FILE[=PRICE]", multiple=True, help="The same of a Node in a file."
+    "--node-template",
+    "templates",
+    metavar="FILE[=PRICE]",
+    multiple=True,
+    shell_complete=complete_file,
+    help="The same of a Node in a file.",
 )
 @about_a_cluster()
 def fit(

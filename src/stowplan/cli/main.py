@@ -7,6 +7,7 @@ import sys
 import click
 
 from stowplan import __version__
+from stowplan.cli.completion import completion
 from stowplan.cli.config.group import config
 from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
@@ -35,6 +36,14 @@ _WHAT_IF = Section(
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
     ),
 )
+_CONFIGURATIONS = Section(
+    "What does my configuration mean?",
+    (
+        ("stowplan config view scheduler.yaml", "which plugins run where, and where each comes from"),
+        ("stowplan config convert policy.json", "any version, or a policy, as v1"),
+        ("stowplan completion bash", "let your shell complete all this"),
+    ),
+)
 _IN_A_CLUSTER = Section(
     "In a cluster:",
     (
@@ -46,7 +55,7 @@ _IN_A_CLUSTER = Section(
 
 @click.group(
     cls=Commands,
-    sections=(_QUESTIONS, _WHAT_IF, _IN_A_CLUSTER),
+    sections=(_QUESTIONS, _WHAT_IF, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
@@ -54,7 +63,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, config, run):
+for command in (explain, fit, drain, survive, what_if, config, run, completion):
     cli.add_command(command)
 
 

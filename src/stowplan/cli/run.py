@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.timestamps import parse_timestamp
+from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
@@ -51,15 +52,35 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 
 
 @click.command(short_help="Schedule the pods of a cluster.")
-@click.option("--kubeconfig", metavar="FILE", help="Without it, the cluster is found as kubectl finds it.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig; without it, the current one.")
-@click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration; without it, the default one.")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Without it, the cluster is found as kubectl finds it.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    shell_complete=complete_context,
+    help="Context of the kubeconfig; without it, the current one.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="KubeSchedulerConfiguration; without it, the default one.",
+)
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule the pods whose spec.schedulerName this is.")
 @click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests a second; without it, no limit.")
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--record", metavar="FILE", help="Record what the scheduler hears, to replay its decisions.")
+@click.option(
+    "--record",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Record what the scheduler hears, to replay its decisions.",
+)
 @click.option(
     "--extender-mode",
     type=click.Choice(["serial", "overlap"]),

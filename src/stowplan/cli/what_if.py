@@ -8,6 +8,7 @@ import click
 
 from stowplan.api.load import load_files
 from stowplan.cli.about import about_a_cluster, answer, cluster_of
+from stowplan.cli.shell_completion import complete_file, complete_node
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
 from stowplan.sources.templates import named_object
@@ -28,18 +29,52 @@ _PAIR = (str, str)
 
 @click.command("what-if", short_help="Which pods would get a node by changes, and which would lose theirs.")
 @click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="So many new nodes like the one of --like.")
-@click.option("--like", metavar="NODE", help="The node that new ones are like; its DaemonSets' pods come with them.")
-@click.option("--remove", "removed", metavar="NODE", multiple=True, help="A node goes. Repeatable.")
-@click.option("--label", "labels", metavar="NODE KEY=VALUE", type=_PAIR, multiple=True, help="KEY- takes one away.")
 @click.option(
-    "--taint", "taints", metavar="NODE KEY=VALUE:EFFECT", type=_PAIR, multiple=True, help="KEY- takes one away."
+    "--like",
+    metavar="NODE",
+    shell_complete=complete_node,
+    help="The node that new ones are like; its DaemonSets' pods come with them.",
+)
+@click.option(
+    "--remove",
+    "removed",
+    metavar="NODE",
+    multiple=True,
+    shell_complete=complete_node,
+    help="A node goes. Repeatable.",
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="NODE KEY=VALUE",
+    type=_PAIR,
+    multiple=True,
+    shell_complete=complete_node,
+    help="KEY- takes one away.",
+)
+@click.option(
+    "--taint",
+    "taints",
+    metavar="NODE KEY=VALUE:EFFECT",
+    type=_PAIR,
+    multiple=True,
+    shell_complete=complete_node,
+    help="KEY- takes one away.",
 )
 @click.option("--scale", "scales", metavar="KIND/[NS/]NAME=N", multiple=True, help="As deployment/web=20. Repeatable.")
-@click.option("--apply", "applied", metavar="FILE", multiple=True, help="Objects that are new or others. Repeatable.")
+@click.option(
+    "--apply",
+    "applied",
+    metavar="FILE",
+    multiple=True,
+    shell_complete=complete_file,
+    help="Objects that are new or others. Repeatable.",
+)
 @click.option(
     "--config",
     "new_config",
     metavar="FILE",
+    shell_complete=complete_file,
     help="KubeSchedulerConfiguration afterwards; today's is --base-config.",
 )
 @about_a_cluster(config="--base-config")

@@ -71,8 +71,9 @@ class StopSignals:
         """Set by the first signal; to be called within the event loop."""
         import asyncio
 
-        self._loop = asyncio.get_running_loop()
-        self._event = self._event or asyncio.Event()
+        loop = asyncio.get_running_loop()
+        if self._event is None or self._loop is not loop:
+            self._loop, self._event = loop, asyncio.Event()
         if self.requested:
             self._event.set()
         return self._event

@@ -73,15 +73,26 @@ def load_document(
     """Load what was read already, None for the defaults; nothing is logged of its version."""
     try:
         upgraded = None if document is None else upgrade(document, plugins)
-        fields = {} if upgraded is None else decode_configuration(upgraded.document, plugins)
+        return load_upgraded(upgraded, plugins=plugins, features=features, adjust=adjust)
     except ConfigError as error:
         hints = header_hints(document.value, _KINDS) if document is not None else ()
         raise error.with_hints(hints) from None
+
+
+def load_upgraded(
+    upgraded: Upgrade | None,
+    *,
+    plugins: Declarations,
+    features: FeatureGates = DEFAULT_FEATURES,
+    adjust: Callable[[Configuration], Configuration] | None = None,
+) -> Loaded:
+    """Load what is of v1 by now, None for the defaults."""
+    fields = {} if upgraded is None else decode_configuration(upgraded.document, plugins)
     configuration = default_configuration(fields, plugins, features)
     if adjust is not None:
         configuration = adjust(configuration)
     # Parity: without a file, flags change the defaults after these were validated.
-    problems = [] if document is None else list(configuration_errors(configuration, plugins, features))
+    problems = [] if upgraded is None else list(configuration_errors(configuration, plugins, features))
     try:
         if problems:
             raise ConfigError(aggregate(problems))

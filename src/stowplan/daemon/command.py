@@ -23,6 +23,13 @@ from stowplan.command_line.flags.gates import Gates, gates_of
 from stowplan.command_line.flags.kinds import KUBERNETES_VERSION
 from stowplan.command_line.flags.log_options import log_option_errors, log_settings
 from stowplan.command_line.flags.overrides import check_unvalidated, with_flags
+from stowplan.command_line.flags.retired import (
+    GONE_FLAGS,
+    RETIRED_FLAGS,
+    retired_errors,
+    retired_warnings,
+    says_what_runs,
+)
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import option_errors, serving_errors
 from stowplan.command_line.flags.versions import shown, versions_of
@@ -56,7 +63,7 @@ _log = get_logger(__name__)
 
 
 def command(arguments: Sequence[str], stop: StopSignals, opener: Opener | None) -> int:
-    flags = FlagSet(KUBE_SCHEDULER_FLAGS)
+    flags = FlagSet((*KUBE_SCHEDULER_FLAGS, *RETIRED_FLAGS), gone=GONE_FLAGS)
     try:
         line = flags.parse(arguments)
     except FlagError as error:
@@ -84,6 +91,8 @@ def command(arguments: Sequence[str], stop: StopSignals, opener: Opener | None) 
 
 def _refuse(error: FlagError) -> int:
     complain(f"Error: {error}")
+    for hint in error.hints:
+        complain(f"hint: {hint}")
     return 1
 
 
@@ -118,6 +127,8 @@ def _logging(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopS
             _work(line, gates, opener, stop, logs)
         except CommandError as error:
             _log.error(error, "command failed")
+            for hint in error.hints:
+                _log.info(f"Hint: {hint}")
             return 1
         except LeaseLost:
             _log.error(None, "Leaderelection lost")
@@ -162,16 +173,16 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
 
     guard = HangGuard(seconds=line["plugin-timeout"].seconds, binding_seconds=line["plugin-binding-timeout"].seconds)
     try:
-        _check(list(option_errors(line, gates.features.enabled)))
+        _check([*option_errors(line, gates.features.enabled), *retired_errors(line)])
         registry = registry_with(line["plugin"], guard=guard)
-        config = _configuration(line, registry, gates.features)
+        config = _configuration(line, registry, gates.features, stop)
         connection = connect_from_scheduler_flags(
             kubeconfig=config.client_connection.kubeconfig or None, master=line["master"] or None
         )
         _check(list(islice(serving_errors(line), 1)))
         check_unvalidated(config)
     except (ConfigError, PluginLoadError, ClientConfigError) as error:
-        raise CommandError(str(error)) from error
+        raise CommandError(str(error), error.hints if isinstance(error, ConfigError) else ()) from error
     _admit_what_is_missing(line)
     load = partial(_configuration, line, registry, gates.features)
     metrics = metrics_of(line, gates)
@@ -198,19 +209,23 @@ def _check(problems: list[str]) -> None:
         raise ConfigError(aggregate(problems))
 
 
-def _configuration(line: CommandLine, registry: Registry, features: FeatureGates) -> Configuration:
-    return load_config(
-        line["config"] or None,
-        plugins=registry.declarations,
-        features=features,
-        adjust=lambda configuration: with_flags(configuration, line),
-    )
+def _configuration(line: CommandLine, registry: Registry, features: FeatureGates, stop: StopSignals) -> Configuration:
+    def adjust(configuration: Configuration) -> Configuration:
+        return with_flags(configuration, line)
+
+    if not line["config"] and says_what_runs(line):
+        from stowplan.daemon.older_command_line import configuration_of
+
+        return configuration_of(line, registry.declarations, features, adjust, stop)
+    return load_config(line["config"] or None, plugins=registry.declarations, features=features, adjust=adjust)
 
 
 def _admit_what_is_missing(line: CommandLine) -> None:
     for flag in KUBE_SCHEDULER_FLAGS:
         if not flag.built and line.is_given(flag.name) and line[flag.name] != flag.default:
             _log.warning(f"--{flag.name} is accepted and has no effect")
+    for warning in retired_warnings(line):
+        _log.warning(warning)
 
 
 # --- words

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class CommandError(Exception):
-    """`str()` says what is to be mended."""
+    """`str()` says what is to be mended; `hints` may help."""
+
+    def __init__(self, message: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.hints = tuple(hints)
 
 
 class LeaseLost(Exception):

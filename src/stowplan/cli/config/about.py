@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError
-from stowplan.command_line.files import FILE
 from stowplan.command_line.flags.flag_set import FlagError
 from stowplan.command_line.flags.gates import gates_of
 from stowplan.config import ConfigError
@@ -51,7 +51,7 @@ def output_option(*choices: str) -> Callable[..., Any]:
 
 
 def file_argument(name: str = "file", **more: Any) -> Callable[..., Any]:
-    return click.argument(name, type=FILE, **more)
+    return click.argument(name, shell_complete=complete_file, **more)
 
 
 def known_plugins(paths: Sequence[str]) -> Declarations:

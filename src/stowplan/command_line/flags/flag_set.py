@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from stowplan.api.field_errors import go_quote
+from stowplan.config.hints import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stowplan.command_line.flags.kinds import Kind
 
@@ -23,7 +24,11 @@ Options = TypeVar("Options")
 
 
 class FlagError(ValueError):
-    """A command line that cannot be read; `str()` is upstream's message."""
+    """A command line that cannot be read; `str()` is upstream's message, `hints` are our own."""
+
+    def __init__(self, message: object, *hints: str) -> None:
+        super().__init__(message)
+        self.hints = hints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,9 @@ def options_of(kind: type[Options], line: CommandLine) -> Options:
 
 
 class FlagSet:
-    def __init__(self, flags: Iterable[Flag]) -> None:
+    def __init__(self, flags: Iterable[Flag], *, gone: Mapping[str, str] | None = None) -> None:
+        """`gone`: flags of older releases -> what to write instead."""
+        self._gone = gone or {}
         self._flags = {flag.name: flag for flag in flags}
         self._by_shorthand = {flag.shorthand: flag for flag in self._flags.values() if flag.shorthand}
 
@@ -99,10 +106,16 @@ class FlagSet:
             raise FlagError(f"bad flag syntax: {word}")
         flag = self._flags.get(name.replace("_", "-"))
         if flag is None:
-            raise FlagError(f"unknown flag: --{name}")
+            raise FlagError(f"unknown flag: --{name}", *self._hints(name.replace("_", "-")))
         if not equals:
             value = _value_of(flag, left, f"--{name}")
         _set(line, flag, value)
+
+    def _hints(self, name: str) -> Iterator[str]:
+        if name in self._gone:
+            yield f"--{name}: {self._gone[name]}"
+            return
+        yield from (f"did you mean --{found}?" for found in [nearest(name, self._flags)] if found is not None)
 
     def _read_short(self, letters: str, left: list[str], line: CommandLine) -> None:
         """Read `-abc`: switches one after the other, until one of them takes the rest as its value."""

@@ -27,6 +27,7 @@ _LEADER_ELECTION = {
     "leader-elect-resource-name": "resource_name",
     "leader-elect-resource-namespace": "resource_namespace",
 }
+_OLD_LOCK = {"lock-object-name": "resource_name", "lock-object-namespace": "resource_namespace"}
 _CONNECTION = {
     "kubeconfig": "kubeconfig",
     "kube-api-content-type": "content_type",
@@ -44,9 +45,8 @@ _MIGRATED = {
 
 
 def with_flags(configuration: Configuration, line: CommandLine) -> Configuration:
-    configuration = replace(
-        configuration, leader_election=replace(configuration.leader_election, **_given(line, _LEADER_ELECTION))
-    )
+    election = {**_given(line, _OLD_LOCK), **_given(line, _LEADER_ELECTION)}
+    configuration = replace(configuration, leader_election=replace(configuration.leader_election, **election))
     if line["config"]:
         return configuration
     connection = replace(configuration.client_connection, **_given(line, _CONNECTION))

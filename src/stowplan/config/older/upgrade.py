@@ -46,14 +46,19 @@ def upgrade(document: Document, plugins: Declarations) -> Upgrade:
     header = read_header(document.value, document.text)
     draft = Draft(fields={}, origin=header.version, plugins=plugins)
     if header.kind == POLICY_KIND and header.api_version in API_VERSIONS:
-        _upgrade_policy(draft, document)
-    elif header.kind == CONFIGURATION_KIND and header.group == GROUP and header.version in VERSIONS:
+        draft.fields = {"apiVersion": "", "kind": CONFIGURATION_KIND, "profiles": [{}]}
+        upgrade_policy(draft, document)
+        return finished(draft, POLICY_KIND)
+    if header.kind == CONFIGURATION_KIND and header.group == GROUP and header.version in VERSIONS:
         _upgrade_configuration(draft, document, header)
-    else:
-        return Upgrade(document=document)
+        return finished(draft, header.api_version, document.text)
+    return Upgrade(document=document)
+
+
+def finished(draft: Draft, origin: str, text: str = "") -> Upgrade:
     return Upgrade(
-        document=Document(document.text, draft.fields),
-        origin=POLICY_KIND if header.kind == POLICY_KIND else header.api_version,
+        document=Document(text, draft.fields),
+        origin=origin,
         comments=draft.comments,
         defaults=frozenset(draft.defaults),
         warnings=tuple(draft.warnings),
@@ -79,9 +84,9 @@ def _upgrade_configuration(draft: Draft, document: Document, header: Header) -> 
 # --- policies
 
 
-def _upgrade_policy(draft: Draft, document: Document) -> None:
+def upgrade_policy(draft: Draft, document: Document) -> None:
+    """Write a policy into the only profile."""
     draft.origin = POLICY_KIND
-    draft.fields = {"apiVersion": "", "kind": CONFIGURATION_KIND, "profiles": [{}]}
     convert_policy(draft, _policy(draft, document), draft.fields["profiles"][0])
     to_v1(draft, "v1beta1")
 
@@ -138,12 +143,8 @@ def _policy(draft: Draft, document: Document) -> Json:
 def tell(upgrade: Upgrade) -> None:
     """Log that a file is of an older version, and what of it is lost."""
     if upgrade.origin:
-        _LOG.warning(
-            f"The configuration is a {upgrade.origin} and was converted to v1; stowplan config convert shows how"
-            if upgrade.origin == POLICY_KIND
-            else f"The configuration is of version {upgrade.origin} and was converted to v1; "
-            "stowplan config convert shows how"
-        )
+        what = f"of version {upgrade.origin}" if "/" in upgrade.origin else f"a {upgrade.origin}"
+        _LOG.warning(f"The configuration is {what} and was converted to v1; stowplan config convert shows how")
     for warning in upgrade.warnings[:_MAX_TOLD]:
         _LOG.warning(f"The configuration cannot be converted in full: {warning}")
 

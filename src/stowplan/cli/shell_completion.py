@@ -1,0 +1,69 @@
+"""What a shell offers for options and arguments: files, contexts, names of pods and nodes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from click.shell_completion import CompletionItem
+
+from stowplan.api.types import Node, Pod
+from stowplan.sources.object_names import contexts, names_of, objects_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import click
+
+    from stowplan.api.meta import ApiStruct
+
+_ZONE = "topology.kubernetes.io/zone"
+
+
+def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_context(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _beginning(incomplete, contexts(ctx.params.get("kubeconfig"), os.environ))
+
+
+def complete_node(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _beginning(incomplete, names_of(_objects(ctx, Node)))
+
+
+def complete_zone(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    zones = {node.metadata.labels.get(_ZONE, "") for node in _objects(ctx, Node)}
+    return _beginning(incomplete, sorted(zones - {""}))
+
+
+def complete_pod(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _beginning(incomplete, names_of(_objects(ctx, Pod)))
+
+
+def complete_pod_or_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return complete_pod(ctx, param, incomplete) or complete_file(ctx, param, incomplete)
+
+
+def complete_question(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """`pod NAME`, `node NAME`, `pending`."""
+    match tuple(ctx.params.get("question") or ()):
+        case ("pod",):
+            return complete_pod(ctx, param, incomplete)
+        case ("node",):
+            return complete_node(ctx, param, incomplete)
+        case ():
+            return _beginning(incomplete, ("pod", "pending", "node"))
+        case _:
+            return []
+
+
+def _objects(ctx: click.Context, kind: type[ApiStruct]) -> list[Any]:
+    given = ctx.params
+    return objects_of(
+        kind, files=given.get("files") or (), kubeconfig=given.get("kubeconfig"), context=given.get("context")
+    )
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

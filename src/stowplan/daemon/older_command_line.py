@@ -1,0 +1,90 @@
+"""The command line of kube-scheduler 1.16 to 1.22: a policy or a provider instead of a configuration file.
+
+Upstream: cmd/kube-scheduler/app/options/deprecated.go, pkg/scheduler/scheduler.go of 1.16 to 1.22.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan import __version__
+from stowplan.client.connection import connect_from_scheduler_flags
+from stowplan.command_line.event_loop import first_of, run, running
+from stowplan.command_line.flags.retired import uses_policy_file
+from stowplan.config import ClientConnection, ConfigError
+from stowplan.config.load import load_upgraded
+from stowplan.config.older.command_line import of_policy, of_provider, of_today, policy_of_file, policy_of_text
+from stowplan.config.older.upgrade import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.client.connection import Connection
+    from stowplan.command_line.flags.flag_set import CommandLine
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan.config import Configuration, Declarations, FeatureGates
+    from stowplan.config.documents import Document
+    from stowplan.config.older.upgrade import Upgrade
+
+_KEY = "policy.cfg"
+
+
+def configuration_of(
+    line: CommandLine,
+    plugins: Declarations,
+    features: FeatureGates,
+    adjust: Callable[[Configuration], Configuration],
+    stop: StopSignals,
+) -> Configuration:
+    upgrade = _upgrade(line, plugins, stop)
+    loaded = load_upgraded(upgrade, plugins=plugins, features=features, adjust=adjust)
+    tell(upgrade)
+    return loaded.configuration
+
+
+def _upgrade(line: CommandLine, plugins: Declarations, stop: StopSignals) -> Upgrade:
+    name: str = line["scheduler-name"]
+    policy = _policy(line, stop)
+    if policy is not None:
+        return of_policy(policy, scheduler_name=name, plugins=plugins)
+    weighed = line.is_given("hard-pod-affinity-symmetric-weight")
+    weight: int | None = line["hard-pod-affinity-symmetric-weight"] if weighed else None
+    if line["algorithm-provider"]:
+        return of_provider(line["algorithm-provider"], scheduler_name=name, weight=weight, plugins=plugins)
+    return of_today(scheduler_name=name, weight=weight, plugins=plugins)
+
+
+def _policy(line: CommandLine, stop: StopSignals) -> Document | None:
+    if uses_policy_file(line):
+        return policy_of_file(line["policy-config-file"])
+    if not line["policy-configmap"]:
+        return None
+    connection = connect_from_scheduler_flags(kubeconfig=line["kubeconfig"] or None, master=line["master"] or None)
+    return run(_policy_of_config_map(connection, line["policy-configmap-namespace"], line["policy-configmap"], stop))
+
+
+async def _policy_of_config_map(connection: Connection, namespace: str, name: str, stop: StopSignals) -> Document:
+    from stowplan.api.api_errors import ApiError
+    from stowplan.api.config_map import ConfigMap
+    from stowplan.api.port import Unreachable
+    from stowplan.client.http.user_agent import user_agent
+    from stowplan.client.http_api import HttpApi
+
+    agent = user_agent(command="kube-scheduler", version=__version__, purpose="policy")
+    found: list[ConfigMap] = []
+    where = f"couldn't get policy config map {namespace}/{name}"
+    async with HttpApi.open(connection, client_settings=ClientConnection(), agent=agent) as api:
+
+        async def ask() -> None:
+            found.append(await api.get(ConfigMap, name, namespace=namespace))
+
+        try:
+            async with running(ask()) as asking:
+                await first_of(stop.event().wait(), asking)
+        except (ApiError, Unreachable) as error:
+            raise ConfigError(f"{where}: {error}") from error
+    if not found:
+        raise ConfigError(f"{where}: told to end before the answer came")
+    if _KEY not in found[0].data:
+        raise ConfigError(f'missing policy config map value at key "{_KEY}"')
+    return policy_of_text(found[0].data[_KEY])

@@ -1,0 +1,76 @@
+"""Commands as processes, given files that want to harm them: they end soon, with an error, in little memory."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from stowplan.testing import a_node
+from support.hostile.texts import hostile_texts
+from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+
+TEXTS = {name: data for name, data, _ in hostile_texts()}
+NAMES = ("billion laughs", "merged laughs", "brackets", "a chain of anchors", "a number of 100,000 digits")
+#: Beyond what the command takes with a file of one line.
+SECONDS, MEBIBYTES = 1.0, 200
+
+COMMANDS = {
+    "config validate": ("configuration", ["-m", "stowplan", "config", "validate", "{}"]),
+    "config view": ("policy", ["-m", "stowplan", "config", "view", "{}"]),
+    "run": ("configuration", ["-m", "stowplan", "run", "--config", "{}"]),
+    "kube-scheduler": ("configuration", ["-m", "stowplan.cli.kube_scheduler", "--secure-port=0", "--config", "{}"]),
+    "a policy": ("policy", ["-m", "stowplan.cli.kube_scheduler", "--secure-port=0", "--policy-config-file", "{}"]),
+    "explain": ("manifest", ["-m", "stowplan", "explain", "-f", "{}"]),
+    "what-if": ("manifest", ["-m", "stowplan", "what-if", "-f", "{objects}", "--apply", "{}"]),
+    "a kubeconfig": ("kubeconfig", ["-m", "stowplan", "explain", "--kubeconfig", "{}"]),
+    "labels of metrics": (
+        "nothing",
+        ["-m", "stowplan.cli.kube_scheduler", "--secure-port=0", "--allow-metric-labels-manifest", "{}"],
+    ),
+}
+
+
+@pytest.fixture
+def spent(tmp_path):
+    """Run a command with a file: exit code, stderr, seconds of CPU, MiB."""
+    file, objects = tmp_path / "file.yaml", tmp_path / "objects.yaml"
+    objects.write_text(json.dumps(a_node("n").obj()))
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
+
+    def run(arguments, data):
+        file.write_bytes(data)
+        words = [sys.executable, *(word.format(file, objects=objects) for word in arguments)]
+        with (tmp_path / "err").open("wb") as err:
+            process = subprocess.Popen(
+                words, stdout=subprocess.DEVNULL, stderr=err, env={**os.environ, "KUBECONFIG": str(kubeconfig)}
+            )
+            deadline = time.monotonic() + 60
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            while not ended:
+                assert time.monotonic() < deadline, "it does not end"
+                time.sleep(0.02)
+                ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        text = (tmp_path / "err").read_text(errors="replace")
+        return process.returncode, text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+    return run
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_end_soon(spent, command):
+    kind, arguments = COMMANDS[command]
+    _, _, seconds, mebibytes = spent(arguments, b"{")
+    for name in NAMES:
+        code, err, took, held = spent(arguments, TEXTS[f"{kind}: {name}"])
+        assert code in (0, 1, 2)
+        assert "Traceback" not in err
+        assert "internal error" not in err
+        assert took - seconds <= SECONDS, name
+        assert held - mebibytes <= MEBIBYTES, name
+        if name in ("billion laughs", "brackets"):
+            assert code in (1, 2)
+            assert "excessive aliasing" in err or "nested deeper" in err

@@ -1,0 +1,60 @@
+"""`--policy-configmap`: a policy that is read from the cluster, as Kubernetes up to 1.22 did."""
+
+import json
+import subprocess
+
+import pytest
+
+from stowplan import load_config
+from stowplan.api.config_map import ConfigMap
+from stowplan.api.types import ObjectMeta
+from stowplan.client.connection import connect_from_flags
+from stowplan.client.http_api import HttpApi
+from stowplan.config import ClientConnection
+from support.older_configurations import named, policy
+from support.processes.scheduler_process import COMMAND
+
+POLICY = policy(predicates=named("PodFitsResources"), priorities=named("MostRequestedPriority", weight=3))
+MAPS = {"good": {"policy.cfg": json.dumps(POLICY)}, "other": {"policy.yaml": ""}, "bad": {"policy.cfg": "kind: Pod"}}
+
+
+@pytest.fixture
+async def config_maps(embedded):
+    connection = connect_from_flags(kubeconfig=str(embedded.kubeconfig))
+    async with HttpApi.open(connection, client_settings=ClientConnection(), agent="test") as api:
+        for name, data in MAPS.items():
+            await api.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data))
+        yield
+        for name in MAPS:
+            await api.delete(ConfigMap, name, namespace="default")
+
+
+def started(server, target, *flags):
+    base = [f"--kubeconfig={server.kubeconfig}", "--secure-port=0", f"--write-config-to={target}"]
+    ran = subprocess.run([*COMMAND, *base, *flags], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in ran.stderr
+    return ran
+
+
+def test_a_policy_in_a_config_map(embedded, config_maps, tmp_path):
+    target = tmp_path / "written.yaml"
+    ran = started(embedded, target, "--policy-configmap=good", "--policy-configmap-namespace=default")
+    assert ran.returncode == 0, ran.stderr
+    assert load_config(target).profiles[0].points == load_config(POLICY).profiles[0].points
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--policy-configmap=good"], "couldn't get policy config map kube-system/good: "),
+        (
+            ["--policy-configmap=other", "--policy-configmap-namespace=default"],
+            'missing policy config map value at key \\"policy.cfg\\"',
+        ),
+        (["--policy-configmap=bad", "--policy-configmap-namespace=default"], "invalid policy: "),
+    ],
+)
+def test_config_maps_without_a_policy(embedded, config_maps, tmp_path, flags, message):
+    ran = started(embedded, tmp_path / "written.yaml", *flags)
+    assert ran.returncode == 1
+    assert message in ran.stderr
