@@ -6,7 +6,6 @@ tells of, or what chance decides.
 
 import json
 import re
-import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -15,16 +14,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.api import manifests
-from support.processes.scheduler_process import ADMIN, COMMAND, NOBODY, STRANGER, kube_scheduler
+from support.processes.beside_reference import HAS_REFERENCE, HIGH, NO_REFERENCE, NODES, PROGRAMS, wait_for
+from support.processes.scheduler_process import ADMIN, NOBODY, STRANGER, kube_scheduler
 from support.processes.servers import assets, real_server
 
-REFERENCE = assets() and assets() / "kube-scheduler"
-
-pytestmark = pytest.mark.skipif(
-    REFERENCE is None or not REFERENCE.exists(), reason="KUBEBUILDER_ASSETS has no kube-scheduler"
-)
-
-PROGRAMS = {"theirs": [str(REFERENCE)], "ours": COMMAND}
+pytestmark = pytest.mark.skipif(not HAS_REFERENCE, reason=NO_REFERENCE)
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +29,6 @@ def server(tmp_path_factory):
 
 
 # --- the same life
-
-
-def wait_for(holds, what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(0.1)
 
 
 def sized(name, cpu, **spec):
@@ -95,13 +82,6 @@ class Life:
     def on_nodes(self):
         pods = json.loads(self.kubectl("get", "pods", "-o", "json").stdout)["items"]
         return sum("nodeName" in pod["spec"] for pod in pods)
-
-
-NODES = [
-    {**manifests.node(name), "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}}
-    for name, labels in (("n0", {}), ("n1", {}), ("n2", {"special": "yes"}))
-]
-HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
 
 
 def lived(server, folder, whose):

@@ -1,0 +1,117 @@
+"""What HTTP extenders are sent, beside what the reference sends them for the same pods on the same API server.
+
+It runs only where KUBEBUILDER_ASSETS has a kube-scheduler. The order of nodes in a question is left out (the
+reference's workers find them side by side), and so is what no two pods have in common: UIDs, versions, times.
+"""
+
+import json
+
+import pytest
+import yaml
+
+from support.api import manifests
+from support.extenders.running import configuration, running_extender
+from support.processes.beside_reference import HAS_REFERENCE, HIGH, NO_REFERENCE, NODES, PROGRAMS, wait_for
+from support.processes.scheduler_process import kube_scheduler
+from support.processes.servers import assets, real_server
+
+pytestmark = pytest.mark.skipif(not HAS_REFERENCE, reason=NO_REFERENCE)
+
+VERBS = ("filter", "prioritize", "preempt")
+_OWN = {"uid", "resourceVersion", "creationTimestamp", "time", "lastTransitionTime", "UID", "lastHeartbeatTime"}
+
+
+def sized(name, cpu, **spec):
+    container = {"name": "c", "image": "nginx:1.27", "resources": {"requests": {"cpu": cpu}}}
+    return manifests.pod(name, **{"containers": [container], "terminationGracePeriodSeconds": 0, **spec})
+
+
+#: With fields that no scheduler reads: extenders get them all the same.
+RICH = sized(
+    "rich",
+    "100m",
+    containers=[
+        {
+            "name": "c",
+            "image": "nginx:1.27",
+            "command": ["sh", "-c", "sleep 1 && echo '<&>'"],
+            "env": [
+                {"name": "A", "value": "ü\u2028"},
+                {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            ],
+            "livenessProbe": {"httpGet": {"path": "/", "port": 80}},
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+            "securityContext": {"runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}},
+        }
+    ],
+    volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}],
+    tolerations=[{"key": "k", "operator": "Exists"}],
+    nodeSelector={"kubernetes.io/hostname": "n1"},
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with real_server(tmp_path_factory.mktemp("server"), assets()) as server:
+        yield server
+
+
+def asked_by(server, folder, whose, *, capable):
+    """The questions for the same pods, one pod after the other."""
+
+    def kubectl(*args, stdin=None):
+        return server.kubectl("-n", "default", *args, stdin=stdin)
+
+    def is_bound(name):
+        found = json.loads(kubectl("get", "pod", name, "-o", "json").stdout)
+        return found["spec"].get("nodeName")
+
+    with running_extender() as extender:
+        settings = extender.settings("good", *VERBS, nodeCacheCapable=capable, httpTimeout="5s")
+        config = folder / f"{whose}.yaml"
+        client = {"kubeconfig": str(server.kubeconfig)}
+        config.write_text(yaml.safe_dump(configuration(settings, clientConnection=client)))
+        kubectl("create", "-f", "-", stdin=[*NODES, HIGH])
+        kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-")
+        try:
+            flags = (f"--config={config}",)
+            with kube_scheduler(folder, server.kubeconfig, *flags, name=whose, program=PROGRAMS[whose]) as scheduler:
+                scheduler.until("Successfully acquired lease")
+                important = sized("important", "3", nodeSelector={"special": "yes"}, priorityClassName="high")
+                special = sized("special", "3", nodeSelector={"special": "yes"})
+                for pod in (sized("plain", "100m"), RICH, special, important):
+                    kubectl("create", "-f", "-", stdin=[pod])
+                    name = pod["metadata"]["name"]
+                    wait_for(lambda name=name: is_bound(name), f"the binding of {name}")
+                assert scheduler.end() == 0
+            return extender.asked()
+        finally:
+            kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+            kubectl("delete", "nodes,priorityclasses", "n0", "n1", "n2", "high", "--ignore-not-found")
+            kubectl("delete", "lease", "-n", "kube-system", "kube-scheduler", "--ignore-not-found")
+
+
+def without_own(value):
+    """Nodes in one order, and what is an object's own told by its kind alone."""
+    if isinstance(value, dict):
+        return {key: type(item).__name__ if key in _OWN else without_own(item) for key, item in value.items()}
+    if isinstance(value, list):
+        found = [without_own(item) for item in value]
+        return sorted(found, key=_node_name) if found and all(map(_node_name, found)) else found
+    return value
+
+
+def _node_name(value):
+    """Of a node, or what is one's name."""
+    name = value.get("metadata", {}).get("name") if isinstance(value, dict) else value
+    return name if name in ("n0", "n1", "n2") else None
+
+
+@pytest.mark.parametrize("capable", [True, False], ids=["nodeCacheCapable", "whole nodes"])
+def test_bodies_are_those_of_the_reference(server, tmp_path, capable):
+    theirs, ours = (asked_by(server, tmp_path, whose, capable=capable) for whose in PROGRAMS)
+    assert [one.verb for one in ours] == [one.verb for one in theirs]
+    for mine, other in zip(ours, theirs, strict=True):
+        assert without_own(mine.body) == without_own(other.body)
+        assert mine.headers["Content-Type"] == other.headers["Content-Type"]
+    assert "preempt" in {one.verb for one in ours}

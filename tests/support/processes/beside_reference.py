@@ -1,0 +1,26 @@
+"""What tests that run the reference's own program beside ours have in common."""
+
+import time
+
+from support.api import manifests
+from support.processes.scheduler_process import COMMAND
+from support.processes.servers import assets
+
+REFERENCE = assets() and assets() / "kube-scheduler"
+HAS_REFERENCE = REFERENCE is not None and REFERENCE.exists()
+NO_REFERENCE = "KUBEBUILDER_ASSETS has no kube-scheduler"
+
+PROGRAMS = {"theirs": [str(REFERENCE)], "ours": COMMAND}
+
+NODES = [
+    {**manifests.node(name), "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}}
+    for name, labels in (("n0", {}), ("n1", {}), ("n2", {"special": "yes"}))
+]
+HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+
+
+def wait_for(holds, what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(0.1)
