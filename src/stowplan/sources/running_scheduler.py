@@ -102,7 +102,7 @@ def _connection(endpoint: SchedulerEndpoint) -> Connection:
             server=server,
             namespace="default" if user is None else user.namespace,
             credentials=credentials,
-            tls=_tls(endpoint, credentials),
+            tls=_tls(endpoint, credentials, known=user if user is not None and user.server == server else None),
             proxy_url=proxy_from_environment(server, os.environ),
         )
     except (ClientConfigError, CredentialsError) as error:
@@ -110,7 +110,10 @@ def _connection(endpoint: SchedulerEndpoint) -> Connection:
         raise InputError(f"{error}{hint}") from error
 
 
-def _tls(endpoint: SchedulerEndpoint, credentials: Any) -> TlsSettings:
+def _tls(endpoint: SchedulerEndpoint, credentials: Any, *, known: Connection | None) -> TlsSettings:
+    """`known`: a connection to the same address, as where the scheduler's pages are the API server's, too."""
+    if known is not None and known.tls is not None and not (endpoint.certificate_authority or endpoint.insecure):
+        return known.tls
     ca = None
     if endpoint.certificate_authority is not None:
         ca = FileContent(endpoint.certificate_authority, where="--certificate-authority", clock=time.monotonic)

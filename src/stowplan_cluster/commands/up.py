@@ -35,7 +35,7 @@ from stowplan_cluster.commands.pod_changes import reported_changes
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from stowplan.config import Configuration
     from stowplan.explain.tables import Line
     from stowplan.framework.registry import Registry
+    from stowplan.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store
     from stowplan_cluster.commands.cluster_server import EmbeddedCluster
 
@@ -168,6 +169,7 @@ async def _serve(
 
     stopped = stop.event()
     scheduler = scheduler_for(EmbeddedApi(cluster.server, documents=documents))
+    cluster.front.mount(_pages(scheduler))
     async with served(cluster) as controllers, running(scheduler.run()) as scheduling:
         await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
         if stopped.is_set():
@@ -177,6 +179,15 @@ async def _serve(
         with kubeconfig_written(cluster), _reported(cluster.server.store):
             click.echo("\n".join(_announcement(cluster, scheduler.frameworks)))
             await first_of(stopped.wait(), controllers, scheduling)
+
+
+def _pages(scheduler: Resident) -> Mapping[str, Page]:
+    """What the scheduler tells of its decisions, at the API server's address."""
+    from stowplan.daemon.pages import SchedulerPages
+    from stowplan.live.scheduler import Scheduler
+
+    # A stand-in of a test has nothing to tell.
+    return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
 
 
 def _announcement(cluster: EmbeddedCluster, profiles: Collection[str]) -> list[str]:
@@ -192,6 +203,7 @@ def _announcement(cluster: EmbeddedCluster, profiles: Collection[str]) -> list[s
         "  kubectl create deployment web --image=nginx --replicas=6",
         "  kubectl get pods -o wide",
         "  stowplan explain pending",
+        f"  stowplan explain --from-scheduler {cluster.front.url} pod NAME   # its story so far",
         "",
         "Ctrl-C ends it.",
     ]

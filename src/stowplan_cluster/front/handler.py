@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
-from stowplan.serving.requests.messages import JSON
+from stowplan.serving.requests.messages import JSON, Response
+from stowplan.serving.requests.messages import Request as PageRequest
 from stowplan_cluster.front import negotiation
 from stowplan_cluster.front.connection import Connection
 from stowplan_cluster.front.metrics import Metrics, RequestLabels
 from stowplan_cluster.front.options import first
+from stowplan_cluster.front.pages import shown
 from stowplan_cluster.front.responses import PLAIN, Answer, Renderer, error_answer, form_of
 from stowplan_cluster.front.routes import Route, route_of, split_target
 from stowplan_cluster.front.verbs import MethodNotServed, Request, Verbs, resource_of
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from stowplan.api.users import UserInfo
+    from stowplan.serving.requests.messages import Page as MountedPage
     from stowplan.serving.requests.targets import Query
     from stowplan_cluster.apiserver.registry import Registry
     from stowplan_cluster.apiserver.resources import Resource
@@ -96,7 +99,10 @@ class Handler:
         route = route_of(request.method, path, query)
         user = self._access.authenticate(request.headers, route)
         if not route.is_resource:
-            return await connection.send(self._page(exchange, user, route, query))
+            mounted = self._pages.mounted(route.path)
+            if mounted is None:
+                return await connection.send(self._page(exchange, user, route, query))
+            return await connection.send(await self._mounted(exchange, user, route, query, mounted))
         if route.verb:
             self._access.authorize(user, route, name=_selected_name(query))
         resource = resource_of(self._registry, route)
@@ -121,6 +127,20 @@ class Handler:
         # Of a page that exists: what is typed at random makes no series.
         exchange.labels = RequestLabels(request.method, "", "", "", "/" + route.path[1:].partition("/")[0], "")
         return answer
+
+    async def _mounted(
+        self, exchange: _Exchange, user: UserInfo, route: Route, query: Query, page: MountedPage
+    ) -> Answer:
+        """A page of whoever else lives in this process; it may take a while."""
+        request = exchange.request
+        self._access.authorize(user, route)
+        if request.method != "GET":
+            raise MethodNotServed(["GET"])
+        exchange.labels = RequestLabels("GET", "", "", "", "/" + route.path[1:].partition("/")[0], "")
+        with self._inflight(route):
+            asked = PageRequest(method="GET", path=route.path, user=user, query=dict(query))
+            found = page(asked)
+            return shown(found if isinstance(found, Response) else await found)
 
     @contextmanager
     def _inflight(self, route: Route) -> Iterator[None]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stowplan.serving.requests.health import Check
-    from stowplan.serving.requests.messages import Response
+    from stowplan.serving.requests.messages import Page, Response
     from stowplan.serving.requests.targets import Query
     from stowplan_cluster.apiserver.discovery import Document
     from stowplan_cluster.apiserver.objects import JsonObject
@@ -65,6 +65,8 @@ class Pages:
             "openapi": self._openapi_page,
             **{page: partial(self._health, page) for page in self._checks},
         }
+        #: Pages of others in this process, by path; one that ends with a slash is all that is below it.
+        self.of_others: Mapping[str, Page] = {}
         #: host:port, for those who ask /api where the server is.
         self.address = ""
 
@@ -81,6 +83,11 @@ class Pages:
         if etag is not None and etag == if_none_match:
             return Answer((), 304, answer.content_type, answer.headers)
         return answer
+
+    def mounted(self, path: str) -> Page | None:
+        """The page of somebody else at this path."""
+        above = (page for prefix, page in self.of_others.items() if prefix.endswith("/") and path.startswith(prefix))
+        return self.of_others.get(path) or next(above, None)
 
     def _index(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:
@@ -111,9 +118,9 @@ class Pages:
         if rest:
             if rest not in checks:
                 raise no_such_page()
-            return _shown(check_answer(checks[rest]))
+            return shown(check_answer(checks[rest]))
         report = HealthChecks(page, checks).report(excluded=query.get("exclude", ()), verbose="verbose" in query)
-        return _shown(report)
+        return shown(report)
 
     # Discovery
 
@@ -227,7 +234,7 @@ def _hashed(answer: Answer, path: str, query: Query) -> Answer:
 _PRETTY = form_of(Form(), "", pretty=True)
 
 
-def _shown(response: Response) -> Answer:
+def shown(response: Response) -> Answer:
     return Answer((response.body,), response.status, response.content_type, response.headers)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from stowplan.serving.requests.messages import Page
     from stowplan_cluster.apiserver.objects import JsonObject
     from stowplan_cluster.apiserver.server import ApiServer
     from stowplan_cluster.front.certificates import Certificates
@@ -81,6 +82,10 @@ class Front:
         self._runner: _Runner | None = None
         #: Where it is served, once it is.
         self.url = ""
+
+    def mount(self, pages: Mapping[str, Page]) -> None:
+        """Serve pages of somebody else in this process, too; a path that ends with a slash is all that is below it."""
+        self._pages.of_others = {**self._pages.of_others, **pages}
 
     @property
     def ca_certificate(self) -> bytes | None:

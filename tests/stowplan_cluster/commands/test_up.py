@@ -1,9 +1,13 @@
 """`stowplan up` as a process: pods get nodes, options reach the scheduler, every ending is a clean one."""
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 from contextlib import contextmanager
+from urllib.error import HTTPError
 
 import pytest
 import yaml
@@ -146,6 +150,25 @@ def test_without_nodes_pods_wait(tmp_path):
 
         assert "nodeName" not in client.until(PODS, told)["web"]["spec"]
         assert ": 0 nodes, " in log.read_text()
+
+
+def test_the_scheduler_tells_its_story_at_the_same_address(tmp_path):
+    with up(tmp_path, "--nodes=0") as (_, client, log):
+        client(PODS, pod())
+        client.until(PODS, lambda pods: pods["web"].get("status", {}).get("conditions"))
+        assert [one["pod"] for one in client("/stowplan/pending")["pods"]] == ["default/web"]
+        told = client("/stowplan/explain/default/web")
+        assert told["scheduler"]["place"] == "unschedulable"
+        with pytest.raises(HTTPError, match="404"):
+            client("/stowplan/stories/default/nobody")
+        with pytest.raises(HTTPError, match="405"):
+            client("/stowplan/pending", {})
+        # With the kubeconfig that it writes, nothing else has to be named.
+        line = [sys.executable, "-m", "stowplan", "explain", "--from-scheduler", client.url, "pod", "web"]
+        kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
+        asked = subprocess.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
+        assert "What this scheduler knows of it\n  unschedulable (1 attempt" in asked.stdout
+        assert f"stowplan explain --from-scheduler {client.url} pod NAME" in log.read_text()
 
 
 def test_the_configuration_is_the_schedulers(tmp_path):
