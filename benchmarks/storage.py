@@ -37,7 +37,7 @@ from stowplan.api.types import (
 from stowplan.config import load_config
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import Schedule
-from stowplan.framework.requests import Create, Patch
+from stowplan.framework.requests import Create
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.object_store import ObjectStore
@@ -46,13 +46,10 @@ from stowplan.simulate.virtual_api import VirtualApi
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.api.changes import Change
-
 SCENARIOS = ("plain", "csi", "migrated", "wffc", "local")
 DRIVER = "ebs.csi.aws.com"
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 COMPLETED = "pv.kubernetes.io/bind-completed"
-SELECTED = "volume.kubernetes.io/selected-node"
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 #: Seconds until a provisioner has made a volume, and the binder has bound it.
 PROVISIONING = 0.05
@@ -70,33 +67,6 @@ class Stopwatch(Engine):
         effects = super().step(input_, now)
         self.deciding += time.process_time() - began
         return effects
-
-
-class Store(ObjectStore):
-    """With a provisioner and a binder: they act on what the scheduler writes."""
-
-    run: VirtualTime
-
-    def patch(self, request: Patch, now: float) -> Change[Any]:
-        change = super().patch(request, now)
-        new: Any = change.new
-        if request.kind is PersistentVolumeClaim and SELECTED in new.metadata.annotations and not new.spec.volume_name:
-            self._provision(new, now + PROVISIONING)
-        elif request.kind is PersistentVolume and new.spec.claim_ref is not None and new.status.phase == "Available":
-            self._bind(new.metadata.name, new.spec.claim_ref.name, now + PROVISIONING)
-        return change
-
-    def _provision(self, claim: PersistentVolumeClaim, at: float) -> None:
-        node = self.get(Node, "", claim.metadata.annotations[SELECTED])
-        name = f"made-for-{claim.metadata.name}"
-        made = volume(name, claim=claim.metadata.name, uid=claim.metadata.uid, on={ZONE: node.metadata.labels[ZONE]})
-        self.run.at(at, Create(obj=convert(made, PersistentVolume)))
-        self._bind(name, claim.metadata.name, at)
-
-    def _bind(self, name: str, claim: str, at: float) -> None:
-        body: dict[str, Any] = {"metadata": {"annotations": {COMPLETED: "yes"}}, "spec": {"volumeName": name}}
-        patch = Patch(kind=PersistentVolumeClaim, namespace="default", name=claim, body=body, type_="merge")
-        self.run.at(at, patch)
 
 
 def volume(name: str, *, claim: str = "", uid: str = "", on: dict[str, str], migrated: bool = False) -> dict[str, Any]:
@@ -197,7 +167,7 @@ class World:
 
 
 def measure(scenario: str, options: argparse.Namespace) -> None:
-    registry, store = in_tree_registry(), Store()
+    registry, store = in_tree_registry(), ObjectStore()
     engine = Stopwatch(
         load_config(None, plugins=registry.declarations),
         registry=registry,
@@ -207,7 +177,7 @@ def measure(scenario: str, options: argparse.Namespace) -> None:
         settings=EngineSettings(stories=False, events=False),
         api=VirtualApi(),
     )
-    run = store.run = VirtualTime(engine, store)
+    run = VirtualTime(engine, store, binds_volumes_after=PROVISIONING)
     world = World(scenario, options)
     for obj in world.objects():
         run.write(Create(obj=obj))

@@ -345,7 +345,7 @@ class Cluster:
         The real queue, cycles and bindings, until only time could help: victims of preemption leave and the preemptor
         follows, and a pod that is refused is tried again when something happened that may help it. No time passes: who
         waits on Permit when nothing else is left is rejected as if its time were up, and what PreBind waits for does
-        not come.
+        not come; but claims are bound, and volumes made for them, as soon as a pod has its node.
         """
         if pods is None:
             # Those of other schedulers are theirs to place.
@@ -372,7 +372,7 @@ class _Scheduling:
     def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
         self._engine = engine
         self._store = StateStore(engine.state, self._names)
-        self._time = VirtualTime(engine, self._store, ask=ask)
+        self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0)
 
     def one(self, info: PodInfo) -> Decision:
         if info.node_name:

@@ -5,6 +5,7 @@ import pytest
 from stowplan.api.api_errors import Conflict
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 from support.live.volumes import StorageControllers, claim_of, claimed_volumes
 from support.plugins.claims import COMPLETED, HOST, SELECTED, ZONE, a_class, claim, volume
 
@@ -313,6 +314,26 @@ async def test_a_scheduler_that_begins_in_the_middle_of_a_bind():
         await controllers.settle()
         assert cluster.node_of("p") == node
         assert claim_of(cluster, "p")[0] == "Bound"
+
+
+async def test_a_run_with_volumes_is_repeated():
+    recorded = Recorded()
+    made = [free(f"v{i}", class_name="local", on={HOST: ["ab"[i % 2]]}) for i in range(3)]
+    classes = [a_class(provisioner="p"), a_class("local", provisioner=LOCAL)]
+    async with live(*nodes("a", "b"), *classes, *made, recorder=recorded.recorder) as cluster:
+        controllers = StorageControllers(cluster)
+        await controllers.settle()
+        names = [f"p{i}" for i in range(8)]
+        await cluster.create(*(wanting(name, class_name="s" if i % 2 else "local") for i, name in enumerate(names)))
+        await cluster.create(*map(using, names))
+        await cluster.patch("persistentvolumeclaims", "p1", {"metadata": {"annotations": {SELECTED: None}}})
+        await cluster.advance(30.0)
+        await cluster.delete("persistentvolumeclaims", "p3")
+        await controllers.settle()
+        await cluster.advance(TIMEOUT + 60.0)
+        await controllers.settle()
+        assert sum(bool(cluster.node_of(name)) for name in names) >= 5
+    recorded.check()
 
 
 def _anew(obj):

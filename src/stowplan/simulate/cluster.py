@@ -16,6 +16,7 @@ from stowplan.api.port import Listing
 from stowplan.framework.requests import Bind, Delete, Done, Read, Refused
 from stowplan.simulate.object_store import runs
 from stowplan.simulate.virtual_api import ListObjects
+from stowplan.simulate.volume_controllers import VolumeControllers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -48,13 +49,19 @@ class SimulatedCluster:
         latency: Latency,
         kinds: Collection[type[ApiStruct]] | None,
         runs_for: Callable[[Pod], float | None] | None,
+        binds_volumes_after: float | None = None,
     ) -> None:
-        """`kinds`: those that are watched; None: all. `runs_for`: for how many seconds a pod runs; None: for ever."""
+        """`kinds`: those that are watched; None: all. `runs_for`: for how many seconds a pod runs; None: for ever.
+
+        `binds_volumes_after`: seconds that it takes to bind a claim, or make a volume for it; None: nobody does.
+        """
         self._store = store
         self._agenda = agenda
         self._latency = latency
         self._kinds = None if kinds is None else frozenset(kinds)
         self._runs_for = runs_for
+        self._volume_controllers = None if binds_volumes_after is None else VolumeControllers(store)
+        self._binds_volumes_after = binds_volumes_after or 0.0
         #: Kind -> when the last of its news is told, unless that is at once.
         self._told_at: dict[type[ApiStruct], float] = {}
 
@@ -108,6 +115,9 @@ class SimulatedCluster:
         new: Any = change.new
         if old is new:
             return
+        if self._volume_controllers is not None:
+            for request in self._volume_controllers.requests_after(change):
+                self._agenda.put(self._agenda.now + self._binds_volumes_after, request)
         kind = type(new) if old is None else type(old)
         if kind is Pod:
             visible = self._seen(old, new, change)

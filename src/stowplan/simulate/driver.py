@@ -98,11 +98,13 @@ class VirtualTime:
         tell: Callable[[Tell], object] | None = None,
         ask: Callable[[Ask], Outcome] | None = None,
         runs_for: Callable[[Pod], float | None] | None = None,
+        binds_volumes_after: float | None = None,
     ) -> None:
         """`start`: seconds since the epoch. `kinds`: those that the engine watches; None: all.
 
         `tell` hears events for users, `ask` answers for whoever is outside; `runs_for` says for how many seconds a pod
-        runs once it has a node, and goes then; None: for ever.
+        runs once it has a node, and goes then; None: for ever. `binds_volumes_after`: seconds until a claim is bound
+        for which the scheduler has named a volume or a node (`volume_controllers`); None: nobody does that.
         """
         self._engine = engine
         self.store = store
@@ -110,7 +112,14 @@ class VirtualTime:
         self._tell_users = tell
         self._answer_outside = ask
         self._agenda = Agenda(start)
-        self._cluster = SimulatedCluster(store, self._agenda, latency=latency, kinds=kinds, runs_for=runs_for)
+        self._cluster = SimulatedCluster(
+            store,
+            self._agenda,
+            latency=latency,
+            kinds=kinds,
+            runs_for=runs_for,
+            binds_volumes_after=binds_volumes_after,
+        )
         self._started = False
         #: Effects that are to be answered: the number of each, and its call if it is one of a plugin.
         self._under_way: dict[int, PluginCall | None] = {}

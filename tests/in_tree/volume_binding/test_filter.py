@@ -323,3 +323,18 @@ def test_a_claim_named_twice_needs_two_volumes(bench):
     pod = using("c", "c")
     assert refused(bench, LOCAL, claim(), volume(), pod=pod) == NOBODY
     assert refused(bench, LOCAL, claim(), volume(), volume("w"), pod=pod) == {}
+
+
+def test_ten_thousand_volumes_that_almost_match(bench):
+    """Each selector is looked at once, and not at all for another pod with a claim like it."""
+    almost = [volume(f"v{i}", size=f"{i + 1}Mi", on={HOST: [f"gone-{i}"]}) for i in range(9_999)]
+    small = volume("small", size="1Ki", on={HOST: ["n2"]})
+    world = bench(VolumeBinding, node("n1"), node("n2"), LOCAL, claim("c"), claim("d"), *almost, small)
+    assert world.refusals(POD) == NOBODY
+    looked = []
+    world.plugin.node_sets.rows = looked.append
+    assert world.refusals(using("d")) == NOBODY
+    assert looked == []
+    del world.plugin.node_sets.rows
+    world.put(volume("right", on={HOST: ["n2"]}))
+    assert world.refusals(using("d")) == {"n1": NO_VOLUME}

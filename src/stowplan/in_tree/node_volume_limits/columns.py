@@ -80,6 +80,8 @@ class AttachedVolumes:
         self._rows_of: dict[CsiVolume, set[int]] = defaultdict(set)
         self._rows: dict[int, _Row] = {}
         self._names: list[str] = []
+        #: The generation of the table that had these names.
+        self._names_of = -1
         self._seen = np.zeros(0, np.int64)
         #: Of the mounted volumes, the objects and the nodes, when all was up to date.
         self._stamp: tuple[int, int, int] | None = None
@@ -214,6 +216,9 @@ class AttachedVolumes:
 
     def _rows_renamed(self) -> set[int]:
         """Rows that are another node's now."""
+        if self._names_of == self._cluster.table.generation:
+            return set()
+        self._names_of = self._cluster.table.generation
         names, known = self._cluster.table.names, self._names
         if names == known:
             return set()

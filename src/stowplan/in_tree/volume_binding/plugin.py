@@ -170,6 +170,7 @@ class VolumeBinding(
             if nodes.candidates is not None:
                 asked = asked & nodes.candidates
             if asked.any():
+                self._count_error("predicate", state)
                 return problem
         entries = [entry._replace(mask=nodes.take(entry.mask)) for entry in judgement.entries()]
         if not entries:
@@ -225,6 +226,7 @@ class VolumeBinding(
             return self._assume(reserved, claims, row, state.get(_STATE))
         except AssumeError as e:
             give_back(reserved, self.handle.cluster.assumed)
+            self._count_error("assume", state)
             return error(e)
 
     def _assume(self, reserved: Reserved, claims: list[Claim], row: int, known: _State | None) -> Status | None:
@@ -279,7 +281,15 @@ class VolumeBinding(
         if reserved.all_bound:
             return None
         writer = Writer(self.handle.cluster, judge=self.judge, node_sets=self.node_sets, pod=pod, node_name=node_name)
-        return (yield from writer.steps(reserved, self._timeout))
+        failed = yield from writer.steps(reserved, self._timeout)
+        if failed is not None:
+            self._count_error("bind", state)
+        return failed
+
+    def _count_error(self, stage: str, state: CycleState) -> None:
+        metrics = self.handle.metrics
+        if metrics is not None and not state.asking:
+            metrics.scheduler.volume_scheduling_stage_error_total.with_label_values(stage).inc()
 
     def explanation(self, inspection: Inspection) -> Explanation:
         from stowplan.in_tree.volume_binding.explanation import VolumeBindingExplanation

@@ -69,7 +69,7 @@ class Scorer:
         combination: list[int],
         volumes: Volumes,
     ) -> int:
-        static = [(i, volumes.known[id]) for i, id in zip(matched, combination, strict=False) if id != NONE]
+        static = [(i, volumes.known[id]) for i, id in zip(matched, combination, strict=False) if id in volumes.known]
         uses: dict[str, _Use] = defaultdict(_Use)
         for i, volume in static:
             use = uses[volume.spec_class]

@@ -126,7 +126,8 @@ class Writer:
             return False
         self._check_affinity(volume)
         reference = volume.spec.claim_ref
-        if reference is None or not reference.uid:
+        # Claims from files may have no UID.
+        if reference is None or (watched.metadata.uid and not reference.uid):
             raise BindingError(f'ClaimRef got reset for pv "{name}"')
         return is_fully_bound(watched)
 
@@ -206,10 +207,11 @@ def _answered(outcome: Done, sent: Any) -> Any:
 
 def _is_older(watched: PersistentVolume | PersistentVolumeClaim, written: Any) -> bool:
     """Whether the watch has not come up to what was written."""
-    versions = watched.metadata.resource_version, written.metadata.resource_version
-    if not all(version.isdecimal() for version in versions):
+    seen, wanted = watched.metadata.resource_version, written.metadata.resource_version
+    if not wanted.isdecimal():
         return False
-    return int(versions[0]) < int(versions[1])
+    # An object from a file has no version until it is written.
+    return not seen.isdecimal() or int(seen) < int(wanted)
 
 
 def _key(claim: PersistentVolumeClaim) -> str:
