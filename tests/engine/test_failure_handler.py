@@ -193,8 +193,16 @@ def lines():
             ("I", 2, "Unable to schedule pod; no nodes are registered to the cluster; waiting", {}),
             id="no nodes",
         ),
-        pytest.param(Failure(status=error("x")), ("E", 0, "Error scheduling pod; retrying", {}), id="error"),
-        pytest.param(Failure(status=REJECTED), ("E", 0, "Error scheduling pod; retrying", {}), id="rejected by Bind"),
+        pytest.param(
+            Failure(status=error("x")),
+            ("E", 0, "Error scheduling pod; retrying", {"logger": "UnhandledError"}),
+            id="error",
+        ),
+        pytest.param(
+            Failure(status=REJECTED),
+            ("E", 0, "Error scheduling pod; retrying", {"logger": "UnhandledError"}),
+            id="rejected by Bind",
+        ),
     ],
 )
 def test_why_it_failed_is_logged(failure, expected, lines):

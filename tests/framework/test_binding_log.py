@@ -16,9 +16,9 @@ POINTS = {
 }
 
 
-async def lines_of(point, answer):
+async def lines_of(point, answer, verbosity=5):
     framework, state, pod, node = an_attempt(framework_of(recorder("A", [], **{point: answer})))
-    with logged() as found:
+    with logged(verbosity) as found:
         ran = POINTS[point][0](framework, state, pod, node)
         if hasattr(ran, "__await__"):
             await ran
@@ -41,7 +41,23 @@ async def test_a_plugin_that_fails(point):
     text = "Plugin Failed" if point == "bind" else "Plugin failed"
     assert found.of("binding") == [(0, text, keys)]
     assert found.entries[0].severity == "E"
-    assert str(found.entries[0].error).endswith("bad")
+    assert str(found.entries[0].error) == "bad", "nothing is put around it"
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_which_lines_have_the_node_where_the_log_is_not_verbose(point):
+    answer = error("bad")
+    _, found = await lines_of(point, (answer, 0.0) if point == "permit" else answer, verbosity=2)
+    assert ("node" in found.entries[0].keys) == (point in ("pre_bind", "bind"))
+
+
+async def test_a_plugin_that_does_not_know_what_it_will_do():
+    framework, state, pod, node = an_attempt(framework_of(recorder("A", [], pre_bind_pre_flight=error("bad"))))
+    with logged() as found:
+        failed, _ = binding.run_pre_bind_pre_flights(framework, state, pod, node)
+    assert failed.message == 'running PreBindPreFlight "A": bad'
+    assert found.of("binding") == [(0, "Plugin failed", {"pod": pod.key, "node": node, "plugin": "A"})]
+    assert found.entries[0].error == "bad"
 
 
 async def test_a_plugin_that_makes_the_pod_wait():

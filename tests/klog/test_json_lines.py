@@ -38,6 +38,14 @@ def test_an_error_has_no_level_and_ends_with_its_cause(log_with):
     assert read["err"] == "line 1\nline 2"
 
 
+def test_the_name_of_a_logger_stands_where_zap_has_it(log_with):
+    log = log_with(format="json")
+    LOG.unhandled("full", "Error scheduling pod; retrying", pod=POD)
+    read = json.loads(log.text)
+    assert list(read) == ["ts", "logger", "caller", "msg", "pod", "err"]
+    assert read["logger"] == "UnhandledError"
+
+
 def test_a_warning_is_information_of_level_0(log_with):
     log = log_with(format="json")
     LOG.warning("careful")

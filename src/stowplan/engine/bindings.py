@@ -481,7 +481,7 @@ class Bindings:
         try:
             self._state.forget(pod)
         except ValueError as e:
-            _log.error(e, "ForgetPod failed", pod=pod)
+            _log.unhandled(e, "ForgetPod failed", pod=pod)
             return False
         self._parts.leaving.left(pod.uid)
         return True

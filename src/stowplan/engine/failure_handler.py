@@ -141,7 +141,7 @@ def _log_failure(queued: QueuedPod, failure: Failure, locations: LoggedLocations
     else:
         raised = locations.first_error_at(failure.status)
         trace: dict[str, Any] = {} if raised is None else {"stacktrace": stack_trace(raised)}
-        _log.error(failure.message, "Error scheduling pod; retrying", pod=queued.pod, **trace)
+        _log.unhandled(failure.message, "Error scheduling pod; retrying", pod=queued.pod, **trace)
 
 
 def _log_update(pod: Pod, failure: Failure) -> None:

@@ -155,7 +155,7 @@ def _log_filters(framework: Framework, decision: Decision) -> None:
         text = "Status after running PostFilter plugins for pod"
         last = decision.post_filter[-1][1].status
         if last.code == Code.Error:
-            _log.error(None, text, pod=pod, status=last.message)
+            _log.unhandled(None, text, pod=pod, status=last.message)
         elif verbose.enabled:
             verbose.info(text, pod=pod, status=_post_filter_message(decision))
 

@@ -220,7 +220,7 @@ class _Try:
         try:
             yield from self._ask_filters()
         except _FailedError as failed:
-            _log.error(failed.status.cause, "Evaluation failed on nominated node", pod=self._pod)
+            _log.unhandled(failed.status.cause, "Evaluation failed on nominated node", pod=self._pod)
             return False
         except OvertakenError:
             return False

@@ -15,7 +15,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.interface import PreBindPreFlightResult
 from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
@@ -64,9 +64,10 @@ def run_reserve(
     `problems` takes up what went wrong while giving back.
     """
     for plugin in framework.reserve:
-        failed = _failure("Reserve", plugin.name, _reserve(plugin, state, pod, node_name))
-        if failed is not None:
-            _log_failure("", failed, pod, node_name)
+        answer = _reserve(plugin, state, pod, node_name)
+        failed = _failure("Reserve", plugin.name, answer)
+        if answer is not None and failed is not None:
+            _log_failure("Reserve", plugin.name, answer, pod, node_name)
             found = run_unreserve(framework, state, pod, node_name)
             if problems is not None:
                 problems += found
@@ -114,8 +115,8 @@ def run_permit(
             reasons += answer.shown_reasons
             continue
         failed = _failure("Permit", plugin.name, answer)
-        if failed is not None:
-            _log_failure("", failed, pod, node_name)
+        if answer is not None and failed is not None:
+            _log_failure("Permit", plugin.name, answer, pod, node_name)
             return failed, {}
     if timeouts:
         verbose = _log.v(4)
@@ -150,6 +151,8 @@ def run_pre_bind_pre_flights(
     for plugin in framework.pre_bind:
         answer = _pre_flight(plugin, state, pod, node_name)
         if isinstance(answer, Status) and answer.code not in (Code.Success, Code.Skip):
+            if answer.code == Code.Error:
+                _log_failure("PreBindPreFlight", plugin.name, answer, pod, node_name)
             return _pre_flight_failure(plugin.name, answer), results
         if isinstance(answer, Status):
             # A status alone speaks of no company: the plugin stands by itself.
@@ -232,8 +235,8 @@ def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod
 def failure_at(point: str, plugin: str, answer: Status | None, pod: PodInfo, node_name: str) -> Status | None:
     """What an answer means for the attempt, with a line in the log if it fails."""
     failed = _failure(point, plugin, answer)
-    if failed is not None:
-        _log_failure(f"{point} ", failed, pod, node_name)
+    if answer is not None and failed is not None:
+        _log_failure(point, plugin, answer, pod, node_name)
     return failed
 
 
@@ -246,12 +249,18 @@ def _failure(point: str, plugin: str, answer: Status | None) -> Status | None:
     return wrapped(f'running {point} plugin "{plugin}"', answer).with_plugin(plugin)
 
 
-def _log_failure(point: str, failed: Status, pod: PodInfo, node_name: str) -> None:
-    """Tell which plugin ended the attempt; `point` as upstream's text has it, in front of "plugin"."""
-    if failed.rejected:
-        text = f"Pod rejected by {point}plugin"
-        _log.v(4).info(text, pod=pod, node=node_name, plugin=failed.plugin, status=failed.message)
-    else:
-        # Parity: one of upstream's lines is written otherwise.
-        text = "Plugin Failed" if point == "Bind " else "Plugin failed"
-        _log.error(failed.message, text, plugin=failed.plugin, pod=pod, node=node_name)
+#: Points whose lines name themselves, and always the node.
+_NAMED = ("PreBind", "Bind")
+
+
+def _log_failure(point: str, plugin: str, answer: Status, pod: PodInfo, node_name: str) -> None:
+    """Tell which plugin ended the attempt, in its own words: what is put around them is for the pod's status."""
+    verbose = _log.v(4)
+    if answer.rejected:
+        text = f"Pod rejected by {point} plugin" if point in _NAMED else "Pod rejected by plugin"
+        verbose.info(text, pod=pod, node=node_name, plugin=plugin, status=answer.message)
+        return
+    # Parity: one of upstream's lines is written otherwise, and some have the node only in a verbose log.
+    text = "Plugin Failed" if point == "Bind" else "Plugin failed"
+    where: dict[str, Any] = {"node": node_name} if verbose.enabled or point not in ("Reserve", "Permit") else {}
+    _log.error(answer.message, text, plugin=plugin, pod=pod, **where)

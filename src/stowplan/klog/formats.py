@@ -53,13 +53,15 @@ class JsonFormat:
         self._wall_clock = wall_clock
 
     def line(self, entry: Entry) -> str:
-        parts = [
-            f'{{"ts":{self._now()},"caller":"{_short_path(entry.file)}:{entry.line}","msg":{json_text(entry.message)}'
-        ]
+        keys = dict(entry.keys)
+        # Parity: a logger's name stands between the time and the place.
+        named = f',"logger":{json_text(keys.pop("logger"))}' if "logger" in keys else ""
+        place = f"{_short_path(entry.file)}:{entry.line}"
+        parts = [f'{{"ts":{self._now()}{named},"caller":"{place}","msg":{json_text(entry.message)}']
         if entry.severity != "E":
             # Parity: a warning is an info line of level 0.
             parts.append(f',"v":{entry.level}')
-        for key, value in entry.keys.items():
+        for key, value in keys.items():
             parts.append(f",{json_text(key)}:{go_json(value, reference=ObjectRef.to_dict)}")
         if entry.error is not None:
             parts.append(f',"err":{json_text(error_text(entry.error))}')

@@ -119,6 +119,10 @@ class Logger:
             keys["stacktrace"] = stack_trace(err)
         _write("E", 0, message, True, err, keys)
 
+    def unhandled(self, err: BaseException | str | None, message: str, /, **keys: Any) -> None:
+        """An error that nobody handles any further: upstream's HandleErrorWithContext, which names the logger."""
+        _write("E", 0, message, True, err, {"logger": "UnhandledError", **keys})
+
 
 def _write(
     severity: Severity,

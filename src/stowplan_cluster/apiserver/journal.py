@@ -9,6 +9,9 @@ A full disk does not stop the server: what could not be written is logged, and t
 anew as soon as that works.
 
 One process at a time: the file beside it, `FILE.lock`, is held as long as the journal is open.
+
+The folder may be one that others write to. Neither file is opened through a link, nor if it is somebody else's: what is
+in the store would be theirs to read, and what they put there would be taken for objects.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -52,7 +56,7 @@ class Journal:
         self._behind = False
         self._lock = _locked(path)
         try:
-            if path.exists():
+            if os.path.lexists(path):
                 objects, version = _read(path)
                 store.load(objects.values(), version=version)
             self._file = self._rewrite()
@@ -118,7 +122,7 @@ class Journal:
         """Write the store as it is to a new file, put that in place, and return it, open for appending."""
         temporary = self._path.with_name(f"{self._path.name}.new")
         # Objects of users, Secrets among them: nobody else's to read.
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        descriptor = _made(temporary)
         try:
             with os.fdopen(os.dup(descriptor), "wb") as file:
                 file.write(_encode({"form": _FORM, "version": self._store.version}) + b"\n")
@@ -150,16 +154,40 @@ def _sync_folder(folder: Path) -> None:
 def _locked(path: Path) -> int:
     if not path.parent.is_dir():
         raise JournalError(f"{path}: {path.parent} is not a directory")
-    try:
-        descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise JournalError(f"{path}: {error.strerror}") from error
+    descriptor = _opened(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise JournalError(f"{path}: another server is using this state file") from None
     return descriptor
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A file of our own, or JournalError."""
+    try:
+        # Without O_NONBLOCK somebody's pipe would hold us up for ever.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = "a symbolic link; name the file itself" if path.is_symlink() else error.strerror
+        raise JournalError(f"{path}: {why}") from error
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        os.close(descriptor)
+        what = f"belongs to user {found.st_uid}" if stat.S_ISREG(found.st_mode) else "is no file"
+        raise JournalError(f"{path}: {what}, and may have been put there for us to use")
+    return descriptor
+
+
+def _made(path: Path) -> int:
+    """A file that was not there, open for appending."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileExistsError:
+        # Ours, from a crash; or a link, of which nothing but the link goes.
+        path.unlink()
+        return os.open(path, flags, 0o600)
 
 
 def _read(path: Path) -> tuple[dict[tuple[str, str], tuple[str, JsonObject]], int]:
@@ -171,13 +199,13 @@ def _read(path: Path) -> tuple[dict[tuple[str, str], tuple[str, JsonObject]], in
             version = max(version, _play(_decode(line, type=dict[str, Any]), objects, first=number == 1))
         except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
             raise JournalError(f"{path}, line {number}: not a line of a stowplan state file ({error})") from None
-    if version < 0 and path.stat().st_size:
+    if version < 0 and path.lstat().st_size:
         raise JournalError(f"{path}: not a stowplan state file")
     return objects, max(version, 0)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    with path.open("rb") as file:
+    with os.fdopen(_opened(path, os.O_RDONLY), "rb") as file:
         for number, line in enumerate(file, start=1):
             # Only whole lines were ever answered for.
             if line.endswith(b"\n"):

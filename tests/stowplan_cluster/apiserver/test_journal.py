@@ -226,3 +226,59 @@ def test_what_cannot_be_saved_at_the_end_is_told(tmp_path, monkeypatch, caplog):
 
 def _no_space(descriptor, data):
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+# -- files that somebody else has put there ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["state", "state.lock"])
+def test_a_link_is_not_followed(tmp_path, name):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / name).symlink_to(victim)
+    with pytest.raises(JournalError, match=f"{name}: a symbolic link"):
+        opened(tmp_path / "state")
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("dangling", [False, True])
+def test_a_link_in_place_of_the_new_file_is_not_written_through(tmp_path, dangling):
+    victim = tmp_path / "victim"
+    if not dangling:
+        victim.write_text("precious")
+    (tmp_path / "state.new").symlink_to(victim)
+    _, journal = opened(tmp_path / "state")
+    journal.close()
+    assert victim.exists() is not dangling
+    assert dangling or victim.read_text() == "precious"
+    assert not (tmp_path / "state").is_symlink()
+
+
+def test_what_a_crash_left_of_the_new_file_is_made_anew(tmp_path):
+    (tmp_path / "state.new").write_text("half a li")
+    store, journal = opened(tmp_path / "state")
+    store.put("things", an_object("a"))
+    journal.close()
+    again, journal = opened(tmp_path / "state")
+    assert contents(again) == contents(store)
+    journal.close()
+
+
+@pytest.mark.parametrize("name", ["state", "state.lock"])
+def test_a_file_of_somebody_else_is_refused(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text("")
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    if name == "state":
+        # The lock is ours.
+        lock = os.open("/dev/null", os.O_RDONLY)
+        monkeypatch.setattr("stowplan_cluster.apiserver.journal._locked", lambda path: lock)
+    with pytest.raises(JournalError, match=f"{name}: belongs to user {owner}"):
+        opened(tmp_path / "state")
+
+
+@pytest.mark.parametrize("name", ["state", "state.lock"])
+def test_a_pipe_does_not_hold_it_up(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(JournalError, match=f"{name}: is no file"):
+        opened(tmp_path / "state")

@@ -13,7 +13,6 @@ Upstream: staging/src/k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -33,13 +32,10 @@ if TYPE_CHECKING:
 
     from stowplan.client.endpoint.tls import ClientCertificate
 
-_log = logging.getLogger(__name__)
 
 #: Seconds that a plugin has; a user who has to answer gets longer.
 TIMEOUT = 60.0
 INTERACTIVE_TIMEOUT = 300.0
-
-_SHOWN_STDERR = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +162,8 @@ class ExecCredentials:
                 *self._plugin.args,
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=None if interactive else subprocess.PIPE,
+                # It may hold tokens, and errors are logged: only somebody who is there gets to see it.
+                stderr=None if interactive else subprocess.DEVNULL,
                 env={**self._environ, **self._plugin.env, "KUBERNETES_EXEC_INFO": info},
                 # Away from the terminal, its whole group can be killed; at the terminal it has to stay in ours.
                 start_new_session=not interactive,
@@ -174,15 +171,19 @@ class ExecCredentials:
         except (OSError, ValueError) as error:
             why = os_error_text("exec", executable, error) if isinstance(error, OSError) else str(error)
             raise CredentialsError(f"{self._plugin.where}: {why}") from None
-        stdout, stderr = await self._finished(process, interactive=interactive)
-        self._check_exit(process.returncode, stderr)
+        stdout = await self._finished(process, interactive=interactive)
+        if process.returncode:
+            raise CredentialsError(
+                f"{self._plugin.where}: exec: executable {self._plugin.command} failed with exit code "
+                f"{process.returncode}; what it wrote is not shown, as it may hold secrets: run it yourself to see why"
+            )
         return stdout
 
-    async def _finished(self, process: subprocess.Process, *, interactive: bool) -> tuple[bytes, bytes]:
+    async def _finished(self, process: subprocess.Process, *, interactive: bool) -> bytes:
         seconds = self._timeout if self._timeout is not None else INTERACTIVE_TIMEOUT if interactive else TIMEOUT
         try:
             async with asyncio.timeout(seconds):
-                stdout, stderr = await process.communicate()
+                stdout, _ = await process.communicate()
         except TimeoutError:
             raise CredentialsError(
                 f"{self._plugin.where}: exec plugin {self._plugin.command} did not finish within {seconds:g} seconds "
@@ -191,17 +192,7 @@ class ExecCredentials:
         finally:
             if process.returncode is None:
                 await _kill(process, group=not interactive)
-        return stdout, stderr or b""
-
-    def _check_exit(self, code: int | None, stderr: bytes) -> None:
-        command, text = self._plugin.command, _tail(stderr)
-        if code:
-            said = f":\n{text}" if text else ", it wrote nothing to standard error"
-            raise CredentialsError(
-                f"{self._plugin.where}: exec: executable {command} failed with exit code {code}{said}"
-            )
-        if text:
-            _log.info("exec plugin %s: %s", command, text)
+        return stdout
 
 
 def _authorization(answer: ExecAnswer) -> str | None:
@@ -215,11 +206,6 @@ async def _kill(process: subprocess.Process, *, group: bool) -> None:
         else:
             process.kill()
     await process.wait()
-
-
-def _tail(stderr: bytes) -> str:
-    text = printable(stderr[-_SHOWN_STDERR:].decode(errors="replace")).strip()
-    return f"…{text}" if len(stderr) > _SHOWN_STDERR else text
 
 
 def printable(text: str) -> str:
