@@ -291,11 +291,12 @@ def test_node_label_with_a_label_that_must_and_must_not_be_there():
     )
 
 
-def test_service_affinity_is_refused():
-    source = config("v1beta1", profiles=[{"plugins": {"filter": {"enabled": named("ServiceAffinity")}}}])
-    assert refusal(source).startswith(
-        'profiles[0].plugins.filter.enabled[15]: Invalid value: "ServiceAffinity": is not supported: '
-    )
+def test_service_affinity_is_a_plugin_of_our_own():
+    args = {"affinityLabels": ["rack"], "antiAffinityLabelsPreference": ["zone"]}
+    plugins = {point: {"enabled": named("ServiceAffinity")} for point in ("preFilter", "filter", "score")}
+    found = profile("v1beta1", plugins=plugins, pluginConfig=[{"name": "ServiceAffinity", "args": args}])
+    assert found.points["filter"][-1].name == found.points["score"][-1].name == "LegacyServiceAffinity"
+    assert found.plugin_args("LegacyServiceAffinity").affinity_labels == ("rack",)
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2", "v1beta3"])

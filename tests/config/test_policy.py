@@ -62,7 +62,7 @@ FILTERS = {
     "PodToleratesNodeTaints": [],
     "PodToleratesNodeNoExecuteTaints": [],
     "CheckNodeLabelPresence": ["LegacyNodeLabel"],
-    "CheckServiceAffinity": None,
+    "CheckServiceAffinity": ["LegacyServiceAffinity"],
     "MaxEBSVolumeCount": ["NodeVolumeLimits"],
     "MaxGCEPDVolumeCount": ["NodeVolumeLimits"],
     "MaxCSIVolumeCountPred": ["NodeVolumeLimits"],
@@ -83,7 +83,7 @@ def test_every_predicate_is_in_the_table():
     assert PREDICATES.keys() == FILTERS.keys()
 
 
-@pytest.mark.parametrize("name", [name for name, plugins in FILTERS.items() if plugins is not None])
+@pytest.mark.parametrize("name", FILTERS)
 def test_predicate(name):
     loaded = profile(predicates=[{"name": name}], priorities=[])
     filters = names(loaded, "filter")
@@ -94,20 +94,28 @@ def test_predicate(name):
     assert loaded.points["score"] == ()
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"predicates": [{"name": "CheckServiceAffinity"}]},
-        {"predicates": [{"name": "X", "argument": {"serviceAffinity": {"labels": ["rack"]}}}]},
-        {"priorities": [priority("X", 1, serviceAntiAffinity={"label": "rack"})]},
-    ],
-)
-def test_what_nothing_does_today(fields):
-    named = "predicate" if "predicates" in fields else "priority"
-    name = next(iter(fields.values()))[0]["name"]
-    assert refusal(policy(**fields)).startswith(
-        f"couldn't create scheduler from policy: {named} {name} is not supported: nothing in Kubernetes 1.36 keeps"
+def test_service_affinity():
+    """Labels accumulate; weights of preferences add up."""
+    loaded = profile(
+        predicates=[
+            {"name": "racks", "argument": {"serviceAffinity": {"labels": ["rack"]}}},
+            {"name": "rooms", "argument": {"serviceAffinity": {"labels": ["room"]}}},
+        ],
+        priorities=[
+            priority("apart", 2, serviceAntiAffinity={"label": "zone"}),
+            priority("beside", 2, serviceAntiAffinity={"label": "host"}),
+        ],
     )
+    args = loaded.plugin_args("LegacyServiceAffinity")
+    assert args.affinity_labels == ("rack", "room")
+    assert args.anti_affinity_labels_preference == ("zone", "host")
+    assert scores(loaded) == [("LegacyServiceAffinity", 4)]
+    assert {"LegacyServiceAffinity"} <= {*names(loaded, "preFilter")} & {*names(loaded, "filter")}
+
+
+def test_what_nothing_does_today():
+    found = refusal(policy(priorities=[{"name": "ResourceLimitsPriority", "weight": 1}]))
+    assert found.startswith("couldn't create scheduler from policy: priority ResourceLimitsPriority is not supported")
 
 
 def test_volume_binding_reserves_and_binds():

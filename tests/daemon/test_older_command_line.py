@@ -125,6 +125,6 @@ def test_hints_go_to_the_log(written, tmp_path):
     )
     found, err = written(f"--config={file}")
     assert found is None
-    error, hint = err.splitlines()
+    hint, error = err.splitlines()
     assert error.endswith('FilterPlugin \\"NodeResourceFit\\" does not exist"')
     assert hint.endswith('Hint: NodeResourceFit: did you mean NodeResourcesFit?"')

@@ -145,6 +145,7 @@ def of_kind(api_version, kind):
         (of_kind("storage.k8s.io/v1", "CSINode"), "storage.k8s.io/CSINode"),
         (of_kind("storage.k8s.io/v1", "StorageClass"), "storage.k8s.io/StorageClass"),
         (of_kind("resource.k8s.io/v1", "DeviceClass"), "resource.k8s.io/DeviceClass"),
+        (service("s"), "Service"),
     ],
 )
 def test_events_of_other_kinds(obj, resource):
@@ -153,7 +154,7 @@ def test_events_of_other_kinds(obj, resource):
     assert labels(obj, None) == [f"{resource}Delete"]
 
 
-@pytest.mark.parametrize("obj", [service("s"), namespace("n"), budget("b", {}, 0)], ids=lambda obj: obj["kind"])
+@pytest.mark.parametrize("obj", [namespace("n"), budget("b", {}, 0)], ids=lambda obj: obj["kind"])
 def test_kinds_that_nobody_waits_for(obj):
     assert labels(None, obj) == []
 

@@ -57,7 +57,7 @@ def test_in_tree_plugins_have_the_references_names():
         "DefaultPreemption",
         "DynamicResources",
     } <= names
-    assert len(names) == 25
+    assert len(names) == 26
 
 
 # -- module:Class ------------------------------------------------------------------------------------------------------

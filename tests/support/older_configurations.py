@@ -183,8 +183,7 @@ def _policies():
     yield "Policy: nothing wanted", policy(predicates=[], priorities=[])
     yield "Policy: of the group", {**policy(predicates=[]), "apiVersion": f"{GROUP}/v1"}
     for name in PREDICATES:
-        if "ServiceAffinity" not in name:
-            yield f"Policy: predicate {name}", policy(predicates=named(name), priorities=[])
+        yield f"Policy: predicate {name}", policy(predicates=named(name), priorities=[])
     for name in PRIORITIES:
         # The first is not supported, the second wants arguments.
         if name not in ("ResourceLimitsPriority", "RequestedToCapacityRatio"):

@@ -9,6 +9,7 @@ Upstream: k8s.io/apimachinery/pkg/runtime/serializer, k8s.io/kube-scheduler/conf
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from stowplan.config.declaration import Args, Declarations
@@ -16,10 +17,8 @@ from stowplan.config.documents import Document
 from stowplan.config.errors import ConfigError, strict_error
 from stowplan.config.header import Header, no_kind, read_header
 from stowplan.config.schema import API_VERSION, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
-from stowplan.config.suggestions import field_hints, misplaced_field_hints
+from stowplan.config.suggestions import MAX_HINTS, field_hints, misplaced_field_hints
 from stowplan.config.walk import decode_struct
-
-_MAX_HINTS = 10
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,13 @@ def decode_configuration(document: Document, plugins: Declarations) -> dict[str,
     args_types = _args_types(plugins)
     schema = _schema_of(header, args_types)
     fields, strict = decode_struct(schema, document.value)
-    hints = [*misplaced_field_hints(schema, document.value), *field_hints(schema, document.value)] if strict else []
+    found = chain(misplaced_field_hints(schema, document.value), field_hints(schema, document.value))
+    hints = list(islice(found, MAX_HINTS)) if strict else []
     strict = [*document.strict_errors, *strict]
     if schema is CONFIGURATION:
         strict += _decode_plugin_configs(fields, plugins, hints)
     if strict:
-        raise ConfigError(strict_error(strict), *hints[:_MAX_HINTS])
+        raise ConfigError(strict_error(strict), *hints[:MAX_HINTS])
     if schema is not CONFIGURATION:
         raise ConfigError(f"couldn't decode as KubeSchedulerConfiguration, got {API_VERSION}, Kind={schema.name}: ")
     return fields
@@ -81,7 +81,7 @@ def _decode_plugin_configs(fields: dict[str, Any], plugins: Declarations, hints:
                 args_type = plugins[config["name"]].own_args
                 if args_type is not None:
                     path = f"profiles[{i}].pluginConfig[{j}].args"
-                    hints += field_hints(args_type.schema, raw, path)
+                    hints += islice(field_hints(args_type.schema, raw, path), MAX_HINTS)
     return strict
 
 

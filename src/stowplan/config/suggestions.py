@@ -5,6 +5,7 @@ names the nearest field, plugin or extension point that exists, what took a plug
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from stowplan.config.declaration import Declarations
@@ -15,7 +16,7 @@ from stowplan.config.schema import Pointer, Slice, Struct, Type
 from stowplan.config.types import Configuration
 
 #: More would bury the message.
-_MAX_HINTS = 10
+MAX_HINTS = 10
 _HOW_TO_LOAD = (
     "a plugin of your own is loaded with --plugin MODULE:CLASS, or from an installed package by an entry point of the "
     "group stowplan.plugins (docs/plugins.md)"
@@ -47,7 +48,7 @@ def _field_hint(schema: Struct, name: str, path: str) -> str:
     found = nearest(name, known)
     if found is not None:
         return f"{path}: did you mean {found}?"
-    if len(known) > _MAX_HINTS:
+    if len(known) > MAX_HINTS:
         return f"{path}: there is no such field; stowplan config explain lists those that there are"
     return f"{path}: known fields are {', '.join(known)}"
 
@@ -80,16 +81,25 @@ def _places(type_: Type, path: str) -> Iterator[tuple[str, str]]:
 
 def plugin_hints(configuration: Configuration, known: Declarations) -> list[str]:
     """For each plugin that is enabled and does not exist, and for each that cannot run where it is enabled."""
-    found: dict[str, None] = {}
+    misused = dict.fromkeys(_misused_plugins(configuration, known))
+    return [_plugin_hint(name, point, known) for name, point in islice(misused, MAX_HINTS)]
+
+
+def _misused_plugins(configuration: Configuration, known: Declarations) -> Iterator[tuple[str, str]]:
+    """(plugin, point that it does not have); "" for the point of a plugin that does not exist."""
     for profile in configuration.profiles:
         for point, plugin_set in profile.plugins.by_point():
             for plugin in plugin_set.enabled:
                 if plugin.name not in known:
-                    found[unknown_plugin_hint(plugin.name, known)] = None
+                    yield plugin.name, ""
                 elif point != "multiPoint" and point not in known[plugin.name].points:
-                    points = ", ".join(sorted(known[plugin.name].points))
-                    found[f"{plugin.name} does not run at {point}, but at {points}"] = None
-    return list(found)[:_MAX_HINTS]
+                    yield plugin.name, point
+
+
+def _plugin_hint(name: str, point: str, known: Declarations) -> str:
+    if not point:
+        return unknown_plugin_hint(name, known)
+    return f"{name} does not run at {point}, but at {', '.join(sorted(known[name].points))}"
 
 
 def unknown_plugin_hint(name: str, known: Declarations) -> str:

@@ -90,9 +90,9 @@ def command(arguments: Sequence[str], stop: StopSignals, opener: Opener | None) 
 
 
 def _refuse(error: FlagError) -> int:
-    complain(f"Error: {error}")
     for hint in error.hints:
         complain(f"hint: {hint}")
+    complain(f"Error: {error}")
     return 1
 
 
@@ -126,9 +126,10 @@ def _logging(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopS
             _show_flags(line)
             _work(line, gates, opener, stop, logs)
         except CommandError as error:
-            _log.error(error, "command failed")
+            # The last line is what people and tools look at.
             for hint in error.hints:
                 _log.info(f"Hint: {hint}")
+            _log.error(error, "command failed")
             return 1
         except LeaseLost:
             _log.error(None, "Leaderelection lost")

@@ -13,8 +13,6 @@ from stowplan.api.load import LoadError, load_files
 from stowplan.client.connection import connect_from_flags
 from stowplan.client.credentials.kubeconfig import kubeconfig_paths, load_kubeconfig, load_kubeconfigs
 from stowplan.client.endpoint.config_error import ClientConfigError, CredentialsError
-from stowplan.client.http.user_agent import user_agent
-from stowplan.client.http_api import HttpApi
 from stowplan.command_line.event_loop import run
 from stowplan.config import ClientConnection
 
@@ -42,6 +40,8 @@ def objects_of(
 async def _listed(kind: type[ApiStruct], kubeconfig: str | None, context: str | None) -> list[Any]:
     from stowplan.api.api_errors import ApiError
     from stowplan.api.port import Unreachable
+    from stowplan.client.http.user_agent import user_agent
+    from stowplan.client.http_api import HttpApi
 
     agent = user_agent(command="stowplan", version=__version__, purpose="completion")
     try:

@@ -87,6 +87,11 @@ def bodies(field):
         "a million comments": "#\n" * 1_000_000,
         "a tag without end": f"{field}: !{'<' * 1_000}\n",
         "directives": "".join(f"%TAG !t{number}! tag:x,{number}:\n" for number in range(3_000)) + "---\na\n",
+        "plugins that nobody knows": "profiles:\n- plugins:\n    filter:\n      enabled:\n"
+        + "".join(f"      - name: Plugin{number}\n" for number in range(10_000)),
+        "plugins that nobody disables": "profiles:\n- plugins:\n    filter:\n      disabled:\n"
+        + "".join(f"      - name: Plugin{number}\n" for number in range(10_000)),
+        "fields that nobody knows": "".join(f"field{number}: 1\n" for number in range(20_000)),
         "anchors": "".join(f"a{number}: &a{number} x\n" for number in range(5_000)),
     }
 

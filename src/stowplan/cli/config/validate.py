@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from stowplan.config import Declarations, FeatureGates
 
 _INVALID = 2
+#: Nobody reads more.
+_MAX_WARNINGS = 100
 
 
 @click.command(short_help="Whether a scheduler would start with it.")
@@ -60,7 +63,7 @@ def _validated(file: str, known: Declarations, features: FeatureGates) -> dict[s
     record["version"] = upgrade.origin if upgrade is not None and upgrade.origin else API_VERSION
     record["profiles"] = [profile.scheduler_name for profile in loaded.configuration.profiles]
     warnings = upgrade.warnings if upgrade is not None else ()
-    record["warnings"] = [*warnings, *idle_settings(loaded, known)]
+    record["warnings"] = list(islice(chain(warnings, idle_settings(loaded, known)), _MAX_WARNINGS))
     return record
 
 

@@ -237,6 +237,9 @@ def _add_label_preference(plan: _Plan, name: str, argument: Json, weight: int, c
 
 def _add_service_anti_affinity(plan: _Plan, name: str, argument: Json, weight: int, count: int) -> None:
     plan.enable("score", "ServiceAffinity", f"priority {name}", weight * count)
+    args = plan.args("ServiceAffinity", f"priority {name}")
+    key = "antiAffinityLabelsPreference"
+    args[key] = [*args.get(key, ()), argument.get("label", "")]
 
 
 def _add_capacity_ratio(plan: _Plan, name: str, argument: Json, weight: int, count: int) -> None:

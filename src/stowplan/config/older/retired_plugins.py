@@ -4,8 +4,8 @@
 - SelectorSpread: PodTopologySpread's system defaults spread the pods of a workload.
 - NodeResourcesLeastAllocated, NodeResourcesMostAllocated, RequestedToCapacityRatio: strategies of NodeResourcesFit,
   which has one at a time.
-- NodeLabel, NodePreferAvoidPods: plugins of our own do exactly what they did.
-- ServiceAffinity, NodeResourceLimits: refused.
+- NodeLabel, NodePreferAvoidPods, ServiceAffinity: plugins of our own do exactly what they did.
+- NodeResourceLimits: refused.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,6 @@ STRATEGIES = {
     "RequestedToCapacityRatio": "RequestedToCapacityRatio",
 }
 REFUSED = {
-    "ServiceAffinity": (
-        "is not supported: nothing in Kubernetes 1.36 keeps the pods of a service on nodes with equal labels; use "
-        "podAffinity with a topologyKey, or topologySpreadConstraints in place of its preference"
-    ),
     "NodeResourceLimits": "is not supported: it was an alpha feature that never became more; remove it",
 }
 _REMOVED_IN_V1BETA2 = frozenset({"NodeLabel", "ServiceAffinity", "NodePreferAvoidPods", *STRATEGIES})

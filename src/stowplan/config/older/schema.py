@@ -173,3 +173,17 @@ def configuration_schema(version: str) -> Struct:
 
 
 _SCHEMAS = dict(zip(VERSIONS, (_V1ALPHA1, _V1ALPHA2, _V1BETA1, _V1BETA2, _V1BETA3), strict=True))
+
+
+#: Kinds of arguments that v1beta1 had, and all versions since.
+OLDER_ARGS = frozenset(
+    (
+        "DefaultPreemptionArgs",
+        "InterPodAffinityArgs",
+        "NodeAffinityArgs",
+        "NodeResourcesBalancedAllocationArgs",
+        "NodeResourcesFitArgs",
+        "PodTopologySpreadArgs",
+        "VolumeBindingArgs",
+    )
+)

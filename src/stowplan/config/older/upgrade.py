@@ -20,7 +20,7 @@ from stowplan.config.older.schema import VERSIONS, configuration_schema
 from stowplan.config.older.versions import check_provider, to_profiles, to_v1
 from stowplan.config.schema import CONFIGURATION_KIND, GROUP, Struct
 from stowplan.config.source import read_source
-from stowplan.config.suggestions import field_hints
+from stowplan.config.suggestions import MAX_HINTS, field_hints
 from stowplan.config.walk import decode_struct
 
 _LOG = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ def _check(document: Document, schema: Struct, draft: Draft) -> None:
     if not errors:
         return
     if draft.origin != "v1alpha1":
-        raise ConfigError(strict_error(errors), *islice(field_hints(schema, document.value), 10))
+        raise ConfigError(strict_error(errors), *islice(field_hints(schema, document.value), MAX_HINTS))
     # Parity: this version was read leniently.
     draft.warn("", f"using lenient decoding as strict decoding failed: {strict_error(errors)}")
 

@@ -16,7 +16,7 @@ from stowplan.config.errors import ConfigError
 from stowplan.config.hints import did_you_mean
 from stowplan.config.load import load_document
 from stowplan.config.older.policy_schema import API_VERSIONS, POLICY
-from stowplan.config.older.schema import VERSIONS, configuration_schema
+from stowplan.config.older.schema import OLDER_ARGS, VERSIONS, configuration_schema
 from stowplan.config.schema import CONFIGURATION, DURATION, Field, Pointer, Raw, Scalar, Slice, StringMap, Struct
 from stowplan.config.serialize import encode_object
 
@@ -110,7 +110,8 @@ def _kinds(plugins: Declarations) -> dict[str, dict[str, Struct]]:
     for declaration in plugins.values():
         if declaration.own_args is not None:
             schema = declaration.own_args.schema
-            kinds[schema.name] = {"v1": schema}
+            older = ("v1beta3", "v1beta2", "v1beta1") if schema.name in OLDER_ARGS else ()
+            kinds[schema.name] = dict.fromkeys(("v1", *older), schema)
     kinds[POLICY.name] = dict.fromkeys(API_VERSIONS, POLICY)
     return kinds
 

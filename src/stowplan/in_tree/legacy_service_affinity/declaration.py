@@ -1,0 +1,31 @@
+"""What LegacyServiceAffinity declares about itself, its arguments included."""
+
+from typing import ClassVar
+
+from stowplan.api.types import Service
+from stowplan.config.declaration import Args, PluginDeclaration
+from stowplan.config.schema import STRING, Slice, Struct, kind, told
+
+
+class LegacyServiceAffinityArgs(Args, frozen=True):
+    schema: ClassVar[Struct] = kind(
+        "LegacyServiceAffinityArgs",
+        affinityLabels=told(
+            Slice(STRING), "Keys of labels whose values are alike on all nodes with pods of one service."
+        ),
+        antiAffinityLabelsPreference=told(
+            Slice(STRING), "Keys of labels over whose values the pods of one service are spread."
+        ),
+    )
+
+    affinity_labels: tuple[str, ...] = ()
+    anti_affinity_labels_preference: tuple[str, ...] = ()
+
+
+DECLARATION = PluginDeclaration(
+    name="LegacyServiceAffinity",
+    points=frozenset({"preFilter", "filter", "score"}),
+    args_type=LegacyServiceAffinityArgs,
+    reads=(Service,),
+    replaces={"ServiceAffinity": "Kubernetes removed it; this plugin of Stowplan works as it did"},
+)
