@@ -153,8 +153,8 @@ def test_without_nodes_pods_wait(tmp_path):
 
 
 def test_the_scheduler_tells_its_story_at_the_same_address(tmp_path):
-    with up(tmp_path, "--nodes=0") as (_, client, log):
-        client(PODS, pod())
+    with up(tmp_path, "--nodes=1") as (_, client, log):
+        client(PODS, pod(nodeSelector={"disk": "ssd"}))
         client.until(PODS, lambda pods: pods["web"].get("status", {}).get("conditions"))
         assert [one["pod"] for one in client("/stowplan/pending")["pods"]] == ["default/web"]
         told = client("/stowplan/explain/default/web")
