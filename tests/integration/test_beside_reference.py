@@ -383,4 +383,4 @@ def test_what_machines_read_is_the_same(schedulers, kind, version, form):
     flags, more = set(document.get("flags", ())), set(own.get("flags", ()))
     # A distribution may have flags of its own, as we do.
     assert flags - more <= {"unsupported-kube-api-over-localhost"}
-    assert more - flags <= {"extender-mode", "plugin", "plugin-timeout", "plugin-binding-timeout"}
+    assert more - flags <= {"extender-mode", "plugin", "plugin-timeout", "plugin-binding-timeout", "watch-config"}
