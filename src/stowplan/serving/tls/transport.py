@@ -44,8 +44,9 @@ PEER_CERTIFICATES = "peer_certificates"
 class OpenConnections:
     """Those of one server, which bears only so many.
 
-    For a new one, one is closed that waits for its client, the oldest first: whoever opens connections and does nothing
-    with them keeps nobody else out, such as the one who asks whether this process lives.
+    For a new one, the oldest is closed that waits for its client, or whose client is not let in yet. Whoever opens
+    connections and does nothing with them, or sends tokens that nobody knows, keeps nobody else out, such as the one
+    who asks whether this process lives.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -70,7 +71,8 @@ class OpenConnections:
         return True
 
     def _make_room(self) -> bool:
-        waiting = next((one for one in self._all if one.awaits_client), None)
+        # Never those in a handshake first: among them is whoever has just come to ask.
+        waiting = next((one for one in self._all if one.awaits_client or not one.is_let_in), None)
         if waiting is None:
             return False
         del self._all[waiting]
@@ -254,8 +256,13 @@ class TlsConnection(asyncio.Protocol):
     def awaits_client(self) -> bool:
         return self._http is None or self._http.awaits_client
 
+    @property
+    def is_let_in(self) -> bool:
+        return self._http is not None and self._http.is_let_in
+
     def make_room(self) -> None:
-        log.v(2).info("Too many connections: one that waited for its client was closed", srcIP=_address_of(self._tcp))
+        why = "that waited for its client" if self.awaits_client else "whose client is not let in yet"
+        log.v(2).info(f"Too many connections: one {why} was closed", srcIP=_address_of(self._tcp))
         self.abort()
 
     def end_if_idle(self) -> None:
