@@ -3,10 +3,12 @@
 import asyncio
 import subprocess
 import sys
+import threading
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from OpenSSL import SSL
 
 from stowplan.api.api_errors import Forbidden
 from stowplan.serving.authentication.authenticator import DelegatedAuthenticator
@@ -88,6 +90,40 @@ async def test_probes_are_answered_though_all_connections_pipeline_random_tokens
         assert max(seconds) < 1.0
         assert len(server._connections) <= most
         assert api.most <= MAX_ASKED, "so many tokens of one source are looked up side by side"
+
+
+async def test_handshakes_are_made_beside_the_event_loop(monkeypatch):
+    threads, shake = [], SSL.Connection.do_handshake
+
+    def noted(self):
+        threads.append(threading.current_thread())
+        return shake(self)
+
+    monkeypatch.setattr(SSL.Connection, "do_handshake", noted)
+    async with secure_server(PAGES) as server:
+        await probe(server)
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_who_goes_away_in_the_middle_of_a_handshake_leaves_nothing(monkeypatch):
+    """The thread is still at it when the connection is gone, and when the server is."""
+    begun, may_end, shake = threading.Event(), threading.Event(), SSL.Connection.do_handshake
+
+    def slow(self):
+        begun.set()
+        may_end.wait(10)
+        return shake(self)
+
+    monkeypatch.setattr(SSL.Connection, "do_handshake", slow)
+    async with secure_server(PAGES) as server:
+        connecting = asyncio.create_task(connected(server))
+        await asyncio.to_thread(begun.wait, 10)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+    assert len(server._connections) == 0
+    may_end.set()
 
 
 async def test_who_is_known_stays_though_others_are_not():
