@@ -21,7 +21,7 @@ async def asked(answers, key, answer):
     async def question():
         return answer
 
-    return await answers.ask(key, question)
+    return await answers.ask(key, question, kind="k")
 
 
 KEYS = st.sampled_from([b"a", b"b", b"c"])
@@ -63,7 +63,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_trouble():
         await gate.wait()
         raise ValueError("no")
 
-    waiting = asyncio.ensure_future(answers.ask(b"a", question))
+    waiting = asyncio.ensure_future(answers.ask(b"a", question, kind="k"))
     await settle()
     waiting.cancel()
     gate.set()
@@ -77,14 +77,14 @@ async def test_a_failure_is_told_to_all():
     async def question():
         raise ValueError("no")
 
-    results = await asyncio.gather(*(answers.ask(b"a", question) for _ in range(3)), return_exceptions=True)
+    results = await asyncio.gather(*(answers.ask(b"a", question, kind="k") for _ in range(3)), return_exceptions=True)
     assert [str(result) for result in results] == ["no"] * 3
     assert answers.kept(b"a") is None
 
 
 async def test_closing_ends_what_is_asked():
     answers = SharedAnswers(clock=Clock(), seconds_of=lambda _: 1.0)
-    waiting = asyncio.ensure_future(answers.ask(b"a", asyncio.Event().wait))
+    waiting = asyncio.ensure_future(answers.ask(b"a", asyncio.Event().wait, kind="k"))
     await settle()
     await answers.close()
     with pytest.raises(asyncio.CancelledError):

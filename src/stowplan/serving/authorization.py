@@ -94,7 +94,7 @@ class AccessReviews:
             return await self._review(spec)
         key = hashlib.sha256(msgspec.json.encode(spec, order="sorted")).digest()
         kept = self._answers.kept(key)
-        return kept if kept is not None else await self._answers.ask(key, lambda: self._review(spec))
+        return kept if kept is not None else await self._answers.ask(key, lambda: self._review(spec), kind=user.name)
 
     async def close(self) -> None:
         await self._answers.close()

@@ -9,6 +9,7 @@ server/mux/pathrecorder.go, endpoints/filters.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from stowplan.klog.values import stack_trace
 from stowplan.serving.requests.bodies import read_body
 from stowplan.serving.requests.forms import error_response
 from stowplan.serving.requests.messages import ALWAYS, Request, Response, refusal
+from stowplan.serving.requests.protocol import HttpConnection
 from stowplan.serving.requests.targets import bad_escape, parse_query
 from stowplan.serving.tls.transport import PEER_CERTIFICATES, address_text, host_of
 from stowplan.serving.user import AuthorizationFailed, Peer
@@ -65,6 +67,8 @@ class Handler:
         self._times = times
 
     async def __call__(self, request: BaseRequest) -> web.Response:
+        # Whoever sends a thousand requests at once takes turns with everybody else.
+        await asyncio.sleep(0)
         since = self._times.clock()
         error: Exception | None = None
         try:
@@ -79,6 +83,8 @@ class Handler:
             error = bug
             log.error(bug, "apiserver panic'd", trace=True, method=request.method, URI=request.raw_path)
             response = refusal(_PANICKED, 500)
+        finally:
+            _let_in(request, False)
         self._log(request, response, self._times.clock() - since, error)
         return _as_aiohttp_has_it(response)
 
@@ -91,6 +97,7 @@ class Handler:
         headers = request.headers
         user = await self._authenticator.authenticate(headers, peer)
         await self._authorizer.authorize(user, verb=request.method.lower(), path=path)
+        _let_in(request, True)
         page = self._page_of(path)
         if page is None:
             return refusal("404 page not found", 404)
@@ -142,6 +149,12 @@ class Handler:
         if error is not None:
             keys["statusStack"] = stack_trace(error)
         verbose.info("HTTP", **keys)
+
+
+def _let_in(request: BaseRequest, is_let_in: bool) -> None:
+    connection = request.protocol
+    assert isinstance(connection, HttpConnection)
+    connection.is_let_in = is_let_in
 
 
 def _log_page(path: str, found: str) -> None:

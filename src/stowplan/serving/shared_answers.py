@@ -1,5 +1,8 @@
 """Answers that are asked for once and kept for a while: whoever asks the same meanwhile waits for the same answer.
 
+Questions of one kind are asked so many at a time. It counts how long they are asked, not how long somebody waits for
+the answer: whoever asks, goes away and asks again gets no more of them under way.
+
 What fails is told to all who wait for it and then forgotten. Keys are digests, so that what is kept says nothing of
 what was asked, and takes no more room the longer the question was. The answer used least lately makes room for a new
 one.
@@ -14,20 +17,32 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from stowplan.serving.turns import Turns
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from stowplan.serving.turns import Turn
 
 A = TypeVar("A")
 
 MAX_ANSWERS = 8192
+#: Questions of one kind that are asked side by side.
+MAX_ASKED = 32
 
 
 class SharedAnswers(Generic[A]):
     """`close` it: a question goes on being asked when nobody waits for its answer any more."""
 
     def __init__(
-        self, *, clock: Callable[[], float], seconds_of: Callable[[A], float], most: int = MAX_ANSWERS
+        self,
+        *,
+        clock: Callable[[], float],
+        seconds_of: Callable[[A], float],
+        most: int = MAX_ANSWERS,
+        most_asked: int = MAX_ASKED,
     ) -> None:
+        self._turns = Turns(most=most_asked)
         self._clock = clock
         #: How long an answer is good; not at all if it is not positive.
         self._seconds_of = seconds_of
@@ -50,15 +65,30 @@ class SharedAnswers(Generic[A]):
         self._kept.move_to_end(key)
         return answer
 
-    async def ask(self, key: bytes, question: Callable[[], Coroutine[None, None, A]]) -> A:
-        """The answer to a question that is being asked already, or else to this one; raise what it raises."""
+    async def ask(self, key: bytes, question: Callable[[], Coroutine[None, None, A]], *, kind: str) -> A:
+        """The answer to a question that is being asked already, or else to this one; raise what it raises.
+
+        One that is not being asked waits until there are few enough of its kind.
+        """
         task = self._asked.get(key)
         if task is None:
-            task = asyncio.create_task(question())
-            self._asked[key] = task
-            task.add_done_callback(lambda done: self._answered(key, done))
+            turn = await self._turns.take(kind)
+            # Somebody may have asked it meanwhile.
+            task, answer = self._asked.get(key), self.kept(key)
+            if task is not None or answer is not None:
+                turn.end()
+            if answer is not None:
+                return answer
+            if task is None:
+                task = self._begin(key, question, turn)
         # One who goes away takes nothing from the others.
         return await asyncio.shield(task)
+
+    def _begin(self, key: bytes, question: Callable[[], Coroutine[None, None, A]], turn: Turn) -> asyncio.Task[A]:
+        task = self._asked[key] = asyncio.create_task(question())
+        task.add_done_callback(lambda done: self._answered(key, done))
+        task.add_done_callback(lambda done: turn.end())
+        return task
 
     async def close(self) -> None:
         tasks = list(self._asked.values())

@@ -29,12 +29,18 @@ class FrontSettings:
     #: Of the request line, and of each header.
     max_line_bytes: int = 64 * 1024
     max_headers: int = 128
+    #: Of a whole head; and of all connections together, of which those that have sent but a little are not asked.
+    max_head_bytes: int = 1024 * 1024
+    max_heads_bytes: int = 16 * 1024 * 1024
+    #: For each more, one that waits for its client is closed.
+    max_connections: int = 4096
     #: Requests at once: reading, writing; and watches, which are not among them.
     max_reading: int = 400
     max_mutating: int = 200
     max_watches: int = 2000
 
-    #: Seconds for a body to arrive, for an answer to be read, for a connection to stay unused.
+    #: Seconds for a head to arrive, for a body, for an answer to be read, for a connection to stay unused.
+    head_timeout: float = 32
     read_timeout: float = 60
     write_timeout: float = 60
     idle_timeout: float = 300

@@ -24,7 +24,7 @@ TOKENS = {"bob's": UserInfo("bob", groups=("staff",)), "nobody's": UserInfo("sys
 
 
 class Owners:
-    async def owner_of(self, token):
+    async def owner_of(self, token, *, source):
         if token == "trouble":
             raise Rejected("the API server is gone")
         return TOKENS.get(token)

@@ -1,6 +1,7 @@
 """Whose a client certificate is, and which ones are nobody's."""
 
 import datetime
+import threading
 
 import pytest
 from cryptography import x509
@@ -14,6 +15,7 @@ from OpenSSL._util import lib
 
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.serving import ServingMetrics
+from stowplan.serving.authentication import client_certificates
 from stowplan.serving.authentication.client_certificates import (
     CREDENTIAL_ID,
     MAX_PRESENTED,
@@ -22,6 +24,7 @@ from stowplan.serving.authentication.client_certificates import (
     WRONG_USAGE,
     ClientCertificates,
     verify,
+    verify_aside,
 )
 from stowplan.serving.user import Peer, Rejected
 from stowplan.timing.manual_time import START
@@ -347,3 +350,20 @@ def test_links_that_vouch_for_each_other_lead_nowhere():
     again = authority("one", other, key=one.key)
     with pytest.raises(Rejected, match=UNKNOWN_AUTHORITY):
         verify([client(other).der, *[other.der, again.der] * 4], [ROOT.certificate], now=START)
+
+
+async def test_signatures_are_checked_beside_the_event_loop(monkeypatch):
+    """Whoever sends certificates holds up nobody else."""
+    threads = []
+    chain = client_certificates._chain
+
+    def noted(*args):
+        threads.append(threading.current_thread())
+        return chain(*args)
+
+    monkeypatch.setattr(client_certificates, "_chain", noted)
+    await verify_aside([client(ROOT).der], [ROOT.certificate], now=START)
+    with pytest.raises(Rejected, match=UNKNOWN_AUTHORITY):
+        await verify_aside([client(OTHER_ROOT).der], [ROOT.certificate], now=START)
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads

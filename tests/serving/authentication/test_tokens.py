@@ -141,8 +141,8 @@ class World:
             metrics=metrics,
         )
 
-    async def owner(self, token="t"):
-        return await self.tokens.owner_of(token)
+    async def owner(self, token="t", source="10.0.0.1"):
+        return await self.tokens.owner_of(token, source=source)
 
     async def owner_in(self, seconds, token="t"):
         asking = asyncio.ensure_future(self.owner(token))

@@ -146,11 +146,17 @@ async def test_a_client_that_waits_to_be_asked_for_its_body(client):
         assert (await raw.reply()).status == 413
 
 
+async def under_way(client):
+    """The head has come, and the body is waited for."""
+    while not client.front.metrics.inflight["mutating"]:
+        await client.sleeper.settle()
+    await client.sleeper.settle()
+
+
 async def test_a_body_that_does_not_come(client):
     async with client.raw() as raw:
         raw.send(post(b"Content-Length: 100\r\n") + b"{")
-        while not client.sleeper.sleeping:
-            await client.sleeper.settle()
+        await under_way(client)
         assert client.front.metrics.inflight["mutating"] == 1
         await client.sleeper.advance(60)
         reply = await raw.reply()
@@ -161,8 +167,7 @@ async def test_a_body_that_does_not_come(client):
 async def test_a_client_that_leaves_in_the_middle_of_its_body(client):
     async with client.raw() as raw:
         raw.send(post(b"Content-Length: 100\r\n") + b"{")
-        while not client.sleeper.sleeping:
-            await client.sleeper.settle()
+        await under_way(client)
     while client.front.metrics.inflight["mutating"]:
         await client.sleeper.settle()
     assert (await client.get("/livez")).text == "ok"
@@ -171,8 +176,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body(client):
 async def test_a_malformed_chunk_ends_the_connection(client):
     async with client.raw() as raw:
         raw.send(post(b"Transfer-Encoding: chunked\r\n"))
-        while not client.sleeper.sleeping:
-            await client.sleeper.settle()
+        await under_way(client)
         raw.send(b"zz\r\n")
         reply = await raw.reply()
         assert (reply.status, reply.json["message"].partition(":")[0]) == (400, "the body of the request is malformed")
@@ -199,11 +203,12 @@ async def test_answers_that_nobody_reads(serving, size):
             peer.connect(("127.0.0.1", int(client.front.url.rpartition(":")[2])))
             peer.setblocking(False)
             request = head(path=CONFIGMAPS + b"/c")
-            while not client.sleeper.sleeping:
+            connections = client.front._runner.server.connections
+            while not any(one.writing_paused for one in connections):
                 with suppress(BlockingIOError):
                     peer.send(request)
                 await client.sleeper.settle()
-            connections = client.front._runner.server.connections
+                connections = client.front._runner.server.connections
             stuck = next(one for one in connections if one.writing_paused)
             assert stuck.transport.get_write_buffer_size() < 1024 * 1024
             await client.sleeper.advance(60)
@@ -217,6 +222,49 @@ async def test_a_head_that_does_not_come(serving):
     async with serving(idle_timeout=0.05) as client, client.raw() as raw:
         raw.send(b"GET /livez HTTP/1.1\r\nX: ")
         assert await raw.rest() == b""
+
+
+async def test_a_head_that_takes_its_time(serving):
+    async with serving(head_timeout=5.0) as client, client.raw() as raw:
+        raw.send(b"GET /livez HTTP/1.1\r\nX: ")
+        while not client.sleeper.sleeping:
+            await client.sleeper.settle()
+        await client.sleeper.advance(5.0)
+        assert await raw.rest() == b""
+
+
+async def test_a_head_that_grows_too_long_is_refused_before_its_end(serving):
+    async with serving(max_head_bytes=10_000) as client, client.raw() as raw:
+        raw.send(b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 300) for n in range(40)))
+        reply = await raw.reply()
+        assert (reply.status, reply.json["code"]) == (431, 431)
+        assert await raw.rest() == b""
+
+
+async def test_heads_of_all_together_are_bounded(serving):
+    """The one that sends more than a little when there is too much is cut off; the others are answered."""
+    async with serving(max_heads_bytes=50_000) as client, client.raw() as small, client.raw() as large:
+        small.send(b"GET /livez HTTP/1.1\r\nHost: x\r\nX: ")
+        large.send(b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 30_000) for n in range(2)))
+        assert await large.rest() == b""
+        small.send(b"y\r\n\r\n")
+        assert (await small.reply()).text == "ok"
+
+
+async def test_too_many_connections(serving):
+    """The oldest that waits for its client is closed; a watch stays, and who comes is answered."""
+    async with serving(max_connections=3) as client, client.watching("/api/v1/nodes?watch=1") as watch:
+        async with client.raw() as idle, client.raw() as later:
+            later.send(head(path=b"/livez"))
+            assert (await later.reply()).text == "ok"
+            async with client.raw() as one_more:
+                one_more.send(head(path=b"/livez"))
+                assert (await one_more.reply()).text == "ok"
+                assert await idle.rest() == b""
+                await client.sleeper.settle()
+                assert len(client.front._runner.server.connections) <= 3
+        client.server.create_all([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}])
+        assert await watch.told(1) == [("ADDED", "n")]
 
 
 async def test_a_watcher_that_leaves_before_it_is_answered(client):

@@ -10,9 +10,12 @@ Upstream: staging/src/k8s.io/apiserver/pkg/authentication/request/x509; crypto/x
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hashlib
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,8 +42,7 @@ CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 UNKNOWN_AUTHORITY = "x509: certificate signed by unknown authority"
 WRONG_USAGE = "x509: certificate specifies an incompatible key usage"
-#: Nobody's chain is longer, and a hundred would hold up the event loop for 20 ms, whoever sends them. Go gives up after
-#: a hundred signatures.
+#: Nobody's chain is longer, and a hundred take 20 ms, whoever sends them. Go gives up after a hundred signatures.
 MAX_PRESENTED = 10
 
 E = TypeVar("E", bound=x509.ExtensionType)
@@ -83,7 +85,7 @@ class ClientCertificates:
         if self._expiration is not None:
             self._expiration.observe(leaf.not_valid_after_utc.timestamp() - now)
         try:
-            verify(peer.certificates, authorities, now=now)
+            await verify_aside(peer.certificates, authorities, now=now)
         except Rejected as error:
             raise Rejected(f"verifying certificate {_described(leaf)} failed: {error}") from None
         return user_of(leaf, uid_allowed=self._uid_allowed)
@@ -144,11 +146,35 @@ def _values(certificate: x509.Certificate, oid: x509.ObjectIdentifier) -> list[s
 
 def verify(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
     """Raise Rejected unless the first certificate is a client's of one of the authorities; the others may link them."""
+    certificates, moment = _looked_at(presented, now)
+    _find_chain(certificates, authorities, moment)
+
+
+async def verify_aside(presented: Sequence[bytes], authorities: Sequence[x509.Certificate], *, now: float) -> None:
+    """The same; signatures are checked in a thread, as the event loop that would wait for that renews the lease."""
+    # Not in the thread: how warnings are kept quiet is a matter of the whole process.
+    certificates, moment = _looked_at(presented, now)
+    await asyncio.get_running_loop().run_in_executor(_checker(), _find_chain, certificates, authorities, moment)
+
+
+@cache
+def _checker() -> ThreadPoolExecutor:
+    """One thread, for whoever comes first: a crowd of certificates keeps but each other waiting."""
+    return ThreadPoolExecutor(1, "client certificates")
+
+
+def _looked_at(presented: Sequence[bytes], now: float) -> tuple[list[x509.Certificate], datetime.datetime]:
     if len(presented) > MAX_PRESENTED:
         raise Rejected(f"x509: {len(presented)} certificates were presented, {MAX_PRESENTED} at most are looked at")
     certificates = [parsed(der) for der in presented]
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
     _check_time(certificates[0], moment)
+    return certificates, moment
+
+
+def _find_chain(
+    certificates: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate], moment: datetime.datetime
+) -> None:
     why = UNKNOWN_AUTHORITY
     for authority in authorities:
         chain = _chain(certificates, authority, moment)

@@ -51,8 +51,8 @@ class ReviewedTokens:
             clock=times.clock, seconds_of=lambda _: kept_for
         )
 
-    async def owner_of(self, token: str) -> UserInfo | None:
-        status = await self._status(token)
+    async def owner_of(self, token: str, *, source: str) -> UserInfo | None:
+        status = await self._status(token, source)
         if status.authenticated:
             user = status.user
             return UserInfo(user.username, uid=user.uid, groups=user.groups, extra=user.extra)
@@ -63,14 +63,14 @@ class ReviewedTokens:
     async def close(self) -> None:
         await self._answers.close()
 
-    async def _status(self, token: str) -> TokenReviewStatus:
+    async def _status(self, token: str, source: str) -> TokenReviewStatus:
         digest = hmac.digest(self._key, token.encode(), "sha256")
         kept = self._answers.kept(digest)
         if kept is not None:
             self._metrics.hit()
             return kept
         with self._metrics.missed():
-            return await self._answers.ask(digest, lambda: self._review(token))
+            return await self._answers.ask(digest, lambda: self._review(token), kind=source)
 
     async def _review(self, token: str) -> TokenReviewStatus:
         review = TokenReview(spec=TokenReviewSpec(token=token))

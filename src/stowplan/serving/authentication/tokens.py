@@ -27,8 +27,11 @@ INVALID = "invalid bearer token"
 
 
 class TokenOwners(Protocol):
-    async def owner_of(self, token: str) -> UserInfo | None:
-        """None if it is nobody's; raise Rejected with what is wrong with it, or why that could not be found out."""
+    async def owner_of(self, token: str, *, source: str) -> UserInfo | None:
+        """Of a token that came from this host; None if it is nobody's.
+
+        Raise Rejected with what is wrong with it, or why that could not be found out.
+        """
 
 
 class BearerTokens:
@@ -37,7 +40,7 @@ class BearerTokens:
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
         token = bearer_token(headers)
-        return await _owner(self._owners, token) if token else None
+        return await _owner(self._owners, token, peer) if token else None
 
 
 class WebSocketTokens:
@@ -46,11 +49,11 @@ class WebSocketTokens:
 
     async def identify(self, headers: Headers, peer: Peer) -> UserInfo | None:
         token = web_socket_token(headers)
-        return await _owner(self._owners, token) if token else None
+        return await _owner(self._owners, token, peer) if token else None
 
 
-async def _owner(owners: TokenOwners, token: str) -> UserInfo:
-    user = await owners.owner_of(token)
+async def _owner(owners: TokenOwners, token: str, peer: Peer) -> UserInfo:
+    user = await owners.owner_of(token, source=peer.remote)
     if user is None:
         raise Rejected(INVALID)
     return user

@@ -106,7 +106,17 @@ class HttpServer(web.Server):
 
 
 class HttpConnection(RequestHandler):
-    __slots__ = ("_body", "_head_bytes", "_head_timer", "_held", "_patience", "_server", "_since_head", "cut_off")
+    __slots__ = (
+        "_body",
+        "_head_bytes",
+        "_head_timer",
+        "_held",
+        "_patience",
+        "_server",
+        "_since_head",
+        "cut_off",
+        "is_let_in",
+    )
 
     def __init__(self, server: HttpServer, **kwargs: Any) -> None:
         super().__init__(server, **kwargs)
@@ -124,6 +134,8 @@ class HttpConnection(RequestHandler):
         self._body = EMPTY_PAYLOAD
         #: Whether the client left an answer unread for too long.
         self.cut_off = False
+        #: Whether it is known who sent the request that is under way, and that they may send it.
+        self.is_let_in = False
 
     @property
     def busy(self) -> bool:

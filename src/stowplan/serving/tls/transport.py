@@ -6,7 +6,8 @@ and handed on as they are (`contexts.py`). So this is an asyncio protocol below 
     TCP transport  <->  TlsConnection (ciphertext | OpenSSL | plaintext)  <->  TlsTransport  <->  HttpConnection
 
 Backpressure passes through both ways: what is written goes to the TCP transport at once, which tells when it has too
-much. A client that sends nonsense, nothing, or plain HTTP costs one line of the log at v5.
+much. The steps of a handshake are made in a thread; all else is quick. A client that sends nonsense, nothing, or plain
+HTTP costs one line of the log at v5.
 
 Upstream: Go's crypto/tls and net/http (tlsHandshakeTimeout, badRequestError for plain HTTP).
 """
@@ -14,6 +15,8 @@ Upstream: Go's crypto/tls and net/http (tlsHandshakeTimeout, badRequestError for
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from OpenSSL import SSL, crypto
@@ -44,8 +47,9 @@ PEER_CERTIFICATES = "peer_certificates"
 class OpenConnections:
     """Those of one server, which bears only so many.
 
-    For a new one, one is closed that waits for its client, the oldest first: whoever opens connections and does nothing
-    with them keeps nobody else out, such as the one who asks whether this process lives.
+    For a new one, the oldest is closed that waits for its client, or whose client is not let in yet. Whoever opens
+    connections and does nothing with them, or sends tokens that nobody knows, keeps nobody else out, such as the one
+    who asks whether this process lives.
     """
 
     def __init__(self, *, most: int) -> None:
@@ -70,7 +74,8 @@ class OpenConnections:
         return True
 
     def _make_room(self) -> bool:
-        waiting = next((one for one in self._all if one.awaits_client), None)
+        # Never those in a handshake first: among them is whoever has just come to ask.
+        waiting = next((one for one in self._all if one.awaits_client or not one.is_let_in), None)
         if waiting is None:
             return False
         del self._all[waiting]
@@ -104,6 +109,8 @@ class TlsConnection(asyncio.Protocol):
         #: What came before it could be told what it is; None once it can.
         self._begun: bytes | None = b""
         self._http: HttpConnection | None = None
+        #: A step of the handshake, in its thread.
+        self._step: asyncio.Future[None] | None = None
         self._closing = False
 
     # From the TCP transport
@@ -124,6 +131,8 @@ class TlsConnection(asyncio.Protocol):
         self._closing = True
         self._open.discard(self)
         self._timer.stop()
+        if self._step is not None:
+            self._step.cancel()
         if self._http is not None:
             self._http.connection_lost(exc)
 
@@ -164,11 +173,32 @@ class TlsConnection(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> None:
         self._tls.bio_write(data)
-        try:
-            if self._http is None:
-                self._tls.do_handshake()
-                self._established()
+        if self._http is not None:
+            self._work(self._receive)
+            return
+        # It signs, which takes a while, and anybody may ask for it. Nobody else touches the connection meanwhile.
+        self._tcp.pause_reading()
+        self._step = asyncio.get_running_loop().run_in_executor(_shaker(), self._tls.do_handshake)
+        self._step.add_done_callback(self._stepped)
+
+    def _stepped(self, step: asyncio.Future[None]) -> None:
+        """As much of the handshake is done as could be."""
+        self._step = None
+        if self._closing or step.cancelled():
+            return
+        if not self._tcp.is_closing():
+            self._tcp.resume_reading()
+
+        def go_on() -> None:
+            step.result()
+            self._established()
             self._receive()
+
+        self._work(go_on)
+
+    def _work(self, work: Callable[[], None]) -> None:
+        try:
+            work()
         except SSL.WantReadError:
             pass
         except SSL.ZeroReturnError:
@@ -254,8 +284,13 @@ class TlsConnection(asyncio.Protocol):
     def awaits_client(self) -> bool:
         return self._http is None or self._http.awaits_client
 
+    @property
+    def is_let_in(self) -> bool:
+        return self._http is not None and self._http.is_let_in
+
     def make_room(self) -> None:
-        log.v(2).info("Too many connections: one that waited for its client was closed", srcIP=_address_of(self._tcp))
+        why = "that waited for its client" if self.awaits_client else "whose client is not let in yet"
+        log.v(2).info(f"Too many connections: one {why} was closed", srcIP=_address_of(self._tcp))
         self.abort()
 
     def end_if_idle(self) -> None:
@@ -308,6 +343,12 @@ class TlsTransport(asyncio.Transport):
 
     def get_write_buffer_size(self) -> int:
         return self._tcp.get_write_buffer_size()
+
+
+@cache
+def _shaker() -> ThreadPoolExecutor:
+    """One thread for the handshakes of all: a crowd of them keeps neither the lease nor answers waiting."""
+    return ThreadPoolExecutor(1, "TLS handshakes")
 
 
 def _certificates_of(tls: SSL.Connection) -> tuple[bytes, ...]:

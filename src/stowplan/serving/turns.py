@@ -1,0 +1,77 @@
+"""Who may do something that others pay for, such as have a token looked up: only so many of one kind at a time.
+
+The others of that kind line up, in the order in which they came. So somebody who asks without end keeps only their own
+kind waiting. A turn may outlast the one who took it: it is over when what was begun with it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Turns:
+    def __init__(self, *, most: int) -> None:
+        """`most`: of one kind at a time."""
+        self._most = most
+        #: Kinds -> turns that are not over; only those that have any.
+        self._taken: dict[str, int] = {}
+        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+
+    def __len__(self) -> int:
+        """Turns that are not over."""
+        return sum(self._taken.values())
+
+    async def take(self, kind: str) -> Turn:
+        """Wait for a turn; whoever gets it ends it."""
+        if self._taken.get(kind, 0) < self._most:
+            self._taken[kind] = self._taken.get(kind, 0) + 1
+            return Turn(self, kind)
+        line = self._lines.setdefault(kind, deque())
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.append(waiting)
+        try:
+            # It is handed over: the number of those taken does not change.
+            await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self.ended(kind)
+            else:
+                self._leave(kind, waiting)
+            raise
+        return Turn(self, kind)
+
+    def ended(self, kind: str) -> None:
+        line = self._lines.get(kind)
+        while line:
+            following = line.popleft()
+            if not line:
+                del self._lines[kind]
+            if not following.done():
+                following.set_result(None)
+                return
+        self._taken[kind] -= 1
+        if not self._taken[kind]:
+            del self._taken[kind]
+
+    def _leave(self, kind: str, waiting: asyncio.Future[None]) -> None:
+        line = self._lines.get(kind)
+        if line is not None and waiting in line:
+            line.remove(waiting)
+            if not line:
+                del self._lines[kind]
+
+
+class Turn:
+    """To be ended once; more is of no consequence."""
+
+    __slots__ = ("_kind", "_turns")
+
+    def __init__(self, turns: Turns, kind: str) -> None:
+        self._turns: Turns | None = turns
+        self._kind = kind
+
+    def end(self) -> None:
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.ended(self._kind)
