@@ -74,7 +74,6 @@ DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **
 
 _GROUPS = "pods are scheduled one by one; groups of pods are not built"
 _DEVICES = "the allocation of devices (DRA) is not built"
-_VOLUMES = "the placement of volumes is not built"
 
 #: Gates that are off, and that would switch on what is not built -> what that is.
 UNBUILT = {
@@ -85,8 +84,6 @@ UNBUILT = {
     "GangScheduling": _GROUPS,
     "GenericWorkload": _GROUPS,
     "NativeHistograms": "histograms have fixed buckets",
-    "StorageCapacityScoring": _VOLUMES,
     "TopologyAwareWorkloadScheduling": _GROUPS,
-    "VolumeLimitScaling": _VOLUMES,
     "WorkloadAwarePreemption": _GROUPS,
 }
