@@ -175,7 +175,7 @@ async def test_a_claim_that_goes_meanwhile():
     async with live(*nodes("a"), a_class(provisioner="p")) as cluster:
         await waiting_for_a_provisioner(cluster)
         await cluster.delete("persistentvolumeclaims", "p")
-        missing = 'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "default/p"'
+        missing = 'failed to check provisioning pvc: persistentvolumeclaims "default/p" not found'
         rolled_back(cluster, "p", f"{PREFIX}{missing}")
         await cluster.advance(60.0)
         assert 'persistentvolumeclaim "p" not found' in cluster.why_pending("p")
@@ -211,7 +211,7 @@ async def test_a_volume_that_changes_meanwhile(how):
         await written_to_a_volume(cluster)
         if how == "gone":
             await cluster.delete("persistentvolumes", "v")
-            why = 'failed to check binding: could not find v1.PersistentVolume "v"'
+            why = 'failed to check binding: persistentvolumes "v" not found'
         elif how == "reset":
             await cluster.patch("persistentvolumes", "v", {"spec": {"claimRef": None}})
             why = 'ClaimRef got reset for pv "v"'

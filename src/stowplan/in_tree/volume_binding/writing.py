@@ -118,10 +118,10 @@ class Writer:
         name = written.metadata.name
         volume = self._cluster.objects.get(PersistentVolume, name)
         if volume is None:
-            raise BindingError(f'failed to check binding: could not find v1.PersistentVolume "{name}"')
+            raise BindingError(f'failed to check binding: persistentvolumes "{name}" not found')
         watched = self._cluster.objects.get(PersistentVolumeClaim, _key(claim))
         if watched is None:
-            raise BindingError(f'failed to check binding: could not find v1.PersistentVolumeClaim "{_key(claim)}"')
+            raise BindingError(f'failed to check binding: persistentvolumeclaims "{_key(claim)}" not found')
         if _is_older(volume, written):
             return False
         self._check_affinity(volume)
@@ -135,7 +135,7 @@ class Writer:
         key, name = _key(written), written.metadata.name
         claim = self._cluster.objects.get(PersistentVolumeClaim, key)
         if claim is None:
-            raise BindingError(f'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "{key}"')
+            raise BindingError(f'failed to check provisioning pvc: persistentvolumeclaims "{key}" not found')
         if _is_older(claim, written):
             return False
         if not claim.metadata.annotations:
