@@ -149,7 +149,8 @@ async def test_pods_that_are_only_assumed_count():
         assert (first["node"], first["currentNode"]) == ("n1", "n1")
         assert first["scheduler"]["place"] == "waits on Permit for"
         assert second["rejected"]["n1"]["reasons"] == ["Insufficient cpu"]
-        assert "waits on Permit for n1" in text(await told(cluster, "explain/default/first", page="wide"))
+        page = text(await told(cluster, "explain/default/first", page="wide"))
+        assert page.startswith("default/first waits on Permit for n1 and would go there again: ")
 
 
 class Acting(PostFilterPlugin):

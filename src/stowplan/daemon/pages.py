@@ -56,6 +56,8 @@ _FEW, _MOST = 100, 1000
 #: Nodes that a wide page spells out: it takes 60 µs for each, in which nothing is scheduled.
 _MAX_WIDE = 2000
 _TOO_WIDE = f"more than {_MAX_WIDE:,} nodes are too many for a running scheduler to spell out: -o json has them all"
+#: A pod that has been given a node, and is not bound to it yet.
+_ON_ITS_WAY = (_PERMIT, _BINDING) = ("waits on Permit for", "being bound to")
 #: How much longer than an explanation took the next one waits, and how many may wait.
 _PAUSE = 9.0
 _WAITING = 8
@@ -226,7 +228,12 @@ class SchedulerPages:
             request,
             lambda: [
                 *self._caveat(),
-                *explanation(self._scheduler.engine, verdict, wide=wide and not too_wide),
+                *explanation(
+                    self._scheduler.engine,
+                    verdict,
+                    wide=wide and not too_wide,
+                    on_its_way=known.place if known.place in _ON_ITS_WAY else "",
+                ),
                 *note,
                 *scheduler_blocks(known, wide=wide),
             ],
@@ -265,7 +272,7 @@ class SchedulerPages:
     def _on_a_node(self, info: PodInfo) -> str:
         if not self._scheduler.state.is_assumed(info.uid):
             return "bound to"
-        return "waits on Permit for" if self._scheduler.waiting_pods.get(info.uid) is not None else "being bound to"
+        return _PERMIT if self._scheduler.waiting_pods.get(info.uid) is not None else _BINDING
 
     def _unknown(self, key: str) -> str:
         pending = len(self._scheduler.state.pending)

@@ -41,15 +41,19 @@ def explanation(
     wide: bool = False,
     alike: Sequence[str] = (),
     reported: ReportedStatus | None = None,
+    on_its_way: str = "",
 ) -> list[Block]:
-    """The page; `alike` are other pods of which all of it is true as well, `reported` is what a live scheduler said."""
+    """The page; `alike` are other pods of which all of it is true as well, `reported` is what a live scheduler said.
+
+    `on_its_way`: what the pod does with the node that it has been given and is not bound to yet.
+    """
     if verdict.error is not None:
         # Nothing to look closer at; perhaps no profile either.
         return _not_judged(verdict, alike, reported, wide=wide)
     # Before the inspection: advice takes a placed pod off its node itself.
     _ = verdict.advice
     with inspecting(engine, verdict) as at:
-        page = _Page(at, wide, alike, reported)
+        page = _Page(at, wide, alike, reported, on_its_way)
         return page.blocks()
 
 
@@ -79,13 +83,19 @@ def _extenders(verdict: Verdict) -> list[Block]:
 
 class _Page:
     def __init__(
-        self, at: VerdictInspection, wide: bool, alike: Sequence[str], reported: ReportedStatus | None
+        self,
+        at: VerdictInspection,
+        wide: bool,
+        alike: Sequence[str],
+        reported: ReportedStatus | None,
+        on_its_way: str,
     ) -> None:
         self._at = at
         self._verdict = at.verdict
         self._wide = wide
         self._alike = alike
         self._reported = reported
+        self._has_its_node = f"is {on_its_way}" if on_its_way.startswith("being") else on_its_way or "runs on"
         self._explanations = Explanations(at)
 
     def blocks(self) -> list[Block]:
@@ -138,7 +148,8 @@ class _Page:
 
     def _without_node(self, plural: bool) -> list[Span]:
         if self._verdict.current_node:
-            return [(f" runs on {self._verdict.current_node}", ""), (" and could not be placed anew", "pending")]
+            state = f" {self._has_its_node} {self._verdict.current_node}"
+            return [(state, ""), (" and could not be placed anew", "pending")]
         return [(" are pending" if plural else " is pending", "pending")]
 
     def _going(self) -> list[Span]:
@@ -146,8 +157,8 @@ class _Page:
         if not current:
             return [(" would each go to " if self._alike else " goes to ", ""), (chosen, "best")]
         if current == chosen:
-            return [(" runs on ", ""), (chosen, "best"), (" and would go there again", "")]
-        return [(f" runs on {current}; placed anew it would go to ", ""), (chosen, "best")]
+            return [(f" {self._has_its_node} ", ""), (chosen, "best"), (" and would go there again", "")]
+        return [(f" {self._has_its_node} {current}; placed anew it would go to ", ""), (chosen, "best")]
 
     # -- where it goes ------------------------------------------------------------------------------------------------
 
