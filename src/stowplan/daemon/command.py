@@ -185,7 +185,7 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
     except (ConfigError, PluginLoadError, ClientConfigError) as error:
         raise CommandError(str(error), error.hints if isinstance(error, ConfigError) else ()) from error
     _admit_what_is_missing(line)
-    load = partial(_configuration, line, registry, gates.features)
+    load = partial(_from_its_file, line, registry, gates.features)
     metrics = metrics_of(line, gates)
     job = Job(
         connection=connection,
@@ -211,13 +211,16 @@ def _check(problems: list[str]) -> None:
 
 
 def _configuration(line: CommandLine, registry: Registry, features: FeatureGates, stop: StopSignals) -> Configuration:
-    def adjust(configuration: Configuration) -> Configuration:
-        return with_flags(configuration, line)
-
     if not line["config"] and says_what_runs(line):
         from stowplan.daemon.older_command_line import configuration_of
 
-        return configuration_of(line, registry.declarations, features, adjust, stop)
+        return configuration_of(line, registry.declarations, features, partial(with_flags, line=line), stop)
+    return _from_its_file(line, registry, features)
+
+
+def _from_its_file(line: CommandLine, registry: Registry, features: FeatureGates) -> Configuration:
+    """What --config names, or the defaults."""
+    adjust = partial(with_flags, line=line)
     return load_config(line["config"] or None, plugins=registry.declarations, features=features, adjust=adjust)
 
 
