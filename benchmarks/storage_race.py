@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 SCENARIOS = ("csi", "migrated", "wffc")
 COMMAND = (
     f"{sys.executable} -m stowplan.cli.kube_scheduler --kubeconfig={{kubeconfig}} --leader-elect=false --secure-port=0"
+    " --kube-api-qps=5000 --kube-api-burst=10000"
 )
 SELECTED = "volume.kubernetes.io/selected-node"
 NAMESPACE = "default"

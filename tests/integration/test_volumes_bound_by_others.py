@@ -199,3 +199,30 @@ def test_a_scheduler_that_dies_while_it_waits(volumes):
         scheduler.until("Starting Kubernetes Scheduler")
         volumes.provision("p", node)
         assert volumes.node_of("p") == node
+
+
+def test_a_node_that_loses_its_csi_node(volumes):
+    """With it go the limits that it told of: for pods that come then, as in the reference it wakes nobody."""
+    driver = "disk.example.com"
+    limits = [{"name": driver, "nodeID": "n-c", "topologyKeys": [], "allocatable": {"count": 1}}]
+    csi_node = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n-c"}}
+    volumes.kubectl("create", "-f", "-", stdin=[csi_node | {"spec": {"drivers": limits}}])
+
+    def with_a_volume(*names):
+        volumes.create(*names, nodeSelector={"kubernetes.io/hostname": "n-c"})
+        for name in names:
+            made = volumes.volume(f"{volumes.namespace}-{name}", ZONE, "c", "zonal")
+            del made["spec"]["local"]
+            made["spec"]["csi"] = {"driver": driver, "volumeHandle": f"{volumes.namespace}-{name}"}
+            volumes.kubectl("create", "-f", "-", stdin=[made])
+            volumes.bind(name, f"{volumes.namespace}-{name}")
+
+    def bound():
+        return [name for name in ("first", "second") if volumes.get("pod", name)["spec"].get("nodeName")]
+
+    with_a_volume("first", "second")
+    (other,) = {"first", "second"} - set(volumes.until(bound, "the binding of one of them"))
+    volumes.until(lambda: "exceed max volume count" in volumes.message_of(other), "the refusal")
+    volumes.kubectl("delete", "csinode", "n-c")
+    with_a_volume("third")
+    assert volumes.node_of("third") == "n-c"
