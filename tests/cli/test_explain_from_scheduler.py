@@ -190,6 +190,10 @@ def test_what_would_steer_a_terminal_is_taken_out(tmp_path, token, ca):
             ["--from-scheduler", "https://x", "--token-file", "TOKEN", "--context", "a"],
             "--context: the kubeconfig is not read",
         ),
+        (
+            ["--from-scheduler", "https://x", "-n", "shop", "-l", "a=b"],
+            "-n, -l: a scheduler is asked about one pod or all",
+        ),
         (["--from-scheduler", "https://x", "node", "n"], "--from-scheduler answers about pods"),
         (["--token-file", "TOKEN"], "--token-file: for --from-scheduler only"),
         (["--insecure-skip-tls-verify", "-f", "x"], "--insecure-skip-tls-verify: for --from-scheduler only"),

@@ -105,6 +105,7 @@ def test_nobody_is_left(run, shops):
         (("--field-selector", "red"), "error: --field-selector: invalid selector: 'red'"),
         (("-n", "a", "-A"), "-n and -A exclude each other"),
         (("deployment/shop/nobody",), "error: no pod of Deployment shop/nobody in these files"),
+        (("node", "a", "-l", "app=web", "--exit-code"), "-l, --exit-code: a node is asked about"),
         (("pod",), 'Ask for "pod [NS/]NAME…"'),
         (("--watch",), "--watch is for a live cluster"),
     ],

@@ -195,7 +195,13 @@ def explain(
         )
         _excluded(
             "a scheduler is asked about one pod or all that wait",
-            {"-l": selector, "--field-selector": field_selector, "--watch": watch, "--exit-code": exit_code},
+            {
+                "-n": namespace if what == "pending" else None,
+                "-l": selector,
+                "--field-selector": field_selector,
+                "--watch": watch,
+                "--exit-code": exit_code,
+            },
         )
         _excluded(
             "the kubeconfig is not read with --token-file",
@@ -216,6 +222,9 @@ def explain(
         )
         return
     _excluded("for --from-scheduler only", only_there)
+    if what == "node":
+        of_pods = {"-n": namespace, "-l": selector, "--field-selector": field_selector, "--exit-code": exit_code}
+        _excluded("a node is asked about, these are about pods", of_pods)
     if watch and (files or output in ("json", "yaml")):
         raise click.UsageError("--watch is for a live cluster, and for text: give neither -f nor -o json or yaml.")
     with reported(config):
