@@ -1,0 +1,780 @@
+"""A checked tree to nested closures, which count what they cost as the reference does.
+
+Selections and indexes of one value are one *attribute*: a base and the qualifiers after it, each of which costs 1, as
+does the attribute itself. Constants cost nothing, and neither do lists and conversions of constants, which are computed
+here. A variable has a slot in the frame of an evaluation; that of an accumulator is filled when it is first read.
+
+An error value is an exception. Arguments after one that fails are still evaluated where the reference does so, because
+that costs.
+
+Upstream: interpreter/planner.go, interpretable.go, attributes.go, decorators.go, runtimecost.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stowplan.cel import costs
+from stowplan.cel import values as v
+from stowplan.cel.checker import Checked, Resolution
+from stowplan.cel.declarations import Implementation
+from stowplan.cel.errors import CompileError, CostLimitExceeded, Interrupted, ValueProblem
+from stowplan.cel.functions.regexes import pattern_problem
+from stowplan.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from stowplan.cel.values import ABSENT, NONE, Optional, Value
+
+#: After how many steps of comprehensions an evaluation asks whether it should end.
+CHECK_FREQUENCY = 100
+
+
+class Frame:
+    """The state of one evaluation."""
+
+    __slots__ = ("_interrupted", "_limit", "_steps", "cost", "slots")
+
+    def __init__(self, slots: list[Value], limit: int, interrupted: Callable[[], bool] | None) -> None:
+        self.cost = 0
+        self.slots = slots
+        self._limit = limit
+        self._steps = 0
+        self._interrupted = interrupted
+
+    def check_limit(self) -> None:
+        if self.cost > self._limit:
+            raise CostLimitExceeded
+
+    def step(self) -> None:
+        """Called after each step of a comprehension: nothing else goes on for long without a cost."""
+        self.check_limit()
+        self._steps += 1
+        if self._steps % CHECK_FREQUENCY == 0 and self._interrupted is not None and self._interrupted():
+            raise Interrupted
+
+
+Closure = Callable[[Frame], Value]
+
+
+class _Unset:
+    __slots__ = ()
+
+
+_UNSET = _Unset()
+
+
+class _GrowingList(list[Value]):
+    """The accumulator of `map` and its like: adding to it changes it, as it does in the reference."""
+
+    __slots__ = ()
+
+
+class _GrowingMap(dict[Value, Value]):
+    __slots__ = ()
+
+
+v.register(_GrowingList, v.type_of([]))
+v.register(_GrowingMap, v.type_of({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    closure: Closure
+    slots: int
+    variables: tuple[str, ...]
+
+    def run(
+        self, variables: Mapping[str, Value], *, limit: int, interrupted: Callable[[], bool] | None = None
+    ) -> tuple[Value, int]:
+        """The value and its cost. Raises a `ValueProblem` or `EvaluationStopped` if there is no value."""
+        frame = Frame([_UNSET] * self.slots, limit, interrupted)
+        frame.slots[: len(self.variables)] = [variables[name] for name in self.variables]
+        try:
+            value = self.closure(frame)
+        except ValueProblem:
+            frame.check_limit()
+            raise
+        frame.check_limit()
+        return value, frame.cost
+
+
+def compiled(root: Node, checked: Checked, variables: Sequence[str]) -> Program:
+    compiler = _Compiler(checked, variables)
+    closure = compiler.closure(root)
+    return Program(closure, compiler.slots, tuple(variables))
+
+
+@dataclass(frozen=True, slots=True)
+class _Qualifier:
+    """A step of an attribute: a field, a key or an index."""
+
+    #: None if `key` is constant.
+    compute: Closure | None
+    key: Value = None
+    is_optional: bool = False
+    only_tests: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Attribute:
+    base: Closure
+    qualifiers: tuple[_Qualifier, ...] = ()
+    #: What it costs beside its parts.
+    own_cost: int = costs.IDENT
+
+    def with_(self, qualifier: _Qualifier) -> _Attribute:
+        return _Attribute(self.base, (*self.qualifiers, qualifier), self.own_cost)
+
+
+class _Compiler:
+    def __init__(self, checked: Checked, variables: Sequence[str]) -> None:
+        self._checked = checked
+        self._slot_of = {name: index for index, name in enumerate(variables)}
+        self._accumulators: dict[str, Closure] = {}
+        self.slots = len(variables)
+
+    def closure(self, node: Node) -> Closure:
+        constant = self._constant(node)
+        if constant is not ABSENT:
+            return lambda _frame: constant
+        attribute = self._attribute(node)
+        if attribute is not None:
+            return _evaluated(attribute)
+        match node:
+            case Call():
+                return self._call(node)
+            case ListLiteral():
+                return self._list(node)
+            case MapLiteral():
+                return self._map(node)
+            case Comprehension():
+                return self._comprehension(node)
+        raise CompileError(f"unsupported expression: {type(node).__name__}")
+
+    # --- Constants.
+
+    def _constant(self, node: Node) -> Value:
+        """What a node always is, `ABSENT` if that depends on the evaluation."""
+        match node:
+            case Literal():
+                return node.value
+            case Ident() | Select() if node in self._checked.type_values:
+                return self._checked.type_values[node]
+            case ListLiteral() if not node.optional:
+                elements = [self._constant(element) for element in node.elements]
+                return ABSENT if ABSENT in _identities(elements) else elements
+            case MapLiteral() if not any(entry.optional for entry in node.entries):
+                entries = [(self._constant(entry.key), self._constant(entry.value)) for entry in node.entries]
+                if ABSENT in _identities(part for entry in entries for part in entry):
+                    return ABSENT
+                return {_checked_key(key): value for key, value in entries}
+            case Call() if node.function in _CONVERSIONS and len(node.args) == 1 and node.target is None:
+                return self._constant_conversion(node)
+        return ABSENT
+
+    def _constant_conversion(self, node: Call) -> Value:
+        value = self._constant(node.args[0])
+        if value is ABSENT:
+            return ABSENT
+        try:
+            return _dispatched(self._checked.calls[node])((value,))
+        except ValueProblem as error:
+            raise CompileError(f"program instantiation failed: {error}") from None
+
+    # --- Attributes.
+
+    def _attribute(self, node: Node) -> _Attribute | None:
+        match node:
+            case Ident() | Select() if node in self._checked.names:
+                return _Attribute(self._variable(self._checked.names[node]))
+            case Select():
+                return self._base(node.operand).with_(_Qualifier(None, node.field, only_tests=node.test_only))
+            case Call(function="_?_:_"):
+                return self._conditional(node)
+            case Call(function="_[_]" | "_[?_]" | "_?._"):
+                operand, index = node.args
+                return self._base(operand).with_(self._qualifier(index, is_optional=node.function != "_[_]"))
+        return None
+
+    def _base(self, node: Node) -> _Attribute:
+        attribute = None if self._constant(node) is not ABSENT else self._attribute(node)
+        # A presence test is done with: what follows it is asked of its result.
+        if attribute is None or (attribute.qualifiers and attribute.qualifiers[-1].only_tests):
+            return _Attribute(self.closure(node))
+        return attribute
+
+    def _qualifier(self, index: Node, *, is_optional: bool) -> _Qualifier:
+        constant = self._constant(index)
+        if constant is not ABSENT:
+            return _Qualifier(None, constant, is_optional)
+        attribute = self._attribute(index)
+        return _Qualifier(_resolved(attribute) if attribute else self.closure(index), None, is_optional)
+
+    def _variable(self, name: str) -> Closure:
+        slot = self._slot_of[name]
+        initial = self._accumulators.get(name)
+        if initial is None:
+            return lambda frame: frame.slots[slot]
+
+        def accumulator(frame: Frame) -> Value:
+            value = frame.slots[slot]
+            if value is _UNSET:
+                value = _initialized(initial, frame)
+                frame.slots[slot] = value
+            if isinstance(value, ValueProblem):
+                raise value
+            return value
+
+        return accumulator
+
+    def _conditional(self, node: Call) -> _Attribute:
+        condition = self.closure(node.args[0])
+        then, otherwise = (self._branch(branch) for branch in node.args[1:])
+
+        def choose(frame: Frame) -> Value:
+            chosen = condition(frame)
+            if chosen is True:
+                return then(frame)
+            if chosen is False:
+                return otherwise(frame)
+            raise ValueProblem("no such overload")
+
+        return _Attribute(choose, own_cost=0)
+
+    def _branch(self, node: Node) -> Closure:
+        """A branch of a conditional. An attribute there costs only its qualifiers."""
+        attribute = None if self._constant(node) is not ABSENT else self._attribute(node)
+        return _resolved(attribute) if attribute else self.closure(node)
+
+    # --- Calls.
+
+    def _call(self, node: Call) -> Closure:
+        resolution = self._checked.calls[node]
+        nodes = node.args if resolution.target is None else [resolution.target, *node.args]
+        name = resolution.function.name
+        if name == "@in":
+            optimized = self._in_constant_list(nodes, resolution)
+            if optimized is not None:
+                return optimized
+        args = [self.closure(arg) for arg in nodes]
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(*args)
+        overload = resolution.overloads[0].id if len(resolution.overloads) == 1 else ""
+        cost = costs.call_cost(name, overload)
+        compute = self._regex(nodes, resolution) or _dispatched(resolution)
+        if len(args) == 1:
+            return _unary(compute, args[0], cost)
+        if len(args) == 2:
+            return _binary(compute, args[0], args[1], cost)
+        return _n_ary(compute, args, cost)
+
+    def _in_constant_list(self, nodes: list[Node], resolution: Resolution) -> Closure | None:
+        """`x in [1, 2]`: the list becomes a set, and the test is free."""
+        elements = self._constant(nodes[1])
+        if len(resolution.overloads) != 1 or not isinstance(elements, list):
+            return None
+        if not elements:
+            return lambda _frame: False
+        if not all(isinstance(element, bool | int | float | str) for element in elements):
+            return None
+        keys = frozenset(v.map_key(element) for element in elements)
+        element = self.closure(nodes[0])
+
+        def is_in(frame: Frame) -> Value:
+            try:
+                return v.map_key(element(frame)) in keys
+            except TypeError:
+                return False
+
+        return is_in
+
+    def _regex(self, nodes: list[Node], resolution: Resolution) -> Callable[[tuple[Value, ...]], Value] | None:
+        """Constant patterns are compiled here, so that a wrong one is noticed."""
+        if resolution.function.name not in ("matches", "find", "findAll"):
+            return None
+        pattern = self._constant(nodes[1])
+        if isinstance(pattern, str):
+            problem = pattern_problem(pattern)
+            if problem is not None:
+                raise CompileError(f"program instantiation failed: {problem}")
+        return None
+
+    # --- Aggregates.
+
+    def _list(self, node: ListLiteral) -> Closure:
+        elements = [self.closure(element) for element in node.elements]
+        optional = node.optional
+
+        def make(frame: Frame) -> Value:
+            made: list[Value] = []
+            for index, element in enumerate(elements):
+                value = element(frame)
+                if index in optional:
+                    if type(value) is not Optional:
+                        raise ValueProblem(
+                            f"cannot initialize optional list element from non-optional value {v.shown(value)}"
+                        )
+                    if value is NONE:
+                        continue
+                    value = value.value
+                made.append(value)
+            return made
+
+        return _costing(costs.LIST, make)
+
+    def _map(self, node: MapLiteral) -> Closure:
+        entries = [(self.closure(entry.key), self.closure(entry.value), entry.optional) for entry in node.entries]
+
+        def make(frame: Frame) -> Value:
+            made: dict[Value, Value] = {}
+            for key_closure, value_closure, is_optional in entries:
+                key = _checked_key(key_closure(frame))
+                value = value_closure(frame)
+                if is_optional:
+                    if type(value) is not Optional:
+                        raise ValueProblem(
+                            f"cannot initialize optional entry '{v.shown(v.key_value(key))}'"
+                            f" from non-optional value {v.shown(value)}"
+                        )
+                    if value is NONE:
+                        made.pop(key, None)
+                        continue
+                    value = value.value
+                made[key] = value
+            return made
+
+        return _costing(costs.MAP, make)
+
+    # --- Comprehensions.
+
+    def _comprehension(self, node: Comprehension) -> Closure:
+        range_closure = self.closure(node.range)
+        initial = self.closure(node.init)
+        outer = self._slot_of, self._accumulators
+        accumulator = self._new_slot()
+        self._slot_of = {**self._slot_of, node.accumulator: accumulator}
+        self._accumulators = {**self._accumulators, node.accumulator: initial}
+        inner = self._slot_of, self._accumulators
+        variables = self._variable_slots(node)
+        condition, step = self.closure(node.condition), self.closure(node.step)
+        self._slot_of, self._accumulators = inner
+        result = self.closure(node.result)
+        self._slot_of, self._accumulators = outer
+
+        def fold(frame: Frame) -> Value:
+            elements = _elements(range_closure(frame), len(variables) == 2)
+            slots = frame.slots
+            slots[accumulator] = _UNSET
+            for element in elements:
+                if len(variables) == 2:
+                    slots[variables[0]], slots[variables[1]] = element  # type: ignore[misc] # pairs, by `_elements`
+                else:
+                    slots[variables[0]] = element
+                try:
+                    if condition(frame) is False:
+                        break
+                except ValueProblem:
+                    pass  # What is not strictly false does not end the fold.
+                try:
+                    slots[accumulator] = step(frame)
+                except ValueProblem as error:
+                    slots[accumulator] = error
+                frame.step()
+            return _settled(result(frame))
+
+        return fold
+
+    def _variable_slots(self, node: Comprehension) -> list[int]:
+        names = [node.variable, node.variable2] if node.variable2 else [node.variable]
+        slots = [self._new_slot() for _ in names]
+        self._slot_of = {**self._slot_of, **dict(zip(names, slots, strict=True))}
+        self._accumulators = {name: init for name, init in self._accumulators.items() if name not in names}
+        return slots
+
+    def _new_slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+
+# --- Attributes at run time.
+
+
+def _evaluated(attribute: _Attribute) -> Closure:
+    resolve, own_cost = _resolved(attribute), attribute.own_cost
+    if attribute.qualifiers and attribute.qualifiers[-1].only_tests:
+        return lambda frame: _presence(resolve(frame))
+    if not own_cost:
+        return resolve
+
+    def evaluate(frame: Frame) -> Value:
+        frame.cost += own_cost
+        return resolve(frame)
+
+    return evaluate
+
+
+def _presence(value: Value) -> Value:
+    return value is not NONE if type(value) is Optional else value
+
+
+def _resolved(attribute: _Attribute) -> Closure:
+    """The value of an attribute, counting all but its own cost."""
+    base, qualifiers = attribute.base, attribute.qualifiers
+    if not qualifiers:
+        return base
+    if all(q.compute is None and not q.is_optional and not q.only_tests for q in qualifiers):
+        return _resolved_by_constants(base, [q.key for q in qualifiers])
+
+    def resolve(frame: Frame) -> Value:
+        value = base(frame)
+        is_optional = type(value) is Optional
+        if is_optional:
+            if value is NONE:
+                return NONE
+            value = value.value  # type: ignore[attr-defined]
+        for qualifier in qualifiers:
+            is_optional = is_optional or qualifier.is_optional
+            value = _qualified(frame, value, qualifier, is_optional)
+            if value is ABSENT:
+                return NONE
+        return Optional(value) if is_optional else value
+
+    return resolve
+
+
+def _resolved_by_constants(base: Closure, keys: list[Value]) -> Closure:
+    """The common case `device.attributes["domain"].name`."""
+
+    def resolve(frame: Frame) -> Value:
+        value = base(frame)
+        if type(value) is Optional:
+            return _resolved_in_optional(frame, value, keys)
+        for key in keys:
+            frame.cost += 1
+            value = _get(value, key)
+        return value
+
+    return resolve
+
+
+def _resolved_in_optional(frame: Frame, optional: Optional, keys: list[Value]) -> Value:
+    if optional is NONE:
+        return NONE
+    value = optional.value
+    for key in keys:
+        value = _get_if_present(value, key)
+        if value is ABSENT:
+            return NONE
+        frame.cost += 1
+    return Optional(value)
+
+
+def _qualified(frame: Frame, value: Value, qualifier: _Qualifier, is_optional: bool) -> Value:
+    """The value one step further; `ABSENT` if an optional step leads nowhere."""
+    if not is_optional:
+        frame.cost += 1
+    key = qualifier.key if qualifier.compute is None else qualifier.compute(frame)
+    if qualifier.only_tests:
+        is_present = _get_if_present(value, key) is not ABSENT
+        if not is_optional:
+            return is_present
+        frame.cost += 1
+        return None if is_present else ABSENT
+    if not is_optional:
+        return _get(value, key)
+    value = _get_if_present(value, key)
+    if value is not ABSENT:
+        frame.cost += 1
+    return value
+
+
+def _get(value: Value, key: Value) -> Value:
+    if isinstance(value, dict):
+        found = v.find(value, key)
+        if found is ABSENT:
+            raise ValueProblem(f"no such key: {v.shown(key)}")
+        return found
+    if isinstance(value, list):
+        index = _index(key)
+        if not 0 <= index < len(value):
+            raise ValueProblem(f"index out of bounds: {v.shown(key)}")
+        return value[index]
+    raise ValueProblem(f"no such key: {v.shown(key)}")
+
+
+def _get_if_present(value: Value, key: Value) -> Value:
+    if isinstance(value, dict):
+        return v.find(value, key)
+    if isinstance(value, list):
+        index = _index(key)
+        return value[index] if 0 <= index < len(value) else ABSENT
+    return ABSENT
+
+
+def _index(key: Value) -> int:
+    if type(key) is int or type(key) is v.UInt:
+        return int(key)
+    if type(key) is float:
+        if key.is_integer() and v.INT_MIN <= key <= v.INT_MAX:
+            return int(key)
+        raise ValueProblem(f"unsupported index value {v.shown(key)} in list")
+    raise ValueProblem(f"unsupported index type '{v.type_name(key)}' in list")
+
+
+# --- Calls at run time.
+
+
+def _dispatched(resolution: Resolution) -> Callable[[tuple[Value, ...]], Value]:
+    """What computes a call: its only overload, or the one that the arguments fit."""
+    function, overloads = resolution.function, resolution.overloads
+    if function.implementation is not None:
+        return _by_function(function.name, function.implementation, function.takes_first)
+    candidates = overloads if len(overloads) == 1 else function.overloads
+
+    def dispatch(args: tuple[Value, ...]) -> Value:
+        for overload in candidates:
+            if overload.implementation is not None and overload.takes(args):
+                return overload.implementation(*args)
+        if not function.is_guarded:
+            raise ValueProblem("no such overload")
+        names = ", ".join(v.type_name(arg) for arg in args)
+        raise ValueProblem(f"no such overload: {function.name}({names})")
+
+    return dispatch
+
+
+def _by_function(
+    name: str, implementation: Implementation, takes_first: Callable[[Value], bool] | None
+) -> Callable[[tuple[Value, ...]], Value]:
+    if takes_first is None:
+        return lambda args: implementation(*args)
+
+    def compute(args: tuple[Value, ...]) -> Value:
+        if not takes_first(args[0]):
+            raise ValueProblem(f"no such overload: {name}")
+        return implementation(*args)
+
+    return compute
+
+
+def _charged(frame: Frame, cost: costs.CallCost | None, args: Sequence[Value], result: Value) -> None:
+    if cost is None:
+        frame.cost += 1
+    else:
+        frame.cost += cost(args, result)
+        frame.check_limit()
+
+
+def _costing(cost: int, make: Closure) -> Closure:
+    def closure(frame: Frame) -> Value:
+        try:
+            return make(frame)
+        finally:
+            frame.cost += cost
+
+    return closure
+
+
+def _unary(compute: Callable[[tuple[Value, ...]], Value], arg: Closure, cost: costs.CallCost | None) -> Closure:
+    def call(frame: Frame) -> Value:
+        value = result = ABSENT
+        try:
+            value = arg(frame)
+            result = compute((value,))
+        finally:
+            _charged(frame, cost, (value,), result)
+        return result
+
+    return call
+
+
+def _binary(
+    compute: Callable[[tuple[Value, ...]], Value], left: Closure, right: Closure, cost: costs.CallCost | None
+) -> Closure:
+    def call(frame: Frame) -> Value:
+        first = second = result = ABSENT
+        try:
+            try:
+                first = left(frame)
+            except ValueProblem as error:
+                second = _error_or_value(right, frame)
+                raise error from None
+            second = right(frame)
+            result = compute((first, second))
+        finally:
+            _charged(frame, cost, (first, second), result)
+        return result
+
+    return call
+
+
+def _error_or_value(closure: Closure, frame: Frame) -> Value:
+    """For its cost: another argument has failed already."""
+    try:
+        return closure(frame)
+    except ValueProblem:
+        return ABSENT
+
+
+def _n_ary(
+    compute: Callable[[tuple[Value, ...]], Value], closures: list[Closure], cost: costs.CallCost | None
+) -> Closure:
+    def call(frame: Frame) -> Value:
+        args = tuple(closure(frame) for closure in closures)
+        result: Value = ABSENT
+        try:
+            result = compute(args)
+        finally:
+            _charged(frame, cost, args, result)
+        return result
+
+    return call
+
+
+def _and(left: Closure, right: Closure) -> Closure:
+    return _logical(left, right, decides=False)
+
+
+def _or(left: Closure, right: Closure) -> Closure:
+    return _logical(left, right, decides=True)
+
+
+def _logical(left: Closure, right: Closure, *, decides: bool) -> Closure:
+    """`&&` and `||`: one side that decides is enough, whatever is wrong with the other."""
+
+    def term(closure: Closure, frame: Frame) -> bool | ValueProblem:
+        try:
+            value = closure(frame)
+        except ValueProblem as error:
+            return error
+        return value if isinstance(value, bool) else ValueProblem("no such overload")
+
+    def evaluate(frame: Frame) -> Value:
+        first = term(left, frame)
+        if first is decides:
+            return decides
+        second = term(right, frame)
+        if second is decides:
+            return decides
+        for outcome in (first, second):
+            if isinstance(outcome, ValueProblem):
+                raise outcome
+        return not decides
+
+    return evaluate
+
+
+def _not_strictly_false(arg: Closure) -> Closure:
+    def evaluate(frame: Frame) -> Value:
+        try:
+            return arg(frame) is not False
+        except ValueProblem:
+            return True
+        finally:
+            frame.cost += 1
+
+    return evaluate
+
+
+def _or_value(left: Closure, right: Closure) -> Closure:
+    """`a.orValue(b)`: `b` is evaluated only if `a` has no value."""
+
+    def evaluate(frame: Frame) -> Value:
+        value = left(frame)
+        if type(value) is not Optional:
+            return value
+        return right(frame) if value is NONE else value.value
+
+    return evaluate
+
+
+def _optional_or(left: Closure, right: Closure) -> Closure:
+    def evaluate(frame: Frame) -> Value:
+        value = left(frame)
+        return right(frame) if value is NONE else value
+
+    return evaluate
+
+
+#: Functions that do not evaluate all their arguments first.
+_SPECIAL: dict[str, Callable[..., Closure]] = {
+    "_&&_": _and,
+    "_||_": _or,
+    "@not_strictly_false": _not_strictly_false,
+    "or": _optional_or,
+    "orValue": _or_value,
+}
+
+_CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+
+
+# --- Comprehensions and aggregates at run time.
+
+
+def _initialized(initial: Closure, frame: Frame) -> Value:
+    """The first value of an accumulator, or what is wrong with it."""
+    try:
+        value = initial(frame)
+    except ValueProblem as error:
+        return error
+    if isinstance(value, list) and not value:
+        return _GrowingList()
+    if type(value) is dict and not value:
+        return _GrowingMap()
+    return value
+
+
+def _settled(value: Value) -> Value:
+    """The result of a comprehension, which does not grow any more."""
+    if type(value) is _GrowingList:
+        return list(value)
+    if type(value) is _GrowingMap:
+        return dict(value)
+    return value
+
+
+def _elements(value: Value, in_pairs: bool) -> Iterable[Value]:
+    if isinstance(value, dict):
+        pairs = [(v.key_value(key), item) for key, item in value.items()]
+        return pairs if in_pairs else [key for key, _item in pairs]
+    if isinstance(value, list):
+        return list(enumerate(value)) if in_pairs else list(value)
+    go_name = _GO_NAMES.get(type(value), v.type_name(value))
+    if in_pairs:
+        raise ValueProblem(f"unsupported comprehension range type: {go_name}")
+    raise ValueProblem(f"got '{go_name}', expected iterable type")
+
+
+_GO_NAMES: dict[type, str] = {
+    bool: "types.Bool",
+    int: "types.Int",
+    v.UInt: "types.Uint",
+    float: "types.Double",
+    str: "types.String",
+    bytes: "types.Bytes",
+    type(None): "types.Null",
+    Optional: "*types.Optional",
+    v.Duration: "types.Duration",
+    v.Timestamp: "types.Timestamp",
+    v.Quantity: "cel.Quantity",
+}
+
+
+def _checked_key(key: Value) -> Value:
+    if isinstance(key, list | dict):
+        raise ValueProblem(f"unsupported key type: {v.type_name(key)}")
+    return v.map_key(key)
+
+
+def _identities(values: Iterable[Value]) -> _Identities:
+    return _Identities(values)
+
+
+class _Identities:
+    """Membership by identity: values may be lists, which compare element by element."""
+
+    def __init__(self, values: Iterable[Value]) -> None:
+        self._values = list(values)
+
+    def __contains__(self, wanted: object) -> bool:
+        return any(value is wanted for value in self._values)

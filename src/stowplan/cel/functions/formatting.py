@@ -1,0 +1,194 @@
+"""`"%s has %d".format([…])`. Upstream: ext/formatting.go.
+
+`%e` and `%f` print as the reference does for its fixed locale, where `%e` has six digits whatever is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from stowplan.cel import types as t
+from stowplan.cel import values as v
+from stowplan.cel.errors import ValueProblem
+from stowplan.cel.functions.conversions import to_string
+from stowplan.cel.functions.operators import bounded
+from stowplan.cel.functions.semvers import quoted
+from stowplan.cel.values import Value
+
+_CLAUSE_RE = re.compile(r"%(?:(?P<percent>%)|(?:\.(?P<precision>[0-9]*))?(?P<verb>.)?)", re.DOTALL)
+_PRECISION = 6
+_MAX_PRECISION = 1000
+_SUPERSCRIPTS = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
+_NUMBER_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+
+_STRING_KINDS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+
+
+def formatted(text: str, args: list[Value]) -> Value:
+    parts: list[str] = []
+    position = used = size = 0
+    for clause in _CLAUSE_RE.finditer(text):
+        parts.append(text[position : clause.start()])
+        position = clause.end()
+        if clause["percent"]:
+            parts.append("%")
+            continue
+        if used >= len(args):
+            raise ValueProblem(f"index {used} out of range")
+        parts.append(_clause(clause, args[used]))
+        used += 1
+        size += len(parts[-1])
+        bounded(size)
+    parts.append(text[position:])
+    return "".join(parts)
+
+
+def _clause(clause: re.Match[str], value: Value) -> str:
+    verb = clause["verb"]
+    if verb is None:
+        if clause["precision"] is None:
+            raise ValueProblem("unexpected end of string")
+        wrong = "error while parsing precision: could not find end of precision specifier"
+        raise ValueProblem(f"could not parse formatting clause: {wrong}")
+    precision = int(clause["precision"] or "0") if clause["precision"] is not None else _PRECISION
+    bounded(precision if precision > _MAX_PRECISION * 1000 else 0)
+    if verb not in _VERBS:
+        raise ValueProblem(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
+    try:
+        return _VERBS[verb](value, precision)
+    except _FormatError as error:
+        raise ValueProblem(f"error during formatting: {error}") from None
+
+
+class _FormatError(Exception):
+    pass
+
+
+def _refused(clause: str, kinds: str, value: Value) -> _FormatError:
+    return _FormatError(f"{clause} clause can only be used on {kinds}, was given {v.type_name(value)}")
+
+
+def _string(value: Value, _precision: int) -> str:
+    match value:
+        case None:
+            return "null"
+        case list():
+            return _list(value)
+        case dict():
+            return _map(value)
+        case t.Type():
+            return value.name
+        case bool() | int() | float() | str() | bytes() | v.Duration() | v.Timestamp():
+            return str(to_string(value))
+    raise _refused("string", _STRING_KINDS, value)
+
+
+def _list(values: list[Value]) -> str:
+    return "[" + ", ".join(map(_element, values)) + "]"
+
+
+def _map(mapping: dict[Value, Value]) -> str:
+    entries: list[tuple[str, str]] = []
+    for raw_key, value in mapping.items():
+        key = v.key_value(raw_key)
+        if not isinstance(key, str | bool | int):
+            raise _FormatError(f"no formatting function for map key of type {v.type_name(key)}")
+        entries.append((_element(key), _element(value)))
+    return "{" + ", ".join(f"{key}:{value}" for key, value in sorted(entries)) + "}"
+
+
+def _element(value: Value) -> str:
+    """A value inside of a list or a map."""
+    match value:
+        case str():
+            return quoted(value)
+        case bytes():
+            return "b" + quoted(_string(value, 0))
+        case bool():
+            return _string(value, 0)
+        case int():
+            return str(int(value))
+        case float():
+            return f"{value:.{_PRECISION}f}" if math.isfinite(value) else quoted(v.go_float(value))
+        case v.Duration():
+            return f"duration({quoted(_string(value, 0))})"
+        case v.Timestamp():
+            return f"timestamp({quoted(_string(value, 0))})"
+        case None | list() | dict() | t.Type():
+            return _string(value, 0)
+    raise _FormatError(f"no formatting function for {v.type_name(value)}")
+
+
+def _decimal(value: Value, _precision: int) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(int(value))
+    raise _refused("decimal", "integers", value)
+
+
+def _number(clause: str, value: Value) -> float:
+    if isinstance(value, float):
+        return value
+    if isinstance(value, str) and value in _NUMBER_WORDS:
+        return float(value.replace("Infinity", "inf"))
+    raise _refused(clause, "doubles", value)
+
+
+def _fixed(value: Value, precision: int) -> str:
+    number = _number("fixed-point", value)
+    return f"{number:,.{precision}f}" if math.isfinite(number) else _not_finite(number)
+
+
+def _scientific(value: Value, _precision: int) -> str:
+    number = _number("scientific", value)
+    if not math.isfinite(number):
+        return _not_finite(number)
+    mantissa, _, exponent = f"{number:.6e}".partition("e")
+    sign = "⁻" if exponent[0] == "-" else ""
+    return f"{mantissa}×10{sign}{exponent[1:].translate(_SUPERSCRIPTS)}"
+
+
+def _not_finite(number: float) -> str:
+    return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
+
+
+def _binary(value: Value, _precision: int) -> str:
+    if isinstance(value, int):
+        return f"{int(value):b}"
+    raise _refused("binary", "integers and bools", value)
+
+
+def _hex(value: Value, _precision: int) -> str:
+    match value:
+        case bool():
+            pass
+        case int():
+            return f"{int(value):x}"
+        case str():
+            return value.encode(errors="surrogatepass").hex()
+        case bytes():
+            return value.hex()
+    raise _refused("hex", "integers, byte buffers, and strings", value)
+
+
+def _upper_hex(value: Value, precision: int) -> str:
+    return _hex(value, precision).upper()
+
+
+def _octal(value: Value, _precision: int) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{int(value):o}"
+    raise _refused("octal", "integers", value)
+
+
+_VERBS: dict[str, Callable[[Value, int], str]] = {
+    "s": _string,
+    "d": _decimal,
+    "f": _fixed,
+    "e": _scientific,
+    "b": _binary,
+    "x": _hex,
+    "X": _upper_hex,
+    "o": _octal,
+}
