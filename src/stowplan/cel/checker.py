@@ -5,13 +5,11 @@ Upstream: checker/checker.go, checker/env.go, and the validators of literals in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from stowplan.cel import types as t
-from stowplan.cel.declarations import Function, Overload
-from stowplan.cel.source import Issues
 from stowplan.cel.syntax import (
     Call,
     Comprehension,
@@ -25,6 +23,12 @@ from stowplan.cel.syntax import (
     qualified_name,
 )
 from stowplan.cel.values import type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from stowplan.cel.declarations import Function, Overload
+    from stowplan.cel.source import Issues
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,16 +264,16 @@ class _Checker:
         joined: t.Type | None = None
         for index, element in enumerate(node.elements):
             type = self.check(element)
-            joined = self._joined(element, joined, self._given(element, type) if index in node.optional else type)
+            joined = self._joined(joined, self._given(element, type) if index in node.optional else type)
         return t.list_of(joined or self._new_free())
 
     def _map(self, node: MapLiteral) -> t.Type:
         keys: t.Type | None = None
         values: t.Type | None = None
         for entry in node.entries:
-            keys = self._joined(entry.key, keys, self.check(entry.key))
+            keys = self._joined(keys, self.check(entry.key))
             type = self.check(entry.value)
-            values = self._joined(entry.value, values, self._given(entry.value, type) if entry.optional else type)
+            values = self._joined(values, self._given(entry.value, type) if entry.optional else type)
         return t.map_of(keys or self._new_free(), values or self._new_free())
 
     def _given(self, node: Node, type: t.Type) -> t.Type:
@@ -279,14 +283,11 @@ class _Checker:
             self._mismatch(node, t.optional_of(type), type)
         return inner or type
 
-    def _joined(self, node: Node, previous: t.Type | None, current: t.Type) -> t.Type:
-        """The type of elements of an aggregate. All must have the same."""
+    def _joined(self, previous: t.Type | None, current: t.Type) -> t.Type:
+        """The type of elements of an aggregate. That all have the same is asked of literals later."""
         if previous is None:
             return current
-        if self._assign(previous, current):
-            return t.most_general(previous, current)
-        self._mismatch(node, previous, current)
-        return t.ERROR
+        return t.most_general(previous, current) if self._assign(previous, current) else t.DYN
 
     def _struct(self, node: StructLiteral) -> t.Type:
         """Kubernetes' environments have no message types to make; well-known ones are not supported either."""
@@ -295,8 +296,8 @@ class _Checker:
             self._issues.report(node.offset, f"'{name}' is not a message type")
         else:
             self._undeclared(node.offset, node.type_name)
-        for field in node.fields:
-            self.check(field.value)
+        for struct_field in node.fields:
+            self.check(struct_field.value)
         return t.ERROR
 
     # --- Comprehensions.

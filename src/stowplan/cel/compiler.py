@@ -1,58 +1,30 @@
 """A checked tree to nested closures, which count what they cost as the reference does.
 
-Selections and indexes of one value are one *attribute*: a base and the qualifiers after it, each of which costs 1, as
-does the attribute itself. Constants cost nothing, and neither do lists and conversions of constants, which are computed
-here. A variable has a slot in the frame of an evaluation; that of an accumulator is filled when it is first read.
+Constants cost nothing, and neither do lists and conversions of constants, which are computed here. A variable has a
+slot in the frame of an evaluation; that of an accumulator is filled when it is first read.
 
-An error value is an exception. Arguments after one that fails are still evaluated where the reference does so, because
-that costs.
-
-Upstream: interpreter/planner.go, interpretable.go, attributes.go, decorators.go, runtimecost.go.
+Upstream: interpreter/planner.go, interpretable.go, decorators.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stowplan.cel import costs
 from stowplan.cel import values as v
-from stowplan.cel.checker import Checked, Resolution
-from stowplan.cel.declarations import Implementation
-from stowplan.cel.errors import CompileError, CostLimitExceeded, Interrupted, ValueProblem
+from stowplan.cel.attributes import Attribute, Qualifier, evaluated, resolved
+from stowplan.cel.calls import SPECIAL, binary, costing, dispatched, n_ary, unary
+from stowplan.cel.errors import CompileError, EvaluationStopped, ValueProblem
+from stowplan.cel.frames import Closure, Frame
 from stowplan.cel.functions.regexes import pattern_problem
 from stowplan.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from stowplan.cel.values import ABSENT, NONE, Optional, Value
 
-#: After how many steps of comprehensions an evaluation asks whether it should end.
-CHECK_FREQUENCY = 100
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-
-class Frame:
-    """The state of one evaluation."""
-
-    __slots__ = ("_interrupted", "_limit", "_steps", "cost", "slots")
-
-    def __init__(self, slots: list[Value], limit: int, interrupted: Callable[[], bool] | None) -> None:
-        self.cost = 0
-        self.slots = slots
-        self._limit = limit
-        self._steps = 0
-        self._interrupted = interrupted
-
-    def check_limit(self) -> None:
-        if self.cost > self._limit:
-            raise CostLimitExceeded
-
-    def step(self) -> None:
-        """Called after each step of a comprehension: nothing else goes on for long without a cost."""
-        self.check_limit()
-        self._steps += 1
-        if self._steps % CHECK_FREQUENCY == 0 and self._interrupted is not None and self._interrupted():
-            raise Interrupted
-
-
-Closure = Callable[[Frame], Value]
+    from stowplan.cel.checker import Checked, Resolution
 
 
 class _Unset:
@@ -74,6 +46,10 @@ class _GrowingMap(dict[Value, Value]):
 
 v.register(_GrowingList, v.type_of([]))
 v.register(_GrowingMap, v.type_of({}))
+
+
+#: Functions that are computed here if their argument is constant.
+CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,28 +79,6 @@ def compiled(root: Node, checked: Checked, variables: Sequence[str]) -> Program:
     return Program(closure, compiler.slots, tuple(variables))
 
 
-@dataclass(frozen=True, slots=True)
-class _Qualifier:
-    """A step of an attribute: a field, a key or an index."""
-
-    #: None if `key` is constant.
-    compute: Closure | None
-    key: Value = None
-    is_optional: bool = False
-    only_tests: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Attribute:
-    base: Closure
-    qualifiers: tuple[_Qualifier, ...] = ()
-    #: What it costs beside its parts.
-    own_cost: int = costs.IDENT
-
-    def with_(self, qualifier: _Qualifier) -> _Attribute:
-        return _Attribute(self.base, (*self.qualifiers, qualifier), self.own_cost)
-
-
 class _Compiler:
     def __init__(self, checked: Checked, variables: Sequence[str]) -> None:
         self._checked = checked
@@ -138,7 +92,7 @@ class _Compiler:
             return lambda _frame: constant
         attribute = self._attribute(node)
         if attribute is not None:
-            return _evaluated(attribute)
+            return evaluated(attribute)
         match node:
             case Call():
                 return self._call(node)
@@ -167,7 +121,7 @@ class _Compiler:
                 if ABSENT in _identities(part for entry in entries for part in entry):
                     return ABSENT
                 return {_checked_key(key): value for key, value in entries}
-            case Call() if node.function in _CONVERSIONS and len(node.args) == 1 and node.target is None:
+            case Call() if node.function in CONVERSIONS and len(node.args) == 1 and node.target is None:
                 return self._constant_conversion(node)
         return ABSENT
 
@@ -176,18 +130,18 @@ class _Compiler:
         if value is ABSENT:
             return ABSENT
         try:
-            return _dispatched(self._checked.calls[node])((value,))
+            return dispatched(self._checked.calls[node])((value,))
         except ValueProblem as error:
             raise CompileError(f"program instantiation failed: {error}") from None
 
     # --- Attributes.
 
-    def _attribute(self, node: Node) -> _Attribute | None:
+    def _attribute(self, node: Node) -> Attribute | None:
         match node:
             case Ident() | Select() if node in self._checked.names:
-                return _Attribute(self._variable(self._checked.names[node]))
+                return Attribute(self._variable(self._checked.names[node]))
             case Select():
-                return self._base(node.operand).with_(_Qualifier(None, node.field, only_tests=node.test_only))
+                return self._base(node.operand).with_(Qualifier(None, node.field, only_tests=node.test_only))
             case Call(function="_?_:_"):
                 return self._conditional(node)
             case Call(function="_[_]" | "_[?_]" | "_?._"):
@@ -195,19 +149,19 @@ class _Compiler:
                 return self._base(operand).with_(self._qualifier(index, is_optional=node.function != "_[_]"))
         return None
 
-    def _base(self, node: Node) -> _Attribute:
+    def _base(self, node: Node) -> Attribute:
         attribute = None if self._constant(node) is not ABSENT else self._attribute(node)
         # A presence test is done with: what follows it is asked of its result.
         if attribute is None or (attribute.qualifiers and attribute.qualifiers[-1].only_tests):
-            return _Attribute(self.closure(node))
+            return Attribute(self.closure(node))
         return attribute
 
-    def _qualifier(self, index: Node, *, is_optional: bool) -> _Qualifier:
+    def _qualifier(self, index: Node, *, is_optional: bool) -> Qualifier:
         constant = self._constant(index)
         if constant is not ABSENT:
-            return _Qualifier(None, constant, is_optional)
+            return Qualifier(None, constant, is_optional)
         attribute = self._attribute(index)
-        return _Qualifier(_resolved(attribute) if attribute else self.closure(index), None, is_optional)
+        return Qualifier(resolved(attribute) if attribute else self.closure(index), None, is_optional)
 
     def _variable(self, name: str) -> Closure:
         slot = self._slot_of[name]
@@ -226,7 +180,7 @@ class _Compiler:
 
         return accumulator
 
-    def _conditional(self, node: Call) -> _Attribute:
+    def _conditional(self, node: Call) -> Attribute:
         condition = self.closure(node.args[0])
         then, otherwise = (self._branch(branch) for branch in node.args[1:])
 
@@ -238,12 +192,12 @@ class _Compiler:
                 return otherwise(frame)
             raise ValueProblem("no such overload")
 
-        return _Attribute(choose, own_cost=0)
+        return Attribute(choose, own_cost=0)
 
     def _branch(self, node: Node) -> Closure:
         """A branch of a conditional. An attribute there costs only its qualifiers."""
         attribute = None if self._constant(node) is not ABSENT else self._attribute(node)
-        return _resolved(attribute) if attribute else self.closure(node)
+        return resolved(attribute) if attribute else self.closure(node)
 
     # --- Calls.
 
@@ -256,17 +210,17 @@ class _Compiler:
             if optimized is not None:
                 return optimized
         args = [self.closure(arg) for arg in nodes]
-        special = _SPECIAL.get(name)
+        special = SPECIAL.get(name)
         if special is not None:
             return special(*args)
         overload = resolution.overloads[0].id if len(resolution.overloads) == 1 else ""
         cost = costs.call_cost(name, overload)
-        compute = self._regex(nodes, resolution) or _dispatched(resolution)
+        compute = self._regex(nodes, resolution) or dispatched(resolution)
         if len(args) == 1:
-            return _unary(compute, args[0], cost)
+            return unary(compute, args[0], cost)
         if len(args) == 2:
-            return _binary(compute, args[0], args[1], cost)
-        return _n_ary(compute, args, cost)
+            return binary(compute, args[0], args[1], cost)
+        return n_ary(compute, args, cost)
 
     def _in_constant_list(self, nodes: list[Node], resolution: Resolution) -> Closure | None:
         """`x in [1, 2]`: the list becomes a set, and the test is free."""
@@ -281,10 +235,15 @@ class _Compiler:
         element = self.closure(nodes[0])
 
         def is_in(frame: Frame) -> Value:
-            try:
-                return v.map_key(element(frame)) in keys
-            except TypeError:
+            value = element(frame)
+            if isinstance(value, list | dict):
                 return False
+            if type(value) in v.UNHASHABLE:
+                # Parity: the reference looks it up in a hash table, too, and Go cannot hash it.
+                raise EvaluationStopped(
+                    f"internal error: runtime error: hash of unhashable type {v.UNHASHABLE[type(value)]}"
+                )
+            return v.map_key(value) in keys
 
         return is_in
 
@@ -320,7 +279,7 @@ class _Compiler:
                 made.append(value)
             return made
 
-        return _costing(costs.LIST, make)
+        return costing(costs.LIST, make)
 
     def _map(self, node: MapLiteral) -> Closure:
         entries = [(self.closure(entry.key), self.closure(entry.value), entry.optional) for entry in node.entries]
@@ -343,7 +302,7 @@ class _Compiler:
                 made[key] = value
             return made
 
-        return _costing(costs.MAP, make)
+        return costing(costs.MAP, make)
 
     # --- Comprehensions.
 
@@ -394,318 +353,6 @@ class _Compiler:
     def _new_slot(self) -> int:
         self.slots += 1
         return self.slots - 1
-
-
-# --- Attributes at run time.
-
-
-def _evaluated(attribute: _Attribute) -> Closure:
-    resolve, own_cost = _resolved(attribute), attribute.own_cost
-    if attribute.qualifiers and attribute.qualifiers[-1].only_tests:
-        return lambda frame: _presence(resolve(frame))
-    if not own_cost:
-        return resolve
-
-    def evaluate(frame: Frame) -> Value:
-        frame.cost += own_cost
-        return resolve(frame)
-
-    return evaluate
-
-
-def _presence(value: Value) -> Value:
-    return value is not NONE if type(value) is Optional else value
-
-
-def _resolved(attribute: _Attribute) -> Closure:
-    """The value of an attribute, counting all but its own cost."""
-    base, qualifiers = attribute.base, attribute.qualifiers
-    if not qualifiers:
-        return base
-    if all(q.compute is None and not q.is_optional and not q.only_tests for q in qualifiers):
-        return _resolved_by_constants(base, [q.key for q in qualifiers])
-
-    def resolve(frame: Frame) -> Value:
-        value = base(frame)
-        is_optional = type(value) is Optional
-        if is_optional:
-            if value is NONE:
-                return NONE
-            value = value.value  # type: ignore[attr-defined]
-        for qualifier in qualifiers:
-            is_optional = is_optional or qualifier.is_optional
-            value = _qualified(frame, value, qualifier, is_optional)
-            if value is ABSENT:
-                return NONE
-        return Optional(value) if is_optional else value
-
-    return resolve
-
-
-def _resolved_by_constants(base: Closure, keys: list[Value]) -> Closure:
-    """The common case `device.attributes["domain"].name`."""
-
-    def resolve(frame: Frame) -> Value:
-        value = base(frame)
-        if type(value) is Optional:
-            return _resolved_in_optional(frame, value, keys)
-        for key in keys:
-            frame.cost += 1
-            value = _get(value, key)
-        return value
-
-    return resolve
-
-
-def _resolved_in_optional(frame: Frame, optional: Optional, keys: list[Value]) -> Value:
-    if optional is NONE:
-        return NONE
-    value = optional.value
-    for key in keys:
-        value = _get_if_present(value, key)
-        if value is ABSENT:
-            return NONE
-        frame.cost += 1
-    return Optional(value)
-
-
-def _qualified(frame: Frame, value: Value, qualifier: _Qualifier, is_optional: bool) -> Value:
-    """The value one step further; `ABSENT` if an optional step leads nowhere."""
-    if not is_optional:
-        frame.cost += 1
-    key = qualifier.key if qualifier.compute is None else qualifier.compute(frame)
-    if qualifier.only_tests:
-        is_present = _get_if_present(value, key) is not ABSENT
-        if not is_optional:
-            return is_present
-        frame.cost += 1
-        return None if is_present else ABSENT
-    if not is_optional:
-        return _get(value, key)
-    value = _get_if_present(value, key)
-    if value is not ABSENT:
-        frame.cost += 1
-    return value
-
-
-def _get(value: Value, key: Value) -> Value:
-    if isinstance(value, dict):
-        found = v.find(value, key)
-        if found is ABSENT:
-            raise ValueProblem(f"no such key: {v.shown(key)}")
-        return found
-    if isinstance(value, list):
-        index = _index(key)
-        if not 0 <= index < len(value):
-            raise ValueProblem(f"index out of bounds: {v.shown(key)}")
-        return value[index]
-    raise ValueProblem(f"no such key: {v.shown(key)}")
-
-
-def _get_if_present(value: Value, key: Value) -> Value:
-    if isinstance(value, dict):
-        return v.find(value, key)
-    if isinstance(value, list):
-        index = _index(key)
-        return value[index] if 0 <= index < len(value) else ABSENT
-    return ABSENT
-
-
-def _index(key: Value) -> int:
-    if type(key) is int or type(key) is v.UInt:
-        return int(key)
-    if type(key) is float:
-        if key.is_integer() and v.INT_MIN <= key <= v.INT_MAX:
-            return int(key)
-        raise ValueProblem(f"unsupported index value {v.shown(key)} in list")
-    raise ValueProblem(f"unsupported index type '{v.type_name(key)}' in list")
-
-
-# --- Calls at run time.
-
-
-def _dispatched(resolution: Resolution) -> Callable[[tuple[Value, ...]], Value]:
-    """What computes a call: its only overload, or the one that the arguments fit."""
-    function, overloads = resolution.function, resolution.overloads
-    if function.implementation is not None:
-        return _by_function(function.name, function.implementation, function.takes_first)
-    candidates = overloads if len(overloads) == 1 else function.overloads
-
-    def dispatch(args: tuple[Value, ...]) -> Value:
-        for overload in candidates:
-            if overload.implementation is not None and overload.takes(args):
-                return overload.implementation(*args)
-        if not function.is_guarded:
-            raise ValueProblem("no such overload")
-        names = ", ".join(v.type_name(arg) for arg in args)
-        raise ValueProblem(f"no such overload: {function.name}({names})")
-
-    return dispatch
-
-
-def _by_function(
-    name: str, implementation: Implementation, takes_first: Callable[[Value], bool] | None
-) -> Callable[[tuple[Value, ...]], Value]:
-    if takes_first is None:
-        return lambda args: implementation(*args)
-
-    def compute(args: tuple[Value, ...]) -> Value:
-        if not takes_first(args[0]):
-            raise ValueProblem(f"no such overload: {name}")
-        return implementation(*args)
-
-    return compute
-
-
-def _charged(frame: Frame, cost: costs.CallCost | None, args: Sequence[Value], result: Value) -> None:
-    if cost is None:
-        frame.cost += 1
-    else:
-        frame.cost += cost(args, result)
-        frame.check_limit()
-
-
-def _costing(cost: int, make: Closure) -> Closure:
-    def closure(frame: Frame) -> Value:
-        try:
-            return make(frame)
-        finally:
-            frame.cost += cost
-
-    return closure
-
-
-def _unary(compute: Callable[[tuple[Value, ...]], Value], arg: Closure, cost: costs.CallCost | None) -> Closure:
-    def call(frame: Frame) -> Value:
-        value = result = ABSENT
-        try:
-            value = arg(frame)
-            result = compute((value,))
-        finally:
-            _charged(frame, cost, (value,), result)
-        return result
-
-    return call
-
-
-def _binary(
-    compute: Callable[[tuple[Value, ...]], Value], left: Closure, right: Closure, cost: costs.CallCost | None
-) -> Closure:
-    def call(frame: Frame) -> Value:
-        first = second = result = ABSENT
-        try:
-            try:
-                first = left(frame)
-            except ValueProblem as error:
-                second = _error_or_value(right, frame)
-                raise error from None
-            second = right(frame)
-            result = compute((first, second))
-        finally:
-            _charged(frame, cost, (first, second), result)
-        return result
-
-    return call
-
-
-def _error_or_value(closure: Closure, frame: Frame) -> Value:
-    """For its cost: another argument has failed already."""
-    try:
-        return closure(frame)
-    except ValueProblem:
-        return ABSENT
-
-
-def _n_ary(
-    compute: Callable[[tuple[Value, ...]], Value], closures: list[Closure], cost: costs.CallCost | None
-) -> Closure:
-    def call(frame: Frame) -> Value:
-        args = tuple(closure(frame) for closure in closures)
-        result: Value = ABSENT
-        try:
-            result = compute(args)
-        finally:
-            _charged(frame, cost, args, result)
-        return result
-
-    return call
-
-
-def _and(left: Closure, right: Closure) -> Closure:
-    return _logical(left, right, decides=False)
-
-
-def _or(left: Closure, right: Closure) -> Closure:
-    return _logical(left, right, decides=True)
-
-
-def _logical(left: Closure, right: Closure, *, decides: bool) -> Closure:
-    """`&&` and `||`: one side that decides is enough, whatever is wrong with the other."""
-
-    def term(closure: Closure, frame: Frame) -> bool | ValueProblem:
-        try:
-            value = closure(frame)
-        except ValueProblem as error:
-            return error
-        return value if isinstance(value, bool) else ValueProblem("no such overload")
-
-    def evaluate(frame: Frame) -> Value:
-        first = term(left, frame)
-        if first is decides:
-            return decides
-        second = term(right, frame)
-        if second is decides:
-            return decides
-        for outcome in (first, second):
-            if isinstance(outcome, ValueProblem):
-                raise outcome
-        return not decides
-
-    return evaluate
-
-
-def _not_strictly_false(arg: Closure) -> Closure:
-    def evaluate(frame: Frame) -> Value:
-        try:
-            return arg(frame) is not False
-        except ValueProblem:
-            return True
-        finally:
-            frame.cost += 1
-
-    return evaluate
-
-
-def _or_value(left: Closure, right: Closure) -> Closure:
-    """`a.orValue(b)`: `b` is evaluated only if `a` has no value."""
-
-    def evaluate(frame: Frame) -> Value:
-        value = left(frame)
-        if type(value) is not Optional:
-            return value
-        return right(frame) if value is NONE else value.value
-
-    return evaluate
-
-
-def _optional_or(left: Closure, right: Closure) -> Closure:
-    def evaluate(frame: Frame) -> Value:
-        value = left(frame)
-        return right(frame) if value is NONE else value
-
-    return evaluate
-
-
-#: Functions that do not evaluate all their arguments first.
-_SPECIAL: dict[str, Callable[..., Closure]] = {
-    "_&&_": _and,
-    "_||_": _or,
-    "@not_strictly_false": _not_strictly_false,
-    "or": _optional_or,
-    "orValue": _or_value,
-}
-
-_CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 
 
 # --- Comprehensions and aggregates at run time.

@@ -178,7 +178,11 @@ _BY_OVERLOAD: dict[str, CallCost] = {
     "string_format": _text(),
     "in_list": _list_length,
     **dict.fromkeys(
-        [f"{name}_{type}" for name in ("less", "greater", "less_equals", "greater_equals") for type in ("string", "bytes")],
+        [
+            f"{name}_{type}"
+            for name in ("less", "greater", "less_equals", "greater_equals")
+            for type in ("string", "bytes")
+        ],
         _smaller,
     ),
     "add_string": _both,

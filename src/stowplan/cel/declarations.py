@@ -62,9 +62,7 @@ class Overload:
         return tuple(type_guard(param) for param in self.params)
 
     def takes(self, args: tuple[Value, ...]) -> bool:
-        return len(args) == len(self.guards) and all(
-            guard(arg) for guard, arg in zip(self.guards, args, strict=True)
-        )
+        return len(args) == len(self.guards) and all(guard(arg) for guard, arg in zip(self.guards, args, strict=True))
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ Upstream: k8s.io/dynamic-resource-allocation/cel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.cel import types as t
 from stowplan.cel import values as v
@@ -21,6 +20,9 @@ from stowplan.cel.errors import CompileError, EvaluationError, EvaluationStopped
 from stowplan.cel.functions.semvers import read_semver
 from stowplan.cel.syntax import Call, Literal, Node, Select
 from stowplan.cel.values import DomainMap, Quantity, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "AttributeValue",
@@ -169,9 +171,7 @@ class DeviceSelector:
         value = self.evaluate(device, interrupted=interrupted).value
         if not isinstance(value, bool):
             name = v.type_name(value)
-            raise EvaluationError(
-                f"CEL result of type {name} could not be converted to bool: {_no_bool(value)}"
-            )
+            raise EvaluationError(f"CEL result of type {name} could not be converted to bool: {_no_bool(value)}")
         return value
 
     def evaluate(

@@ -8,9 +8,9 @@ Upstream: k8s.io/apiserver/pkg/cel/environment/base.go, cel/program.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from stowplan.cel import types as t
 from stowplan.cel.checker import Checked, Declarations, checked
@@ -31,13 +31,30 @@ from stowplan.cel.functions import (
     times,
     urls,
 )
-from stowplan.cel.functions.formatting import formatted
+from stowplan.cel.functions.formatting import clauses
 from stowplan.cel.parser import parsed
 from stowplan.cel.source import Issues
 from stowplan.cel.syntax import Call, Comprehension, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from stowplan.cel.times import read_duration, read_timestamp
+from stowplan.cel.values import ABSENT, Duration, Quantity, Timestamp, UInt, Value
 
-_LIBRARIES = (operators, conversions, times, optionals, texts, regexes, lists, quantities, semvers, networks, urls, formats)
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_LIBRARIES = (
+    operators,
+    conversions,
+    times,
+    optionals,
+    texts,
+    regexes,
+    lists,
+    quantities,
+    semvers,
+    networks,
+    urls,
+    formats,
+)
 
 _TYPE_NAMES = {
     "bool": t.BOOL,
@@ -54,7 +71,6 @@ _TYPE_NAMES = {
     "uint": t.UINT,
 }
 
-#: Without these two, different types of numbers cannot be compared for equality at compile time either: as upstream.
 _Functions = dict[str, Function]
 
 
@@ -110,18 +126,20 @@ def _merged(base: _Functions, functions: Iterable[Function]) -> _Functions:
 
 
 def _validate(root: Node, types: Checked, issues: Issues) -> None:
+    formatted_nodes = _parts_of_format_calls(root)
     for node in walked(root):
         match node:
-            case Call(function="duration" | "timestamp" | "matches", args=[*_, Literal(value=str() as text) as literal]):
+            case Call(
+                function="duration" | "timestamp" | "matches", args=[*_, Literal(value=str() as text) as literal]
+            ):
                 if _is_wrong_literal(node.function, text):
                     issues.report(literal.offset, f"invalid {node.function} argument")
             case Call(function="format", target=Literal(value=str() as text), args=[ListLiteral() as args]):
-                _validate_format(text, args, types, issues)
-            case ListLiteral():
-                _check_same_type(
-                    [(element, index in node.optional) for index, element in enumerate(node.elements)], types, issues
-                )
-            case MapLiteral():
+                _validate_format(node, text, args, types, issues)
+            case ListLiteral() if node not in formatted_nodes:
+                elements = [(element, index in node.optional) for index, element in enumerate(node.elements)]
+                _check_same_type(elements, types, issues, all_of_them=False)
+            case MapLiteral() if node not in formatted_nodes:
                 _check_same_type([(entry.key, False) for entry in node.entries], types, issues)
                 _check_same_type([(entry.value, entry.optional) for entry in node.entries], types, issues)
 
@@ -132,8 +150,16 @@ def _is_wrong_literal(function: str, text: str) -> bool:
     return (read_duration if function == "duration" else read_timestamp)(text) is None
 
 
-def _check_same_type(parts: list[tuple[Node, bool]], types: Checked, issues: Issues) -> None:
-    """The checker lets a `dyn` pass beside other types; Kubernetes does not."""
+def _parts_of_format_calls(root: Node) -> set[Node]:
+    """What stands inside of `"…".format(…)`, where aggregates may mix types."""
+    calls = [node for node in walked(root) if isinstance(node, Call) and node.function == "format"]
+    return {part for call in calls for part in walked(call)}
+
+
+def _check_same_type(
+    parts: list[tuple[Node, bool]], types: Checked, issues: Issues, *, all_of_them: bool = True
+) -> None:
+    """The parts of a literal must have the type of the first; of a list, only the first that has not is reported."""
     wanted: t.Type | None = None
     for node, is_optional in parts:
         type = types.types[node]
@@ -143,31 +169,46 @@ def _check_same_type(parts: list[tuple[Node, bool]], types: Checked, issues: Iss
             wanted = type
         elif type != wanted:
             issues.report(node.offset, f"expected type '{wanted.shown}' but found '{type.shown}'")
-            return
+            if not all_of_them:
+                return
 
 
-_SAMPLES: dict[t.TypeKind, object] = {
-    t.TypeKind.BOOL: True,
-    t.TypeKind.INT: 1,
-    t.TypeKind.DOUBLE: 1.0,
-    t.TypeKind.STRING: "",
-    t.TypeKind.BYTES: b"",
-    t.TypeKind.LIST: [],
-    t.TypeKind.MAP: {},
+#: A value of each type that the checker may know, to try the clauses of a format with.
+_SAMPLES: dict[str, Value] = {
+    "bool": True,
+    "int": 1,
+    "uint": UInt(1),
+    "double": 1.0,
+    "string": "",
+    "bytes": b"",
+    "null_type": None,
+    "list": [],
+    "map": {},
+    "type": t.INT,
+    t.DURATION.name: Duration(0),
+    t.TIMESTAMP.name: Timestamp(0),
+    t.QUANTITY.name: Quantity(0),
 }
 
 
-def _validate_format(text: str, args: ListLiteral, types: Checked, issues: Issues) -> None:
-    """Clauses of constant format strings are tried with a value of each argument's type, where that is known."""
-    samples = [_SAMPLES.get(types.types[arg].kind) for arg in args.elements]
-    if None in samples:
-        return
+def _validate_format(call: Call, text: str, args: ListLiteral, types: Checked, issues: Issues) -> None:
+    """Clauses of a constant format are tried with values of its arguments' types, where those are known."""
     try:
-        formatted(text, list(samples))
+        used = 0
+        for index, clause in enumerate(clauses(text)):
+            used += 1
+            if index >= len(args.elements):
+                raise ValueProblem(f"index {index} out of range")
+            sample = _SAMPLES.get(types.types[args.elements[index]].name, ABSENT)
+            problem = clause.problem_with(sample) if sample is not ABSENT else None
+            if problem is not None:
+                issues.report(args.elements[index].offset, problem)
+                return
+        if used < len(args.elements):
+            given = len(args.elements)
+            raise ValueProblem(f"too many arguments supplied to string.format (expected {used}, got {given})")
     except ValueProblem as error:
-        used = len(args.elements) - 1
-        offset = args.elements[used].offset if args.elements and "formatting" in str(error) else args.offset
-        issues.report(offset, str(error))
+        issues.report(call.offset, str(error))
 
 
 def walked(root: Node) -> Iterator[Node]:

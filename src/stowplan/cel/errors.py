@@ -18,11 +18,11 @@ class EvaluationError(CelError):
     interrupted = False
 
 
-class ValueProblem(Exception):  # noqa: N818 - CEL's word is "error value"; `&&`, `||` and comprehensions may absorb it
+class ValueProblem(Exception):
     """An error value of CEL: what an operation gives that has no result."""
 
 
-class EvaluationStopped(Exception):  # noqa: N818
+class EvaluationStopped(Exception):
     """The evaluation as a whole ends; nothing inside the expression absorbs that."""
 
 

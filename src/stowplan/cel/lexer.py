@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from stowplan.cel.source import Issues
+if TYPE_CHECKING:
+    from stowplan.cel.source import Issues
 
 _ESCAPE = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
 _STRING = rf"""
@@ -37,6 +39,8 @@ _TOKEN_RE = re.compile(
 _BROKEN_STRING_RE = re.compile(
     rf"""[bB]?(?:[rR](?:"[^"\n\r]*|'[^'\n\r]*)|"(?:{_ESCAPE}|[^\\"\n\r])*|'(?:{_ESCAPE}|[^\\'\n\r])*)"""
 )
+#: As much of an escape as there is before it goes wrong.
+_ESCAPE_START_RE = re.compile(r"\\(?:[xX][0-9a-fA-F]?|u[0-9a-fA-F]{0,3}|U[0-9a-fA-F]{0,7}|[0-3][0-7]?)?")
 
 
 class Kind(Enum):
@@ -96,14 +100,17 @@ def tokens(text: str, issues: Issues) -> list[Token]:
 
 def _unrecognized(text: str, position: int) -> str:
     match = _BROKEN_STRING_RE.match(text, position)
-    end = match.end() if match else position
-    # The character that could not go on is part of what is skipped, but for a line end in a string.
-    if end < len(text) and not (match and text[end] in "\r\n"):
+    if match is None:
+        # Two characters belong together in `&&`, `||` and `==`: the first one takes the next with it.
+        end = position + (2 if text[position] in "=&|" else 1)
+        return text[position:end]
+    end = match.end()
+    # The character at which no string could go on is part of what is skipped, but for a line end.
+    escape = _ESCAPE_START_RE.match(text, end)
+    if escape is not None:
+        end = escape.end()
+    if end < len(text) and text[end] not in "\r\n":
         end += 1
-        if match and text[end - 1] == "\\" and end < len(text):
-            end += 1
-        elif match is None and text[position] in "=&|" and end < len(text):
-            end += 1
     return text[position:end]
 
 

@@ -7,11 +7,15 @@ Upstream: parser/macro.go, ext/bindings.go, ext/comprehensions.go, ext/lists.go,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from stowplan.cel.source import Issues
 from stowplan.cel.syntax import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.cel.source import Issues
 
 ACCUMULATOR = "@result"
 _OTHER_ACCUMULATOR = "__result__"
@@ -57,7 +61,7 @@ class _Maker:
     def member_call(self, function: str, target: Node, *args: Node) -> Node:
         return Call(self.offset, function, target, list(args))
 
-    def list(self, *elements: Node) -> Node:
+    def new_list(self, *elements: Node) -> Node:
         return ListLiteral(self.offset, list(elements))
 
     def fold(self, range: Node, variables: list[str], *, init: Node, condition: Node, step: Node, result: Node) -> Node:
@@ -106,7 +110,7 @@ class _Maker:
     def bind(self, name: str, value: Node, result: Node) -> Node:
         """`result` with a name for `value`: a fold over nothing, whose accumulator is that name."""
         return Comprehension(
-            self.offset, self.list(), _UNUSED, "", name, value, self.constant(False), self.ident(name), result
+            self.offset, self.new_list(), _UNUSED, "", name, value, self.constant(False), self.ident(name), result
         )
 
 
@@ -126,19 +130,19 @@ def _quantifier(make_one: Callable[[_Maker, Node, list[str], Node], Node]) -> Ca
 
 def _map(make: _Maker, target: Node, args: list[Node]) -> Node:
     variables = _variables(args[:1], wrong="argument is not an identifier")
-    step = make.call("_+_", make.accumulator(), make.list(args[-1]))
-    return make.gather(target, variables, init=make.list(), step=step, only_if=args[1] if len(args) == 3 else None)
+    step = make.call("_+_", make.accumulator(), make.new_list(args[-1]))
+    return make.gather(target, variables, init=make.new_list(), step=step, only_if=args[1] if len(args) == 3 else None)
 
 
 def _filter(make: _Maker, target: Node, args: list[Node]) -> Node:
     variables = _variables(args[:1], wrong="argument is not an identifier")
-    step = make.call("_+_", make.accumulator(), make.list(args[0]))
-    return make.gather(target, variables, init=make.list(), step=step, only_if=args[1])
+    step = make.call("_+_", make.accumulator(), make.new_list(args[0]))
+    return make.gather(target, variables, init=make.new_list(), step=step, only_if=args[1])
 
 
 def _transform_list(make: _Maker, target: Node, args: list[Node]) -> Node:
-    step = make.call("_+_", make.accumulator(), make.list(args[-1]))
-    return make.gather(target, _variables(args[:2]), init=make.list(), step=step, only_if=_condition(args))
+    step = make.call("_+_", make.accumulator(), make.new_list(args[-1]))
+    return make.gather(target, _variables(args[:2]), init=make.new_list(), step=step, only_if=_condition(args))
 
 
 def _transform_map(make: _Maker, target: Node, args: list[Node]) -> Node:

@@ -8,9 +8,9 @@ Upstream: parser/parser.go, parser/gen/CEL.g4.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+import math
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from stowplan.cel.errors import CompileError
 from stowplan.cel.lexer import Kind, Token, tokens
@@ -31,13 +31,35 @@ from stowplan.cel.syntax import (
 )
 from stowplan.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _MAX_DEPTH = 250
 
 _RESERVED = frozenset(
-    """
-    as break const continue else false for function if import in let loop package namespace null return true var void
-    while
-    """.split()
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "false",
+        "for",
+        "function",
+        "if",
+        "import",
+        "in",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "null",
+        "return",
+        "true",
+        "var",
+        "void",
+        "while",
+    ]
 )
 
 _OR, _AND, _RELATION, _SUM, _PRODUCT, _ABOVE = 1, 2, 3, 4, 5, 6
@@ -61,8 +83,11 @@ _OPERATORS = {
 #: Every kind of token in the order in which messages list them.
 _LISTED = ["'['", "']'", "'{'", "'}'", "'('", "')'", "'.'", "','", "'-'", "'!'", "'?'", "':'"]
 _LISTED += ["'true'", "'false'", "'null'", "NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER"]
-_STARTS = {"'['", "'{'", "'('", "'.'", "'-'", "'!'", "'true'", "'false'", "'null'"}
-_STARTS |= {"NUM_FLOAT", "NUM_INT", "NUM_UINT", "STRING", "BYTES", "IDENTIFIER"}
+_LISTED += ["ESC_IDENTIFIER"]
+#: What an expression may begin with.
+_STARTS = frozenset(_LISTED) - {"']'", "'}'", "')'", "','", "'?'", "':'", "ESC_IDENTIFIER"}
+_ELEMENT_STARTS = _STARTS | {"'?'"}
+_FIELD_STARTS = frozenset({"IDENTIFIER", "ESC_IDENTIFIER", "'?'"})
 
 
 def parsed(text: str) -> Node:
@@ -92,7 +117,7 @@ class _Parser:
         self._issues = issues
         self._at = 0
         #: How often each rule of the grammar is open, as the reference counts it to bound recursion.
-        self._open: Counter[str] = Counter()
+        self._open: dict[str, int] = {}
 
     def whole(self) -> Node:
         node = self._expression()
@@ -165,10 +190,24 @@ class _Parser:
             signs = 0
             while self._take(token.text):
                 signs += 1
+            self._check_after_sign(token.text)
             node = self._operand_without_sign()
             function = "!_" if token.text == "!" else "-_"
             return node if signs % 2 == 0 else Call(token.offset, function, None, [node])
         return self._operand_without_sign()
+
+    def _check_after_sign(self, sign: str) -> None:
+        token = self._token
+        kind = _listed(token)
+        if sign == "!" and kind not in _STARTS:
+            self._syntax_error(token, f"extraneous input '{token.text}' expecting {_shown(_STARTS)}")
+            raise _EndOfParsingError
+        if sign == "-" and kind not in _STARTS - {"'!'"}:
+            seen = "" if token.kind is Kind.END else token.text
+            self._syntax_error(token, f"no viable alternative at input '-{seen}'")
+            if kind not in _STARTS:
+                self._syntax_error(token, f"mismatched input '{token.text}' expecting {_shown(_STARTS)}")
+            raise _EndOfParsingError
 
     def _operand_without_sign(self) -> Node:
         with self._rules("member"):
@@ -230,7 +269,7 @@ class _Parser:
             if optional:
                 self._syntax_error(token, f"mismatched input '{token.text}' expecting {{IDENTIFIER, ESC_IDENTIFIER}}")
             after = "" if token.kind is Kind.END else token.text
-            self._syntax_error(token if not after else dot, f"no viable alternative at input '.{after}'")
+            self._syntax_error(token, f"no viable alternative at input '.{after}'")
             raise _EndOfParsingError
         self._advance()
         mark = self._token.offset
@@ -286,7 +325,7 @@ class _Parser:
     def _struct(self, name: Ident | Select) -> Node:
         mark = self._advance().offset
         fields: list[StructField] = []
-        while not self._closes("}", bool(fields), starts={"IDENTIFIER", "ESC_IDENTIFIER", "'?'"}):
+        while not self._closes("}", bool(fields), starts=_FIELD_STARTS):
             optional = self._take("?")
             token = self._advance()
             if token.kind not in (Kind.NAME, Kind.ESCAPED):
@@ -297,7 +336,7 @@ class _Parser:
             fields.append(StructField(colon, token.text, self._expression(), optional))
         return StructLiteral(mark, _dotted(name), fields)
 
-    def _closes(self, closer: str, after_element: bool, starts: set[str] | None = None) -> bool:
+    def _closes(self, closer: str, after_element: bool, starts: frozenset[str] = _ELEMENT_STARTS) -> bool:
         """Whether a literal ends here; what separates its elements is read over."""
         if self._take(closer):
             return True
@@ -306,11 +345,16 @@ class _Parser:
                 expected = f"{{'{closer}', ','}}"
                 self._syntax_error(self._token, f"mismatched input '{self._token.text}' expecting {expected}")
                 raise _EndOfParsingError
-            return self._take(closer)
+            if self._take(closer):
+                return True
+            if _listed(self._token) not in starts:
+                self._syntax_error(self._token, f"mismatched input '{self._token.text}' expecting '{closer}'")
+                raise _EndOfParsingError
+            return False
         if self._take(","):
             self._match(closer, follows=_AFTER_OPERAND)
             return True
-        self._check_start((starts or _STARTS | {"'?'"}) | {f"'{closer}'", "','"})
+        self._check_start(starts | {f"'{closer}'", "','"})
         return False
 
     def _literal(self) -> Node:
@@ -326,13 +370,18 @@ class _Parser:
             case Kind.UINT:
                 return self._integer(start, token.text, 0, UINT_MAX)
             case Kind.FLOAT:
-                return Literal(start.offset, float(sign + token.text))
+                return self._double(start, float(sign + token.text))
             case Kind.STRING | Kind.BYTES:
                 return self._quoted(token)
             case Kind.SYMBOL:
                 return Literal(start.offset, {"true": True, "false": False}.get(token.text))
         self._at -= 1
         return self._wrong_start(_STARTS)
+
+    def _double(self, start: Token, number: float) -> Node:
+        if math.isinf(number):
+            self._issues.report(start.offset, "invalid double literal")
+        return Literal(start.offset, number)
 
     def _integer(self, start: Token, text: str, least: int, most: int) -> Node:
         is_uint = text[-1] in "uU"
@@ -353,7 +402,7 @@ class _Parser:
 
     # --- Errors.
 
-    def _match(self, symbol: str, *, follows: set[str]) -> None:
+    def _match(self, symbol: str, *, follows: frozenset[str]) -> None:
         """Read over `symbol`. A token too many or too few is reported and mended."""
         if self._take(symbol):
             return
@@ -367,19 +416,18 @@ class _Parser:
             self._syntax_error(token, f"mismatched input '{token.text}' expecting '{symbol}'")
             raise _EndOfParsingError
 
-    def _check_start(self, expected: set[str]) -> None:
+    def _check_start(self, expected: frozenset[str]) -> None:
         if _listed(self._token) not in expected:
             self._wrong_start(expected)
 
-    def _wrong_start(self, expected: set[str]) -> Node:
+    def _wrong_start(self, expected: frozenset[str]) -> Node:
         """Report a token that begins no expression; go on after it if the next one does."""
         token = self._token
-        sorted_kinds = ", ".join(kind for kind in _LISTED if kind in expected)
         if token.kind is not Kind.END and _listed(self._tokens[self._at + 1]) in expected:
-            self._syntax_error(token, f"extraneous input '{token.text}' expecting {{{sorted_kinds}}}")
+            self._syntax_error(token, f"extraneous input '{token.text}' expecting {_shown(expected)}")
             self._advance()
             return self._primary()
-        self._syntax_error(token, f"mismatched input '{token.text}' expecting {{{sorted_kinds}}}")
+        self._syntax_error(token, f"mismatched input '{token.text}' expecting {_shown(expected)}")
         raise _EndOfParsingError
 
     def _syntax_error(self, token: Token, message: str) -> None:
@@ -389,30 +437,32 @@ class _Parser:
 
     @contextmanager
     def _rules(self, *names: str) -> Iterator[None]:
-        before = {name: self._open[name] for name in names}
+        before = {name: self._open.get(name, 0) for name in names}
         for name in names:
             self._enter(name)
         try:
             yield
         finally:
-            self._open.update({})
-            for name, count in before.items():
-                self._open[name] = count
+            self._open.update(before)
 
     def _enter(self, name: str) -> None:
-        self._open[name] += 1
+        self._open[name] = self._open.get(name, 0) + 1
         if self._open[name] > _MAX_DEPTH:
             self._issues.report(NOWHERE, f"expression recursion limit exceeded: {_MAX_DEPTH}")
             raise _EndOfParsingError
 
 
-_AFTER_OPERAND = {"']'", "'}'", "')'", "'.'", "','", "'-'", "'?'", "':'", "'['", "<EOF>"}
+_AFTER_OPERAND = frozenset({"']'", "'}'", "')'", "'.'", "','", "'?'", "':'", "'['", "<EOF>"})
 _AFTER_OPERAND |= {f"'{symbol}'" for symbol in _OPERATORS}
 
 
 def _listed(token: Token) -> str:
     """The name of a token's kind in messages."""
     return f"'{token.text}'" if token.kind is Kind.SYMBOL else token.kind.value
+
+
+def _shown(expected: frozenset[str]) -> str:
+    return "{" + ", ".join(kind for kind in _LISTED if kind in expected) + "}"
 
 
 def _dotted(name: Node) -> str:

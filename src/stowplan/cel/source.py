@@ -57,6 +57,9 @@ class _Source:
         """Line and column, as they are shown."""
         if offset < 0:
             return -1, 0
+        if self._starts[-1] == 1:
+            # Parity: an empty text has a line 1, but no column.
+            return 1, 0
         line = min(bisect_right(self._starts, offset), len(self._lines))
         return line, offset - self._starts[line - 1] + 1
 

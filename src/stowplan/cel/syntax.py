@@ -6,9 +6,10 @@ A node may hang in several places (see `macros`), so the tree is a graph without
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from stowplan.cel.values import Value
+if TYPE_CHECKING:
+    from stowplan.cel.values import Value
 
 
 @dataclass(slots=True, eq=False)

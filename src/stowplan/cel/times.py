@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from stowplan.cel.values import Duration, Timestamp
 
@@ -23,9 +23,7 @@ _UNITS = {
     "h": 3600 * SECOND,
 }
 _PART_RE = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
-_TIMESTAMP_RE = re.compile(
-    r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:[.,](\d+))?(?:Z|([+-])(\d{2}):(\d{2}))", re.ASCII
-)
+_TIMESTAMP_RE = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:[.,](\d+))?(?:Z|([+-])(\d{2}):(\d{2}))", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,7 +74,7 @@ def timestamp_text(timestamp: Timestamp) -> str:
     return f"{moment.year:04d}-{moment:%m-%dT%H:%M:%S}{fraction}Z"
 
 
-def moment(timestamp: Timestamp, zone: timezone) -> datetime:
+def moment(timestamp: Timestamp, zone: tzinfo) -> datetime:
     """The point in time at a zone's clocks, to the second."""
     return (_EPOCH + timedelta(seconds=timestamp.nanoseconds // SECOND)).astimezone(zone)
 

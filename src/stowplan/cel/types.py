@@ -5,9 +5,12 @@ Upstream: common/types/types.go, checker/types.go, checker/mapping.go, checker/f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class TypeKind(Enum):

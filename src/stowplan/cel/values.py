@@ -9,12 +9,15 @@ Upstream: common/types.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.cel import types as t
 from stowplan.cel.errors import ValueProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 Value: TypeAlias = object
 
@@ -72,9 +75,6 @@ class DomainMap(dict[str, Value]):
 
     __slots__ = ()
 
-    def __missing__(self, key: Value) -> Value:
-        return _NO_NAMES
-
 
 _NO_NAMES: dict[Value, Value] = {}
 
@@ -101,12 +101,11 @@ ABSENT = _Absent()
 
 def find(mapping: dict[Value, Value], key: Value) -> Value:
     """The value at a key, `ABSENT` if there is none."""
-    if type(mapping) is DomainMap:
-        return mapping[key]
     try:
-        return mapping.get(map_key(key), ABSENT)
+        value = mapping.get(map_key(key), ABSENT)
     except TypeError:  # A list or a map as a key: nothing is kept by one.
         return ABSENT
+    return _NO_NAMES if value is ABSENT and type(mapping) is DomainMap else value
 
 
 def contains_key(mapping: dict[Value, Value], key: Value) -> bool:
@@ -258,6 +257,9 @@ def is_equal(left: Value, right: Value) -> bool:
         return False
 
 
+#: Values that Go cannot hash, and what it calls their types.
+UNHASHABLE: dict[type, str] = {bytes: "types.Bytes"}
+
 _ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
 
 
@@ -278,7 +280,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def _order(left: Value, right: Value) -> int:
-    return (left > right) - (left < right)  # type: ignore[operator] # of one ordered type
+    return int(left > right) - int(left < right)  # type: ignore[operator] # of one ordered type
 
 
 def _checked_numbers(left: float, right: float) -> int:
@@ -289,7 +291,7 @@ def _checked_numbers(left: float, right: float) -> int:
 
 def _compared_numbers(left: float, right: float) -> int:
     """Order of numbers of any type. An integer meets a double as a double, as in the reference."""
-    if left != left or right != right:  # noqa: PLR0124 - NaN is unequal to itself
+    if left != left or right != right:
         return 2
     if (type(left) is float) != (type(right) is float):
         if not INT_MIN <= left <= UINT_MAX or not INT_MIN <= right <= UINT_MAX:
@@ -338,19 +340,19 @@ def shown(value: Value) -> str:
 
 
 def go_float(value: float) -> str:
-    """A double as Go's shortest %g-like form prints it."""
+    """A double as Go's %g prints it: as many digits as it takes, with an exponent from a million on."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     if math.isnan(value):
         return "NaN"
-    if value and not 1e-4 <= abs(value) < 1e21:
-        mantissa, _, exponent = f"{value!r}".partition("e")
-        if not exponent:
-            mantissa, _, exponent = f"{value:.17e}".partition("e")
-            mantissa = mantissa.rstrip("0").rstrip(".")
-        return f"{mantissa.removesuffix('.0')}e{exponent}"
-    text = repr(value)
-    return f"{value:.0f}" if "e" in text else text.removesuffix(".0")
+    _sign, digit_tuple, power = Decimal(repr(value)).normalize().as_tuple()
+    digits = "".join(map(str, digit_tuple))
+    exponent = len(digits) - 1 + int(power)
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    if value and not -4 <= exponent < 6:
+        mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
+        return f"{sign}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return f"{sign}{Decimal(digits).scaleb(int(power)):f}"
 
 
 def has_size(value: Value) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
+from typing import TYPE_CHECKING
 
 from stowplan.api.labels import dns1123_subdomain_errors, is_qualified_name_errors, label_value_errors
 from stowplan.cel import costs
@@ -14,6 +14,9 @@ from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.functions.urls import UrlError, read_url
 from stowplan.cel.values import NONE, Optional, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _Complaints = list[str]
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stowplan.cel import types as t
 from stowplan.cel import values as v
@@ -15,51 +16,93 @@ from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.conversions import to_string
 from stowplan.cel.functions.operators import bounded
 from stowplan.cel.functions.semvers import quoted
-from stowplan.cel.values import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.cel.values import Value
 
 _CLAUSE_RE = re.compile(r"%(?:(?P<percent>%)|(?:\.(?P<precision>[0-9]*))?(?P<verb>.)?)", re.DOTALL)
 _PRECISION = 6
-_MAX_PRECISION = 1000
 _SUPERSCRIPTS = str.maketrans("0123456789-+", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺")
 _NUMBER_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _STRING_KINDS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
 
 
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a format: text as it stands, then what becomes of one argument; the last has no argument."""
+
+    text: str
+    verb: str
+    precision: int
+
+    def formatted(self, value: Value) -> str:
+        try:
+            return _VERBS[self.verb](value, self.precision)
+        except _FormatError as error:
+            raise ValueProblem(f"error during formatting: {error}") from None
+
+    def problem_with(self, value: Value) -> str | None:
+        """What is wrong with a value as the argument."""
+        try:
+            self.formatted(value)
+        except ValueProblem as problem:
+            return str(problem)
+        return None
+
+
+def clauses(text: str) -> Iterator[Clause]:
+    """The clauses that take an argument. Raises a `ValueProblem` at one that is wrong."""
+    return (clause for clause in _parsed(text) if clause.verb)
+
+
 def formatted(text: str, args: list[Value]) -> Value:
     parts: list[str] = []
-    position = used = size = 0
-    for clause in _CLAUSE_RE.finditer(text):
-        parts.append(text[position : clause.start()])
-        position = clause.end()
-        if clause["percent"]:
-            parts.append("%")
-            continue
-        if used >= len(args):
-            raise ValueProblem(f"index {used} out of range")
-        parts.append(_clause(clause, args[used]))
-        used += 1
-        size += len(parts[-1])
-        bounded(size)
-    parts.append(text[position:])
+    used = size = 0
+    for clause in _parsed(text):
+        parts.append(clause.text)
+        if clause.verb:
+            if used >= len(args):
+                raise ValueProblem(f"index {used} out of range")
+            parts.append(clause.formatted(args[used]))
+            used += 1
+            size += len(parts[-1])
+            bounded(size)
     return "".join(parts)
 
 
-def _clause(clause: re.Match[str], value: Value) -> str:
-    verb = clause["verb"]
+def _parsed(text: str) -> Iterator[Clause]:
+    position = 0
+    for match in _CLAUSE_RE.finditer(text):
+        before = text[position : match.start()]
+        position = match.end()
+        if match["percent"]:
+            yield Clause(f"{before}%", "", 0)
+        else:
+            yield Clause(before, _verb(match), _precision(match["precision"]))
+    yield Clause(text[position:], "", 0)
+
+
+def _verb(match: re.Match[str]) -> str:
+    verb = match["verb"]
     if verb is None:
-        if clause["precision"] is None:
+        if match["precision"] is None:
             raise ValueProblem("unexpected end of string")
         wrong = "error while parsing precision: could not find end of precision specifier"
         raise ValueProblem(f"could not parse formatting clause: {wrong}")
-    precision = int(clause["precision"] or "0") if clause["precision"] is not None else _PRECISION
-    bounded(precision if precision > _MAX_PRECISION * 1000 else 0)
     if verb not in _VERBS:
         raise ValueProblem(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
-    try:
-        return _VERBS[verb](value, precision)
-    except _FormatError as error:
-        raise ValueProblem(f"error during formatting: {error}") from None
+    return str(verb)
+
+
+def _precision(digits: str | None) -> int:
+    if digits is None:
+        return _PRECISION
+    # Go takes any precision and prints as many digits.
+    bounded(int(digits[:9] or "0"))
+    return int(digits or "0") if len(digits) < 10 else 0
 
 
 class _FormatError(Exception):

@@ -5,21 +5,25 @@ Upstream: k8s.io/apiserver/pkg/cel/library/lists.go, ext/lists.go, ext/sets.go, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cmp_to_key
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from stowplan.cel import values as v
 from stowplan.cel.declarations import Function, Implementation, function, member, overload
 from stowplan.cel.errors import ValueProblem
-from stowplan.cel.functions.operators import bounded, no_such_overload
+from stowplan.cel.functions.operators import add, bounded, no_such_overload
 from stowplan.cel.values import Duration, UInt, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _Values = list[Value]
 
 
 def _is_sorted(values: _Values) -> Value:
     _check_comparable(values)
-    return not any(_is_after(first, second) for first, second in zip(values, values[1:], strict=False))
+    return not any(_is_after(first, second) for first, second in pairwise(values))
 
 
 def _check_comparable(values: _Values) -> None:
@@ -34,7 +38,7 @@ def _is_after(first: Value, second: Value) -> bool:
         return False
 
 
-def _sum(zero: Value, add: Implementation) -> Implementation:
+def _sum(zero: Value) -> Implementation:
     def compute(values: _Values) -> Value:
         total = zero
         for value in values:
@@ -105,8 +109,11 @@ def _sorted_by(values: _Values, keys: _Values) -> Value:
         raise ValueProblem("list elements must be comparable")
     if any(type(key) is not type(keys[0]) for key in keys):
         raise ValueProblem("list elements must have the same type")
-    order = sorted(range(len(keys)), key=cmp_to_key(lambda first, second: _order(keys[first], keys[second])))
-    return [values[index] for index in order]
+
+    def compared(first: int, second: int) -> int:
+        return _order(keys[first], keys[second])
+
+    return [values[index] for index in sorted(range(len(keys)), key=cmp_to_key(compared))]
 
 
 def _order(first: Value, second: Value) -> int:
@@ -155,32 +162,6 @@ def _insert_all(target: dict[Value, Value], entries: dict[Value, Value]) -> Valu
     return inserted
 
 
-def _add_numbers(kind: type) -> Implementation:
-    def add(total: Value, value: Value) -> Value:
-        if type(value) is not kind:
-            raise no_such_overload()
-        result = total + value  # type: ignore[operator] # both of a number's type
-        if kind is float:
-            return result
-        low, high, wrong = (0, v.UINT_MAX, "unsigned integer overflow")
-        if kind is int:
-            low, high, wrong = v.INT_MIN, v.INT_MAX, "integer overflow"
-        if not low <= result <= high:
-            raise ValueProblem(wrong)
-        return kind(result)
-
-    return add
-
-
-def _add_durations(total: Value, value: Value) -> Value:
-    if not isinstance(total, Duration) or not isinstance(value, Duration):
-        raise no_such_overload()
-    nanoseconds = total.nanoseconds + value.nanoseconds
-    if not v.INT_MIN <= nanoseconds <= v.INT_MAX:
-        raise ValueProblem("integer overflow")
-    return Duration(nanoseconds)
-
-
 _COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _RUN_TIME_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 
@@ -198,10 +179,10 @@ FUNCTIONS = [
     _for_comparable("sort", lambda type: f"list_{_RUN_TIME_NAMES.get(type, type)}_sort", "list(*)", _sorted),
     function(
         "sum",
-        member("list_int_sum_int", "list(int) -> int", _sum(0, _add_numbers(int))),
-        member("list_uint_sum_uint", "list(uint) -> uint", _sum(UInt(0), _add_numbers(UInt))),
-        member("list_double_sum_double", "list(double) -> double", _sum(0.0, _add_numbers(float))),
-        member("list_duration_sum_duration", "list(duration) -> duration", _sum(Duration(0), _add_durations)),
+        member("list_int_sum_int", "list(int) -> int", _sum(0)),
+        member("list_uint_sum_uint", "list(uint) -> uint", _sum(UInt(0))),
+        member("list_double_sum_double", "list(double) -> double", _sum(0.0)),
+        member("list_duration_sum_duration", "list(duration) -> duration", _sum(Duration(0))),
     ),
     function("indexOf", member("list_a_index_of_int", "list(A), A -> int", _index_of)),
     function("lastIndexOf", member("list_a_last_index_of_int", "list(A), A -> int", _last_index_of)),

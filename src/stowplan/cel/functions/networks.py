@@ -6,14 +6,16 @@ import ipaddress
 import math
 import re
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.cel import types as t
 from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.semvers import quoted
-from stowplan.cel.values import Value
+
+if TYPE_CHECKING:
+    from stowplan.cel.values import Value
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _PREFIX_LENGTH_RE = re.compile(r"0|[1-9][0-9]{0,2}")
@@ -89,9 +91,7 @@ def _read_cidr(text: str) -> Cidr:
     try:
         address = ipaddress.ip_address(address_text)
     except ValueError:
-        raise ValueProblem(
-            f"{wrong}({quoted(text)}): ParseAddr({quoted(address_text)}): unable to parse IP"
-        ) from None
+        raise ValueProblem(f"{wrong}({quoted(text)}): ParseAddr({quoted(address_text)}): unable to parse IP") from None
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None:
             raise ValueProblem(f"{wrong}({quoted(text)}): IPv6 zones cannot be present in a prefix")
@@ -143,9 +143,7 @@ def _is_global_unicast(ip: Ip) -> Value:
     address = ip.address
     if isinstance(address, ipaddress.IPv4Address) and int(address) == 0xFFFFFFFF:
         return False
-    return not (
-        address.is_unspecified or address.is_loopback or address.is_multicast or _is_link_local(address)
-    )
+    return not (address.is_unspecified or address.is_loopback or address.is_multicast or _is_link_local(address))
 
 
 def _is_link_local(address: _Address) -> bool:
@@ -174,7 +172,9 @@ FUNCTIONS = [
     function("isUnspecified", member("ip_is_unspecified", "IP -> bool", lambda ip: ip.address.is_unspecified)),
     function("isLoopback", member("ip_is_loopback", "IP -> bool", lambda ip: ip.address.is_loopback)),
     function("isLinkLocalMulticast", member("ip_is_link_local_multicast", "IP -> bool", _is_link_local_multicast)),
-    function("isLinkLocalUnicast", member("ip_is_link_local_unicast", "IP -> bool", lambda ip: ip.address.is_link_local)),
+    function(
+        "isLinkLocalUnicast", member("ip_is_link_local_unicast", "IP -> bool", lambda ip: ip.address.is_link_local)
+    ),
     function("isGlobalUnicast", member("ip_is_global_unicast", "IP -> bool", _is_global_unicast)),
     function("cidr", overload("string_to_cidr", "string -> CIDR", _cidr)),
     function("isCIDR", overload("is_cidr", "string -> bool", _is_cidr)),

@@ -51,7 +51,7 @@ def _timestamp(nanoseconds: int) -> Timestamp:
     return Timestamp(nanoseconds)
 
 
-def _add(left: Value, right: Value) -> Value:
+def add(left: Value, right: Value) -> Value:
     kind = type(left)
     if kind is type(right):
         match left, right:
@@ -72,7 +72,9 @@ def _add(left: Value, right: Value) -> Value:
     match left, right:
         case list(), list():
             return _joined(left, right)
-        case (Duration(), Timestamp()) | (Timestamp(), Duration()):
+        case Duration(), Timestamp():
+            return _timestamp(left.nanoseconds + right.nanoseconds)
+        case Timestamp(), Duration():
             return _timestamp(left.nanoseconds + right.nanoseconds)
     raise no_such_overload()
 
@@ -282,7 +284,7 @@ FUNCTIONS = [
         overload("add_list", "list(A), list(A) -> list(A)"),
         overload("add_string", "string, string -> string"),
         overload("add_uint64", "uint, uint -> uint"),
-        implementation=_add,
+        implementation=add,
         takes_first=_adds,
     ),
     function(

@@ -9,11 +9,13 @@ Upstream: k8s.io/apiserver/pkg/cel/library/regex.go; messages: Go's regexp/synta
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
-from stowplan.cel.values import Value
+
+if TYPE_CHECKING:
+    from stowplan.cel.values import Value
 
 #: RE2's words for what is wrong with a pattern, and Go's.
 _GO_WORDS = {
@@ -37,7 +39,7 @@ class PatternError(ValueError):
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> Any:
     try:
-        import re2
+        import re2  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise PatternError("regular expressions need the package google-re2, which is not installed") from None
     options = re2.Options()

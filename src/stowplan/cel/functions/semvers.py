@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from stowplan.cel import types as t
 from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
-from stowplan.cel.values import Value
+
+if TYPE_CHECKING:
+    from stowplan.cel.values import Value
 
 _NUMBER_RE = re.compile(r"[0-9]+")
 _IDENTIFIER_RE = re.compile(r"[A-Za-z0-9-]+")
@@ -27,6 +30,7 @@ class Semver:
 
 v.register(Semver, t.SEMVER)
 v.register_strict_equality(Semver)
+v.UNHASHABLE[Semver] = "cel.Semver"
 
 
 @lru_cache(maxsize=4096)
@@ -110,7 +114,7 @@ def _is_semver(text: str, normalize: bool = False) -> Value:
 
 
 def _compare(left: Semver, right: Semver) -> int:
-    return (left.key > right.key) - (left.key < right.key)  # type: ignore[operator] # parts in one place are of one type
+    return (left.key > right.key) - (left.key < right.key)
 
 
 def _is_greater(left: Semver, right: Semver) -> Value:

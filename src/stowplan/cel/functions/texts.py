@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.formatting import formatted
 from stowplan.cel.functions.operators import bounded
-from stowplan.cel.values import Value
+
+if TYPE_CHECKING:
+    from stowplan.cel.values import Value
 
 #: What Go's strings.TrimSpace removes: Unicode's White_Space.
-_SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
@@ -148,5 +152,7 @@ FUNCTIONS = [
         member("list_join_string", "list(string), string -> string", _join),
     ),
     function("format", member("string_format", "string, list(dyn) -> string", formatted)),
-    function("strings.quote", overload("strings_quote", "string -> string", lambda text: f'"{text.translate(_QUOTED)}"')),
+    function(
+        "strings.quote", overload("strings_quote", "string -> string", lambda text: f'"{text.translate(_QUOTED)}"')
+    ),
 ]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from stowplan.cel.declarations import Function, Overload, function, member
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.times import SECOND, moment
-from stowplan.cel.values import Duration, Timestamp, Value
+
+if TYPE_CHECKING:
+    from stowplan.cel.values import Duration, Timestamp, Value
 
 _Part = Callable[[datetime], int]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, unquote
 
 from stowplan.cel import types as t
@@ -11,7 +12,9 @@ from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.semvers import quoted
-from stowplan.cel.values import Value
+
+if TYPE_CHECKING:
+    from stowplan.cel.values import Value
 
 _SCHEME_RE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL_RE = re.compile(r"[\x00-\x1f\x7f]")
