@@ -69,6 +69,8 @@ class Program:
         except ValueProblem:
             frame.check_limit()
             raise
+        except RecursionError:
+            raise EvaluationStopped("max recursion depth exceeded") from None
         frame.check_limit()
         return value, frame.cost
 
