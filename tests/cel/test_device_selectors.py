@@ -178,7 +178,7 @@ class TestInterruption:
             asked.append(None)
             return len(asked) == 3
 
-        with pytest.raises(EvaluationError, match="^operation interrupted$") as caught:
+        with pytest.raises(EvaluationError, match=r"^operation interrupted$") as caught:
             compile_selector("lists.range(1000).all(x, x >= 0) || true").matches(a_device(), interrupted=interrupted)
         assert caught.value.interrupted
         assert len(asked) == 3
