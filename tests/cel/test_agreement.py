@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-cel = pytest.importorskip("cel_expr_python.cel")
-
 from stowplan.cel.device_selectors import CompileError, Device, device_environment
 from stowplan.cel.errors import ValueProblem
+
+cel = pytest.importorskip("cel_expr_python.cel")
 
 DOMAIN = "d.example.com"
 ATTRIBUTES = [f'device.attributes["{DOMAIN}"].{name}' for name in ("flag", "count", "text", "missing")]

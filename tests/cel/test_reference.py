@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("re2")
-
 from stowplan.api.quantity import parse_quantity
 from stowplan.cel import types as t
 from stowplan.cel import values as v
@@ -33,6 +31,8 @@ from stowplan.cel.device_selectors import (
     device_environment,
 )
 from stowplan.cel.errors import EvaluationStopped, ValueProblem
+
+pytest.importorskip("re2")
 
 DEVICE = Device(
     driver="gpu.example.com",

@@ -141,7 +141,9 @@ class _Compiler:
     def _attribute(self, node: Node) -> Attribute | None:
         match node:
             case Ident() | Select() if node in self._checked.names:
-                return Attribute(self._variable(self._checked.names[node]))
+                name = self._checked.names[node]
+                slot = None if name in self._accumulators else self._slot_of[name]
+                return Attribute(self._variable(name), slot=slot)
             case Select():
                 return self._base(node.operand).with_(Qualifier(None, node.field, only_tests=node.test_only))
             case Call(function="_?_:_"):

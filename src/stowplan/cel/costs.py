@@ -32,6 +32,7 @@ def call_cost(function: str, overload: str) -> CallCost | None:
 
 
 def traversal(size: int, times: int = 1) -> int:
+    """What it costs to look at a text, perhaps several times."""
     return math.ceil(size * times * _TRAVERSAL)
 
 
