@@ -30,6 +30,20 @@ def test_stops_at_the_cost_limit(expression):
         selector.matches(DEVICE)
 
 
+def test_evaluating_twice_at_every_level_stops_there_too():
+    selector = compile_selector("optional.of(1)" + ".optMap(x, x)" * 60 + ".hasValue()")
+    with pytest.raises(EvaluationError, match=TOO_COSTLY):
+        selector.evaluate(DEVICE, limit=20_000)
+
+
+def test_what_costs_nothing_can_be_interrupted():
+    numbers = "[" + ", ".join(map(str, range(500))) + "]"
+    selector = compile_selector(f"{numbers}.exists_one(x, {numbers}.exists_one(y, false))")
+    answers = iter([False] * 50 + [True])
+    with pytest.raises(EvaluationError, match=r"^operation interrupted$"):
+        selector.matches(DEVICE, interrupted=lambda: next(answers))
+
+
 def test_the_limit_is_what_an_evaluation_may_cost():
     selector = compile_selector("lists.range(10).all(x, x >= 0)")
     cost = selector.evaluate(DEVICE).cost

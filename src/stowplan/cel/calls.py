@@ -58,11 +58,7 @@ def _by_function(
 
 
 def _charged(frame: Frame, cost: costs.CallCost | None, args: Sequence[Value], result: Value) -> None:
-    if cost is None:
-        frame.cost += 1
-    else:
-        frame.cost += cost(args, result)
-        frame.check_limit()
+    frame.charge(1 if cost is None else cost(args, result))
 
 
 def costing(cost: int, make: Closure) -> Closure:
