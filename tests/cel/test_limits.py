@@ -17,7 +17,9 @@ TOO_DEEP = "^compilation failed: ERROR: <input>:-1:0: "
         pytest.param("lists.range(2000).all(x, lists.range(2000).all(y, x + y >= 0))", id="nested comprehensions"),
         pytest.param("lists.range(2000000000).size() > 0", id="a huge list"),
         pytest.param("lists.range(100000).map(x, lists.range(100000)).size() > 0", id="many lists"),
-        pytest.param("lists.range(1000).sort().isSorted()", id="sorting"),
+        pytest.param("lists.range(100000).sort().isSorted()", id="sorting"),
+        pytest.param("lists.range(500000).distinct().size() > 0", id="distinct"),
+        pytest.param("sets.contains(lists.range(300000), lists.range(300000))", id="sets"),
         pytest.param("true || lists.range(2000000000).size() == 0 || true", id="not absorbed by what follows"),
     ],
 )

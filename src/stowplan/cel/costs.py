@@ -31,6 +31,11 @@ def call_cost(function: str, overload: str) -> CallCost | None:
     return _BY_OVERLOAD_FIRST.get(overload) or _BY_FUNCTION.get(function) or _BY_OVERLOAD.get(overload)
 
 
+def needs_result(cost: CallCost) -> bool:
+    """Whether a rule looks at the result, so that it can only be applied afterwards."""
+    return cost in (_result, _list_result)
+
+
 def traversal(size: int, times: int = 1) -> int:
     """What it costs to look at a text, perhaps several times."""
     return math.ceil(size * times * _TRAVERSAL)
