@@ -9,7 +9,6 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,8 +20,8 @@ from stowplan.api.documents import Documents
 from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
-from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
-from stowplan.config.features import UNBUILT
+from stowplan.config import Configuration, load_config
+from stowplan.config.features import GateError, with_chosen
 from stowplan.engine.algorithm import Decision
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
@@ -444,14 +443,11 @@ def _configuration(
         if gates:
             raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
         return config
-    for name, wanted in gates.items():
-        if name not in DEFAULT_FEATURES.gates:
-            near = get_close_matches(name, DEFAULT_FEATURES.gates, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ClusterError(f"feature_gates: the scheduler has no gate {name!r}{hint}")
-        if wanted and name in UNBUILT:
-            raise ClusterError(f"feature_gates: {name} cannot be on: {UNBUILT[name]}")
-    return load_config(config, plugins=registry.declarations, features=DEFAULT_FEATURES.with_gates(gates))
+    try:
+        features = with_chosen(gates)
+    except GateError as e:
+        raise ClusterError(f"feature_gates: {e}") from None
+    return load_config(config, plugins=registry.declarations, features=features)
 
 
 def _flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator[Mapping[str, Any] | msgspec.Struct]:

@@ -77,6 +77,8 @@ class EventHandlers:
         self._stories = parts.stories
         self._algorithm = algorithm
         self._statuses = statuses
+        first = next(iter(algorithm.frameworks.values()), None)
+        self._gangs = first is not None and first.handle.features.enabled("GangScheduling")
         self._durations = durations
         self._now = now
         #: By label; made when they are needed, as series show from then on.
@@ -214,6 +216,9 @@ class EventHandlers:
             info = self._state.pod_info(pod)
             self._state.pending.put(info)
             self._queue.add(info)
+            if self._gangs:
+                # A gang may be complete now: its other pods hear of it.
+                self._queue.move_all(UNSCHEDULABLE_POD_ADD, None, pod)
             self._handled(_POD_ADD, started)
 
     def _pod_bound(self, pod: Pod) -> None:

@@ -13,6 +13,7 @@ from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.resources import resource_of
 from stowplan.api.types import Event, Namespace, ObjectMeta, Pod
 from stowplan.config import load_config
+from stowplan.config.features import with_chosen
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Served, Stopped
 from stowplan.engine.watched_kinds import watched_kinds
@@ -65,18 +66,21 @@ class LiveCluster:
         seed: int,
         latency: Latency,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
     ) -> None:
         registry = in_tree_registry()
         for plugin in plugins:
             registry.register(plugin)
         self._attempts = _Attempts()
-        configuration = load_config(config, plugins=registry.declarations)
+        features = with_chosen(feature_gates or {})
+        configuration = load_config(config, plugins=registry.declarations, features=features)
         self.engine = Engine(
             configuration,
             registry=registry,
             now=START,
             meter=_StoppedClock(),
             random=Random(seed),
+            features=features,
             api=VirtualApi(),
             listener=self._attempts,
             extenders=extenders_without_binders(configuration),
@@ -252,14 +256,23 @@ def live_cluster(
     seed: int = 1,
     latency: Latency = NO_LATENCY,
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
 ) -> Iterator[LiveCluster]:
     """A cluster with these objects and a scheduler that is ready.
 
     `seed` decides wherever chance does; `latency` says how long requests, news and the ends of evicted pods take, if
     not nothing. `call_extender` answers for the extenders of `config`: it gets the URL of a call and its body, and
-    returns the answer, as JSON would hold them; nobody is asked to bind.
+    returns the answer, as JSON would hold them; nobody is asked to bind. `feature_gates` are those that differ from the
+    defaults.
     """
-    cluster = LiveCluster(config=config, plugins=plugins, seed=seed, latency=latency, call_extender=call_extender)
+    cluster = LiveCluster(
+        config=config,
+        plugins=plugins,
+        seed=seed,
+        latency=latency,
+        call_extender=call_extender,
+        feature_gates=feature_gates,
+    )
     try:
         cluster._begin(objects)
         yield cluster
