@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from stowplan.cluster.pod_groups import group_key
+from stowplan.cluster.pod_info import group_key
 from stowplan.cluster.transaction import CopiedBeforeChange
 
 if TYPE_CHECKING:

@@ -11,18 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.cluster.pod_info import group_key
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from stowplan.api.types import Pod
     from stowplan.cluster.pending_pods import PendingPods
     from stowplan.cluster.pod_info import PodInfo
-
-
-def group_key(pod: Pod) -> str:
-    """`namespace/name` of the pod's group; "" for a pod without one."""
-    group = pod.spec.scheduling_group
-    return "" if group is None else f"{pod.metadata.namespace or 'default'}/{group.pod_group_name or ''}"
 
 
 class PodGroups:
@@ -54,8 +49,8 @@ class PodGroups:
 
     def pods(self, group: str) -> int:
         """How many pods there are, with or without a node."""
-        placed = self._placed.get(group, {})
-        return len(placed) + sum(uid not in placed for uid in self._pending.of_group(group))
+        placed, pending = self._placed.get(group), self._pending.of_group(group)
+        return len(pending) if placed is None else len(placed.keys() | pending.keys())
 
     def scheduled(self, group: str) -> int:
         """How many pods are assumed or bound."""

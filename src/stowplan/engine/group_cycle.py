@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from stowplan.cluster.pod_groups import group_key
-from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.engine.attempt import Failure
 from stowplan.engine.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
 from stowplan.engine.scheduling_cycle import undecided

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
-from stowplan.cluster.pod_groups import group_key
+from stowplan.cluster.pod_info import group_key
 from stowplan.framework.status import Code
 
 if TYPE_CHECKING:

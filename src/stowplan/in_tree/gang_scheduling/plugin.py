@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
-from stowplan.cluster.pod_groups import group_key
+from stowplan.cluster.pod_info import group_key
 from stowplan.framework.events import POD, POD_GROUP, Action, Hint, on, queue_if
 from stowplan.framework.interface import EnqueueExtensions, PermitPlugin, PreEnqueuePlugin
 from stowplan.framework.status import Code, Reason, Status, error, unresolvable
 from stowplan.in_tree.common.pod_groups import without_state
+from stowplan.in_tree.common.volume_claims import same_namespace
 from stowplan.in_tree.gang_scheduling.declaration import DECLARATION
 
 if TYPE_CHECKING:
@@ -89,12 +90,14 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
                 waiting.allow(self.name)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(POD, Action.Add, _after_pod_added), on(POD_GROUP, Action.Add, _after_group_added))
+        return (on(POD, Action.Add, self._after_pod_added), on(POD_GROUP, Action.Add, _after_group_added))
 
-
-def _after_pod_added(pod: PodInfo, old: None, new: Pod) -> Hint:
-    group = group_key(pod.pod)
-    return queue_if(bool(group) and group == group_key(new))
+    def _after_pod_added(self, pod: PodInfo, old: None, new: Pod) -> Hint:
+        added = new.spec.scheduling_group
+        group = pod.pod.spec.scheduling_group
+        if added is None or group is None or added.pod_group_name != group.pod_group_name:
+            return Hint.SKIP
+        return queue_if(same_namespace(pod, new))
 
 
 def _after_group_added(pod: PodInfo, old: None, new: PodGroup) -> Hint:
