@@ -263,6 +263,7 @@ class Engine:
             statuses=self.statuses,
             durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
+            gangs=features.enabled("GangScheduling"),
         )
         self._dumping = Dumping(
             self.parts,

@@ -67,8 +67,9 @@ class EventHandlers:
         statuses: PodStatuses,
         durations: HistogramVec | None,
         now: Callable[[], float],
+        gangs: bool = False,
     ) -> None:
-        """`durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts."""
+        """`gangs`: whether pods wait for others of their group to come. `durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts."""
         self._outbox = parts.outbox
         self._state = parts.state
         self._queue = parts.queue
@@ -77,8 +78,7 @@ class EventHandlers:
         self._stories = parts.stories
         self._algorithm = algorithm
         self._statuses = statuses
-        first = next(iter(algorithm.frameworks.values()), None)
-        self._gangs = first is not None and first.handle.features.enabled("GangScheduling")
+        self._gangs = gangs
         self._durations = durations
         self._now = now
         #: By label; made when they are needed, as series show from then on.
