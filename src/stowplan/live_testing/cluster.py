@@ -19,7 +19,8 @@ from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.extenders.calls import Calls
 from stowplan.framework.requests import Create, Delete, Patch
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.klog import get_logger
 from stowplan.live_testing.events import Events
 from stowplan.live_testing.kinds import Definition, Kinds
@@ -65,12 +66,12 @@ class LiveCluster:
         seed: int,
         latency: Latency,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+        plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
-        registry = in_tree_registry()
-        for plugin in plugins:
-            registry.register(plugin)
+        registry = guarded_registry(plugins, CallGuard(seconds=plugin_timeout))
         self._attempts = _Attempts()
-        configuration = load_config(config, plugins=registry.declarations)
+        asked_for = [plugin.name for plugin in plugins]
+        configuration = load_config(config, plugins=registry.declarations, asked_for=asked_for)
         self.engine = Engine(
             configuration,
             registry=registry,
@@ -252,14 +253,23 @@ def live_cluster(
     seed: int = 1,
     latency: Latency = NO_LATENCY,
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+    plugin_timeout: float = PLUGIN_TIMEOUT,
 ) -> Iterator[LiveCluster]:
     """A cluster with these objects and a scheduler that is ready.
 
     `seed` decides wherever chance does; `latency` says how long requests, news and the ends of evicted pods take, if
     not nothing. `call_extender` answers for the extenders of `config`: it gets the URL of a call and its body, and
-    returns the answer, as JSON would hold them; nobody is asked to bind.
+    returns the answer, as JSON would hold them; nobody is asked to bind. `plugin_timeout`: seconds after which a call
+    of a plugin that hangs is broken off; 0: never.
     """
-    cluster = LiveCluster(config=config, plugins=plugins, seed=seed, latency=latency, call_extender=call_extender)
+    cluster = LiveCluster(
+        config=config,
+        plugins=plugins,
+        seed=seed,
+        latency=latency,
+        call_extender=call_extender,
+        plugin_timeout=plugin_timeout,
+    )
     try:
         cluster._begin(objects)
         yield cluster
