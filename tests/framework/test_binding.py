@@ -71,7 +71,7 @@ def test_an_unreserve_that_raises_does_not_stop_the_others():
     assert log[2:] == ["C.unreserve", "B.unreserve", "A.unreserve"]
     found = ['running Unreserve plugin "C": oops', 'running Unreserve plugin "A": a']
     assert [in_short(problem) for problem in problems] == ["earlier", *found]
-    assert binding.run_unreserve(*call) == found
+    assert [in_short(problem) for problem in binding.run_unreserve(*call)] == found
 
 
 def test_errors_keep_their_cause():
