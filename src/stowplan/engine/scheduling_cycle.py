@@ -17,7 +17,7 @@ from stowplan.engine.attempt_outcome import attempt_outcome
 from stowplan.engine.reservation import reserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import Code, Status, error, raised
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ class SchedulingCycle:
             return self.broken(queued, e, started=started)
         return self.conclude(framework, queued, decision, started=started)
 
-    def broken(self, queued: QueuedPod, raised: Exception, *, started: float) -> Failure:
+    def broken(self, queued: QueuedPod, cause: Exception, *, started: float) -> Failure:
         """Such as by a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler."""
         self._metrics.decided(started)
-        _log.error(raised, "the scheduling cycle failed", trace=True, pod=queued.pod)
-        return Failure(status=error(raised))
+        _log.error(cause, "the scheduling cycle failed", trace=True, pod=queued.pod)
+        return Failure(status=raised(cause))
 
     def conclude(
         self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
