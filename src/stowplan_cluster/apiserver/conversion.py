@@ -4,12 +4,13 @@ Only events differ by more than their apiVersion: the core kind and the one of e
 store and call the same things by different names. Both have fields that are always written, even
 when empty; the store does not keep those, so that reading and writing back changes nothing.
 
-Autoscalers are kept as v2. Their v1 knows one metric only; what else there is goes along in annotations, so that nothing
-is lost by writing back what was read.
+Autoscalers are kept as v2. Their v1 knows one metric only; what else there is goes along in annotations, so that
+nothing is lost by writing back what was read.
 
 Custom resources convert as their strategy None says: by apiVersion alone.
 
-Upstream: pkg/apis/events/v1/conversion.go, pkg/apis/autoscaling/v1/conversion.go, apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go.
+Upstream: pkg/apis/events/v1/conversion.go, pkg/apis/autoscaling/v1/conversion.go,
+apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go.
 """
 
 from __future__ import annotations

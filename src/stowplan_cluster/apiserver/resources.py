@@ -372,9 +372,7 @@ _INERT = tuple(
         _resource("endpointslices", "EndpointSlice", group="discovery.k8s.io", generation=True),
         _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", **_ADMISSION),
         _cluster("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", **_ADMISSION),
-        _cluster(
-            "validatingadmissionpolicies", "ValidatingAdmissionPolicy", subresources=("status",), **_ADMISSION
-        ),
+        _cluster("validatingadmissionpolicies", "ValidatingAdmissionPolicy", subresources=("status",), **_ADMISSION),
         _cluster("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", **_ADMISSION),
         _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", **_ADMISSION),
         _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", **_ADMISSION),

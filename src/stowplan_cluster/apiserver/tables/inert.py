@@ -132,7 +132,9 @@ def _metric(metric: JsonObject) -> str:
         wanted = target.get("averageValue") or ("<auto>" if percentage is None else f"{percentage}%")
         return f"{source.get('name')}: {_UNKNOWN}/{wanted}"
     average = target.get("averageValue")
-    return f"{_UNKNOWN}/{average} (avg)" if average and kind != "Pods" else f"{_UNKNOWN}/{average or target.get('value')}"
+    return (
+        f"{_UNKNOWN}/{average} (avg)" if average and kind != "Pods" else f"{_UNKNOWN}/{average or target.get('value')}"
+    )
 
 
 def _webhooks(obj: JsonObject, now: float) -> list[Cell]:
