@@ -341,7 +341,6 @@ _FLOW_CONTROL: dict[str, object] = {
     "generation": True,
     "subresources": ("status",),
 }
-_SCALERS = ("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa")
 _SCALED: dict[str, object] = {"group": "autoscaling", "categories": ("all",), "subresources": ("status",)}
 _NETWORKING: dict[str, object] = {"group": "networking.k8s.io", "generation": True}
 #: What manifests of other projects bring along and nobody here acts on: plain storage, so that all of them load.
@@ -362,8 +361,8 @@ _INERT = tuple(
             subresources=("status",),
         ),
         # The version in which they are kept comes first.
-        _resource(*_SCALERS, version="v2", **_SCALED),
-        _resource(*_SCALERS, version="v1", **_SCALED),
+        _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", version="v2", **_SCALED),
+        _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", **_SCALED),
         _resource("networkpolicies", "NetworkPolicy", "netpol", **_NETWORKING),
         _resource("ingresses", "Ingress", "ing", subresources=("status",), **_NETWORKING),
         _cluster("ingressclasses", "IngressClass", **_NETWORKING),
