@@ -1,6 +1,7 @@
 """`stowplan run`: what it says, what it refuses, and what it makes of its options."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -294,3 +295,38 @@ def test_as_a_process(tmp_path):
     assert line.endswith(" : 2 nodes, 0 pods pending\n")
     assert out.startswith("stopped after ")
     assert (started.returncode, err) == (0, "")
+
+
+# --- its port
+
+
+def test_a_port_of_its_own_answers_questions(tmp_path):
+    from support.processes.servers import embedded_server
+
+    with embedded_server(tmp_path, "--nodes=2") as server:
+        arguments = (f"--kubeconfig={server.kubeconfig}", "--port=0", f"--cert-dir={tmp_path}")
+        with process(*arguments) as started:
+            assert started.stdout.readline().startswith("scheduling for")
+            line = started.stdout.readline()
+            assert line.startswith("ask it: stowplan explain --from-scheduler https://127.0.0.1:")
+            assert line.endswith(f" --certificate-authority {tmp_path}/kube-scheduler.crt pod NAME\n")
+            question = [*line.split()[4:8], "pending"]
+            command = [sys.executable, "-m", "stowplan", "explain", *question]
+            known, stranger = server.kubeconfig, tmp_path / "stranger"
+            told = server.kubeconfig.read_text()
+            stranger.write_text(re.sub("token: .*", "token: wrong", told))
+            answers = [
+                subprocess.run([*command, "--kubeconfig", str(who)], capture_output=True, text=True, timeout=60)
+                for who in (known, stranger)
+            ]
+            started.send_signal(signal.SIGINT)
+            started.communicate(timeout=20)
+    assert (answers[0].returncode, answers[0].stderr) == (0, "")
+    assert answers[0].stdout.startswith("activeQ:0; backoffQ:0; unschedulablePods:0\n")
+    assert answers[1].returncode == 2
+    assert "does not accept these credentials" in answers[1].stderr
+
+
+def test_a_folder_for_a_certificate_needs_a_port(run, kubeconfig, tmp_path):
+    ran = run("run", "--kubeconfig", str(kubeconfig), "--cert-dir", str(tmp_path))
+    assert (ran.code, ran.err) == (2, "error: --cert-dir is for --port: without a port there is no certificate\n")

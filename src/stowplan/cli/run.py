@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
     from stowplan.daemon.life_cycle import ManagedScheduler
+    from stowplan.daemon.own_port import OwnPort
     from stowplan.daemon.process import Opener
     from stowplan.live.scheduler import Scheduler
 
@@ -88,6 +89,16 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     show_default=True,
     help="Whether other pods are decided while one waits for an extender.",
 )
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Answer `stowplan explain --from-scheduler` at this port, over TLS; 0 takes a free one. Without it, nobody "
+    "can ask.",
+)
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where --port listens.")
+@click.option(
+    "--cert-dir", metavar="DIR", default="", help="Where the certificate of --port is kept, for clients to trust."
+)
 @click.option("--watch-config", is_flag=True, help="Read --config again when it changes, and on SIGHUP.")
 @click.option("--validate", is_flag=True, help="For debugging: end when the scheduler contradicts itself. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
@@ -103,6 +114,9 @@ def run(
     log_format: str,
     record: str | None,
     extender_mode: str,
+    port: int | None,
+    bind_address: str,
+    cert_dir: str,
     watch_config: bool,
     validate: bool,
     force: bool,
@@ -117,8 +131,12 @@ def run(
       kubectl run web --image=nginx --overrides='{"spec": {"schedulerName": "mine"}}'
     \b
       stowplan run --config scheduler.yaml --plugin my_module:MyPlugin -v 2
+    \b
+      stowplan run --port 10259 --cert-dir . &
+      stowplan explain --from-scheduler https://127.0.0.1:10259 --certificate-authority kube-scheduler.crt pod web
     """
     from stowplan.client.connection import ClientConfigError, connect_from_flags
+    from stowplan.daemon.own_port import OwnPort
 
     with reported(config), _logging(verbosity, log_format) as flush:
         guard = HangGuard()
@@ -151,7 +169,12 @@ def run(
             validate=validate,
         )
         with _recorded(job, record) as job:
-            work(job, force=force, flush=flush)
+            own = None
+            if port is not None:
+                own = OwnPort(port=port, bind_address=bind_address, certificate_directory=cert_dir)
+            elif cert_dir:
+                raise InputError("--cert-dir is for --port: without a port there is no certificate")
+            work(job, force=force, flush=flush, own=own)
 
 
 @contextmanager
@@ -204,16 +227,23 @@ def work(
     *,
     force: bool,
     flush: Callable[[], None],
+    own: OwnPort | None = None,
     opener: Opener = opened,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
     """Schedule until a signal comes."""
     with stop_signals(flush) as stop, nullcontext() if job.watched is None else without_hangups():
-        event_loop.run(_schedule(job, stop, opener, wall_clock, force=force))
+        event_loop.run(_schedule(job, stop, opener, wall_clock, force=force, own=own))
 
 
 async def _schedule(
-    job: Job, stop: StopSignals, opener: Opener, wall_clock: Callable[[], float], *, force: bool
+    job: Job,
+    stop: StopSignals,
+    opener: Opener,
+    wall_clock: Callable[[], float],
+    *,
+    force: bool,
+    own: OwnPort | None,
 ) -> None:
     stopped = stop.event()
     async with opener(job) as cluster:
@@ -223,8 +253,9 @@ async def _schedule(
             return
         scheduler = cluster.new_scheduler()
         began = wall_clock()
-        async with _watched(job.watched, scheduler):
-            await until_stopped(scheduler, stopped, on_ready=lambda: click.echo(_ready(scheduler, job.connection)))
+        async with _watched(job.watched, scheduler), _answering(own, job, scheduler) as told:
+            ready = partial(_ready, scheduler, job.connection)
+            await until_stopped(scheduler, stopped, on_ready=lambda: click.echo("\n".join([ready(), *told])))
         click.echo(_summary(scheduler, wall_clock() - began))
 
 
@@ -238,6 +269,20 @@ async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncItera
     async with event_loop.beside(watch.run()):
         with on_hangup(watch):
             yield
+
+
+@asynccontextmanager
+async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> AsyncIterator[list[str]]:
+    """Answer questions while this lasts, if they are wanted; yield what to say of that."""
+    if own is None:
+        yield []
+        return
+    from stowplan.daemon.own_port import answering
+
+    async with answering(own, job, scheduler) as url:
+        trust = own.certificate_authority
+        option = f"--certificate-authority {trust}" if trust else "--insecure-skip-tls-verify"
+        yield [f"ask it: stowplan explain --from-scheduler {url} {option} pod NAME"]
 
 
 # --- who else is there

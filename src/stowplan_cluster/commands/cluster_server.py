@@ -115,7 +115,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _fill(server: ApiServer, options: ClusterOptions) -> None:
-    from stowplan_cluster.apiserver.filling import Filling
+    from stowplan_cluster.commands.filling import Filling
 
     stdin = sys.stdin.buffer if _STDIN in options.filenames else None
     filling = Filling(server)

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from stowplan_cluster.apiserver.filling import Filling
 from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.commands.filling import Filling
 from support.api import manifests
 
 
