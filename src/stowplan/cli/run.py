@@ -2,14 +2,16 @@
 
 The same scheduler as `kube-scheduler`, which has the other command's flags, finds the cluster as kubectl does, knows no
 limit of requests, and does not elect a leader. As it would so easily be started on a cluster that has a scheduler, it
-looks first: two of the same name would bind each other's pods.
+looks first: two of the same name would bind each other's pods. One that holds no lease is known by what it does, before
+the start and after it (`daemon.other_schedulers`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import socket
 import time
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from stowplan.config.errors import os_error_text
 from stowplan.daemon.config_watch import WatchedFile, on_hangup, watching, without_hangups
 from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.life_cycle import until_stopped
+from stowplan.daemon.other_schedulers import noticed, recently_heard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
 from stowplan.framework.explanations.formatting import count, joined
@@ -253,7 +256,12 @@ async def _schedule(
             return
         scheduler = cluster.new_scheduler()
         began = wall_clock()
-        async with _watched(job.watched, scheduler), _answering(own, job, scheduler) as told:
+        others = noticed(scheduler, sleep=REAL_TIMES.sleep, report=_warn)
+        async with (
+            _watched(job.watched, scheduler),
+            _answering(own, job, scheduler) as told,
+            event_loop.beside(others),
+        ):
             ready = partial(_ready, scheduler, job.connection)
             await until_stopped(scheduler, stopped, on_ready=lambda: click.echo("\n".join([ready(), *told])))
         click.echo(_summary(scheduler, wall_clock() - began))
@@ -297,17 +305,19 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     from stowplan.client.unreachable import why_no_answer
 
     election = job.config.leader_election
+    names = [profile.scheduler_name for profile in job.config.profiles]
+    lease = None
     try:
-        lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
-    except (NotFound, Forbidden):
-        # No lease, or none that we may see: then nothing is known against it.
-        return
+        with suppress(NotFound, Forbidden):
+            lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
     except CredentialsError as error:
         raise InputError(str(error)) from error
     except (ApiError, Unreachable) as error:
         raise InputError(why_no_answer(job.connection.server, error)) from error
-    names = [profile.scheduler_name for profile in job.config.profiles]
-    if DEFAULT_SCHEDULER_NAME not in names or not is_held(lease, now):
+    if DEFAULT_SCHEDULER_NAME not in names or lease is None or not is_held(lease, now):
+        heard = await recently_heard(api, names, hostname=socket.gethostname(), now=now)
+        if heard:
+            _warn(heard)
         return
     where = f"Lease {lease.metadata.namespace}/{lease.metadata.name}"
     found = f"{lease.spec.holder_identity} schedules for {DEFAULT_SCHEDULER_NAME} here ({where})"
@@ -316,7 +326,11 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
             f"{found}; two of that name would race for the same pods. --scheduler-name NAME works beside it, "
             "--force starts all the same"
         )
-    click.echo(f"warning: {found}, and will race for the same pods", err=True)
+    _warn(f"{found}, and will race for the same pods")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
 
 
 def is_held(lease: Lease, now: float) -> bool:
