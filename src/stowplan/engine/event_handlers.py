@@ -81,6 +81,8 @@ class EventHandlers:
         self._gangs = gangs
         self._durations = durations
         self._now = now
+        #: The first of our pods that somebody else bound, and its node.
+        self.bound_by_others: tuple[str, str] | None = None
         #: By label; made when they are needed, as series show from then on.
         self._by_label: dict[str, Histogram] = {}
 
@@ -247,6 +249,8 @@ class EventHandlers:
                 currentNode=pod.spec.node_name,
             )
         ours = self._ours(pod)
+        if ours and self.bound_by_others is None and (known is None or known.node_name != pod.spec.node_name):
+            self.bound_by_others = (f"{pod.metadata.namespace}/{pod.metadata.name}", pod.spec.node_name)
         info = self._state.add_pod(pod)
         self._note_if_it_goes(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
