@@ -92,7 +92,7 @@ class Autoscaler:
         limits = group.spec.autoscale
         assert limits is not None
         coming = self._coming[group.name]
-        room = limits.max - len(group.names) - coming.total()
+        room = limits.max - len(group.names) - coming.total() - self._fleet.away[group.name]
         accepted = self._accepted(group, waiting)
         if not accepted or (room <= 0 and not coming.total()):
             return waiting

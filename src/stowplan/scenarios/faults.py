@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from stowplan.api.affinity import Taint
 from stowplan.api.taints import untolerated
 from stowplan.scenarios.schema import EVENTS, NodesSpec
@@ -49,8 +51,8 @@ RECLAIMED = "stowplan.dev/reclaimed"
 #: Why pods go.
 NODE_FAILED, DRAINED, UPGRADED, TAINTED, SPOT = "node failed", "drained", "upgraded", "tainted", "reclaimed"
 REMOVED = "node removed"
-#: Seconds between two tries of an eviction that a budget does not allow.
-_AGAIN = 5.0
+#: Seconds between two tries of an eviction that a budget does not allow, and until it is seen who has left.
+_AGAIN, _SOON = 5.0, 1.0
 
 
 @dataclass(eq=False)
@@ -169,10 +171,10 @@ class Faults:
             return
         old, group = fleet.nodes[node], fleet.group_of.get(node, "")
         self._take_out(node, UPGRADED)
+        fleet.away[group] += 1
 
         def comes() -> None:
-            from msgspec.structs import replace
-
+            fleet.away[group] -= 1
             taints = tuple(one for one in old.spec.taints if one.key != UNSCHEDULABLE)
             metadata = replace(old.metadata, resource_version="", creation_timestamp=None)
             fleet.put(
@@ -232,12 +234,11 @@ class Faults:
             if not entry.why and (not drain.asks_budgets or self._budgets.allows(entry)):
                 self._world.delete(entry, drain.why)
         if left:
-            self._world.later(_AGAIN if self._all_leave(left) is False else 1.0, partial(self._evict, drain))
+            # Those that leave are soon gone.
+            wait = _SOON if all(entry.why for entry in left) else _AGAIN
+            self._world.later(wait, partial(self._evict, drain))
         else:
             drain.then()
-
-    def _all_leave(self, entries: list[Entry]) -> bool:
-        return all(entry.why for entry in entries)
 
     def _uncordon(self, node: str) -> None:
         self._fleet.update(node, unschedulable=False)

@@ -96,6 +96,8 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
         #: Zones in which nothing works.
         self.zones_out: set[str] = set()
+        #: Group -> nodes that are away, and will be put back by whoever took them.
+        self.away: Counter[str] = Counter()
         self.most = 0
         self._since = world.now
         self._allocatable: Counter[str] = Counter()

@@ -53,6 +53,7 @@ class Sampler:
         self.heat: list[Heat] = []
         #: Node -> its index in heat maps; names in the order in which they came.
         self.nodes: dict[str, int] = {}
+        self._known: tuple[int, tuple[dict[str, list[int]], dict[str, list[int]]]] | None = None
         self._typical_of = -1
         self._sizes: list[tuple[float, Mapping[str, int]]] = []
 
@@ -77,6 +78,7 @@ class Sampler:
         n = table.n
         requested, have = table.requested[:, :n], table.allocatable[:, :n]
         resources = {name: index for name, index in table.resources.items() if have[index].any()}
+        zones, groups = self._parts()
         used = {name: int(requested[index].sum()) for name, index in resources.items()}
         return SampleRow(
             time=time,
@@ -87,12 +89,19 @@ class Sampler:
             allocatable={name: int(have[index].sum()) for name, index in resources.items()},
             used=used,
             asked={name: amount + ledger.asked.get(name, 0) for name, amount in used.items()},
-            zones=self._shares(self._zones(), resources),
-            groups=self._shares(self._groups(), resources),
+            zones=self._shares(zones, resources),
+            groups=self._shares(groups, resources),
             nodes_by_group={name: len(group.names) for name, group in fleet.groups.items()},
             fragmentation=self._fragmentation(resources),
             cost=round(sum(fleet.costs.values()), 6),
         )
+
+    def _parts(self) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+        """Zone and group -> rows of the table; the same as long as no node changes."""
+        generation = self._world.state.table.generation
+        if self._known is None or self._known[0] != generation:
+            self._known = generation, (self._zones(), self._groups())
+        return self._known[1]
 
     def _zones(self) -> dict[str, list[int]]:
         fleet, rows = self._fleet, self._world.state.table.row_of

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
 from stowplan.api.api_errors import ApiError
 from stowplan.api.documents import Documents
 from stowplan.api.meta import ObjectMeta, controller_of
@@ -338,7 +340,7 @@ class Simulation:
             for problem in framework.close():
                 self.world.note(problem)
         summary = self._summary()
-        page = report_page(summary, self.sampler, self.ledger.waits, self.fleet)
+        page = report_page(summary, self.sampler, self.ledger.waits)
         return SimulationResult(summary=summary, series=self.sampler.rows, page=page)
 
     def _summary(self) -> SummaryRecord:
@@ -425,8 +427,6 @@ class _Grace(_Drawn):
 
 
 def _with_uid(pod: Pod, uid: str) -> Pod:
-    from msgspec.structs import replace
-
     return replace(pod, metadata=replace(pod.metadata, uid=uid))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.explain.tables import Grid, Line
 from stowplan.framework.explanations.formatting import count
+from stowplan.scenarios.spans import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,11 +62,3 @@ def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
     if summary.cost:
         groups = ", ".join(f"{name} {cost:,.2f}" for name, cost in summary.cost_by_group.items())
         yield "cost", f"{summary.cost:,.2f} ({groups})"
-
-
-def span_text(seconds: float) -> str:
-    """A time span in the largest unit of which there are two."""
-    for unit, length in (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 or not seconds else f"{seconds:.2g} s"
