@@ -77,6 +77,11 @@ class SchedulingCycle:
         self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
     ) -> Attempt | Failure:
         """What comes after the decision, in the same breath."""
+        self.note(framework, queued, decision, started=started)
+        return self.assume(framework, queued, decision, started=started) if decision.node_name else undecided(decision)
+
+    def note(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
+        """Tell whoever wants to know what was decided."""
         self._metrics.decided(started)
         if self._stories.kept:
             seconds = self._metrics.now() - started
@@ -85,10 +90,13 @@ class SchedulingCycle:
             )
         if self._listener is not None:
             self._listener.decided(decision)
-        if not decision.node_name:
-            if decision.diagnosis is not None:
-                _log_filters(framework, decision)
-            return _undecided(decision)
+        if not decision.node_name and decision.diagnosis is not None:
+            _log_filters(framework, decision)
+
+    def assume(
+        self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
+    ) -> Attempt | Failure:
+        """Give the pod the node that was chosen, if Reserve and Permit let it have it."""
         attempt = Attempt(
             queued=queued,
             framework=framework,
@@ -167,7 +175,8 @@ def _post_filter_message(decision: Decision) -> str:
     return ", ".join(reason for _, result in decision.post_filter for reason in result.status.shown_reasons)
 
 
-def _undecided(decision: Decision) -> Failure:
+def undecided(decision: Decision) -> Failure:
+    """What a decision for no node makes of the attempt."""
     assert decision.status is not None
     if decision.diagnosis is None:
         return Failure(status=decision.status)

@@ -13,6 +13,7 @@ from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.resources import resource_of
 from stowplan.api.types import Event, Namespace, ObjectMeta, Pod
 from stowplan.config import load_config
+from stowplan.config.features import with_chosen
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Served, Stopped
 from stowplan.engine.watched_kinds import watched_kinds
@@ -27,6 +28,7 @@ from stowplan.live_testing.kinds import Definition, Kinds
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import NO_LATENCY
 from stowplan.simulate.object_store import ObjectStore
+from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
@@ -66,18 +68,21 @@ class LiveCluster:
         seed: int,
         latency: Latency,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
         registry = guarded_registry(plugins, CallGuard(seconds=plugin_timeout))
         self._attempts = _Attempts()
+        features = with_chosen(feature_gates or {})
         asked_for = [plugin.name for plugin in plugins]
-        configuration = load_config(config, plugins=registry.declarations, asked_for=asked_for)
+        configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=asked_for)
         self.engine = Engine(
             configuration,
             registry=registry,
             now=START,
-            meter=_StoppedClock(),
+            meter=StoppedClock(),
             random=Random(seed),
+            features=features,
             api=VirtualApi(),
             listener=self._attempts,
             extenders=extenders_without_binders(configuration),
@@ -233,18 +238,6 @@ class _Attempts:
         """Nothing, either."""
 
 
-class _StoppedClock:
-    """Time and chance for metrics that nobody counts."""
-
-    @staticmethod
-    def clock() -> float:
-        return 0.0
-
-    @staticmethod
-    def random() -> float:
-        return 0.0
-
-
 @contextmanager
 def live_cluster(
     *objects: Mapping[str, Any],
@@ -253,14 +246,15 @@ def live_cluster(
     seed: int = 1,
     latency: Latency = NO_LATENCY,
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
     plugin_timeout: float = PLUGIN_TIMEOUT,
 ) -> Iterator[LiveCluster]:
     """A cluster with these objects and a scheduler that is ready.
 
     `seed` decides wherever chance does; `latency` says how long requests, news and the ends of evicted pods take, if
     not nothing. `call_extender` answers for the extenders of `config`: it gets the URL of a call and its body, and
-    returns the answer, as JSON would hold them; nobody is asked to bind. `plugin_timeout`: seconds after which a call
-    of a plugin that hangs is broken off; 0: never.
+    returns the answer, as JSON would hold them; nobody is asked to bind. `feature_gates` are those that differ from the
+    defaults. `plugin_timeout`: seconds after which a call of a plugin that hangs is broken off; 0: never.
     """
     cluster = LiveCluster(
         config=config,
@@ -268,6 +262,7 @@ def live_cluster(
         seed=seed,
         latency=latency,
         call_extender=call_extender,
+        feature_gates=feature_gates,
         plugin_timeout=plugin_timeout,
     )
     try:
