@@ -10,13 +10,24 @@ STAMP := $(VENV)/.installed
 SOURCES := src tests $(wildcard benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check demo bench bench-apiserver clean
+.PHONY: help test test-full wheel check demo bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-test: check ## linters, types, layer order and the whole test suite
+test: check ## linters, types, layer order and the quick tests: a tenth of the examples, no servers but kubectl's core
+	STOWPLAN_EXAMPLES=0.1 $(BIN)/python -m pytest --quick $(PYTEST_ARGS)
+
+test-full: check ## linters, types, layer order and the whole test suite; REQUIRE=assets,kubectl,helm,promtool: nothing skipped
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+wheel: $(STAMP) ## a wheel, installed into an environment of its own, and its commands run from there
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
+	cd build/wheel && venv/bin/stowplan --version && venv/bin/kube-scheduler --version && venv/bin/stowplan demo >demo.txt
+	@tail -n 3 build/wheel/demo.txt
 
 check: $(STAMP) ## linters, types and layer order only
 	$(BIN)/ruff check $(SOURCES)
