@@ -25,16 +25,17 @@ from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.errors import os_error_text
 from stowplan.daemon.config_watch import WatchedFile, on_hangup, watching, without_hangups
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.life_cycle import until_stopped
 from stowplan.daemon.other_schedulers import noticed, recently_heard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
 from stowplan.framework.explanations.formatting import count, joined
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.klog.values import duration_text
 from stowplan.timing.times import REAL_TIMES
 
@@ -149,6 +150,7 @@ def run(
             config,
             plugins=registry.declarations,
             adjust=lambda found: _adjusted(found, scheduler_name, qps),
+            asked_for=plugin_names(plugins),
         )
         configuration = load()
         if watch_config and config is None:
