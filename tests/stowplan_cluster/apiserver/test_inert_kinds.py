@@ -72,7 +72,7 @@ def test_every_verb_works(server, resource):
 
 
 def test_their_names_and_labels_are_checked_all_the_same(server):
-    with pytest.raises(Invalid, match="metadata.labels"):
+    with pytest.raises(Invalid, match=r"metadata\.labels"):
         made(server, of("NetworkPolicy"), metadata={"name": "x", "labels": {"a b": "c"}})
 
 
