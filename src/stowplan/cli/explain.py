@@ -408,18 +408,23 @@ def _view(about: ClusterSource, name: str) -> NodeView:
 
 
 def _ask_scheduler(what: str, names: Sequence[str], namespace: str | None, output: str, **about: Any) -> None:
-    from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_pending, fetch_pod, page_of
+    from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_node, fetch_pending, fetch_pod, page_of
 
-    if what == "node":
-        raise click.UsageError('--from-scheduler answers about pods: ask for "pod [NS/]NAME" or "pending".')
-    kinds = [named_object(name, namespace or "") for name in names]
+    kinds = [] if what == "node" else [named_object(name, namespace or "") for name in names]
     if len(kinds) > 1 or any(kind != "Pod" for kind, _, _ in kinds):
         raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")
     name = "/".join(part for part in kinds[0][1:] if part) if kinds else ""
     endpoint = SchedulerEndpoint(**about)
     as_data = output in ("json", "yaml")
     page = "" if as_data else output
-    found = run(fetch_pod(endpoint, name, page=page) if what == "pods" else fetch_pending(endpoint, page=page))
+    match what:
+        case "pods":
+            asking = fetch_pod(endpoint, name, page=page)
+        case "node":
+            asking = fetch_node(endpoint, names[0], page=page)
+        case _:
+            asking = fetch_pending(endpoint, page=page)
+    found = run(asking)
     if as_data:
         write_data(found, output)
     else:
