@@ -48,7 +48,7 @@ def events(handle: Handle) -> tuple[ClusterEventWithHint, ...]:
 
 def _has_claims(pod: PodInfo, handle: Handle) -> bool:
     try:
-        pod_resource_claims(pod, handle.cluster.objects)
+        pod_resource_claims(pod, handle.cluster)
     except ClaimError:
         return False
     return True
@@ -58,7 +58,7 @@ def _after_resource_claim_change(
     pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim, handle: Handle
 ) -> Hint:
     try:
-        claims = pod_resource_claims(pod, handle.cluster.objects)
+        claims = pod_resource_claims(pod, handle.cluster)
     except ClaimError:
         return Hint.SKIP
     if old is not None and old.status.allocation is not None and new.status.allocation is None:
