@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.device_claims import ResourceClaim
     from stowplan.api.devices import DeviceClass
+    from stowplan.api.meta import ResourceList
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features, Wanted
     from stowplan.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
     from stowplan.in_tree.dynamic_resources.allocator.search import Pick
@@ -74,7 +75,7 @@ class Allocating:
     def _result(self, place: int, pick: Pick, view: PoolView, pooled: PooledDevice) -> DeviceRequestAllocationResult:
         wanted, device = self._wanted(pick), pooled.device
         shared = self._features.consumable_capacity and pooled.content.shareable
-        consumed = None
+        consumed: ResourceList | None = None
         if pick.consumed is not None:
             consumed = {
                 name: format_quantity(amount, read_quantity(device.capacity[name].value).format)

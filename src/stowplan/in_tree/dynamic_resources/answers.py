@@ -2,7 +2,7 @@
 
 A search takes as long as it takes, so it is done in portions: an attempt may spend a number of steps, and what is not
 found by then ends the attempt with an error, as the reference's timeout does. The next attempt goes on from there. A
-search that took all the steps that a filter timeout stands for is given up for good, as long as the node stays as it is.
+search that took all the steps that a filter timeout stands for is given up, as long as the node stays as it is.
 Steps are counted and not seconds, so that a recorded run can be repeated.
 
 Questions (`stowplan explain`) have answers of their own: what they find must not change how far the next attempt gets.

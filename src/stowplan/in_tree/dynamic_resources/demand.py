@@ -1,8 +1,8 @@
 """What a pod needs of devices, compiled so that pods whose claims ask for the same share their work.
 
-Pods of a Deployment have claims of their own, made from one template. A compiled claim has no name, and equal claims are
-compiled to one object; so the demands of such pods are equal, and so are their signatures. The claims themselves are
-looked at again when a pod is reserved.
+Pods of a Deployment have claims of their own, made from one template. A compiled claim has no name, and equal claims
+are compiled to one object; so the demands of such pods are equal, and so are their signatures. The claims themselves
+are looked at again when a pod is reserved.
 
 Upstream: PreFilter of dynamicresources.go.
 """

@@ -2,8 +2,9 @@
 
 A node must have the devices that the pod's claims ask for, and free; of claims that have devices already, it must be
 one from which these can be used. Nodes are told apart by what they have (`inventory.py`), equal ones are searched once
-(`answers.py`, `allocator/`), and pods whose claims ask for the same share what was found (`demand.py`). When the pod has
-its node, the allocation is held in flight, written, and where devices have to become ready, waited for (`writing.py`).
+(`answers.py`, `allocator/`), and pods whose claims ask for the same share what was found (`demand.py`). When the pod
+has its node, the allocation is held in flight and written, and devices that have to become ready are waited for
+(`writing.py`).
 
 Upstream: pkg/scheduler/framework/plugins/dynamicresources.
 """

@@ -45,7 +45,7 @@ class Selector(NamedTuple):
     expression: str
     #: The class that it belongs to; "": the claim.
     class_name: str
-    index: int
+    number: int
 
 
 class Wanted(NamedTuple):
@@ -59,7 +59,7 @@ class Wanted(NamedTuple):
     class_name: str
     selectors: tuple[Selector, ...]
     everything: bool
-    count: int
+    amount: int
     admin: bool
     tolerations: tuple[Toleration, ...]
     capacity: tuple[tuple[str, Amount], ...]
@@ -165,7 +165,7 @@ class _Compiler:
                 *_selectors(asked.selectors, ""),
             ),
             everything=asked.allocation_mode == ALL,
-            count=1 if asked.count is None else asked.count,
+            amount=1 if asked.count is None else asked.count,
             admin=bool(admin),
             tolerations=asked.tolerations,
             capacity=tuple(sorted((name, parse_quantity(amount)) for name, amount in wanted.items())),

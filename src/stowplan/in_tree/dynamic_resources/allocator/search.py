@@ -82,14 +82,14 @@ class _Position(NamedTuple):
     #: None: no alternative is chosen yet.
     alternative: int | None = None
     #: How many devices the request has already.
-    index: int = 0
+    taken: int = 0
     #: Devices from here on may be taken.
     start: int = 0
 
 
 class _Prepared(NamedTuple):
     wanted: Wanted
-    count: int
+    amount: int
     #: For "all devices": these.
     devices: tuple[int, ...]
 
@@ -232,7 +232,7 @@ class Search:
         least = 0
         for request in self._claims[claim].requests:
             prepared = [self._prepare_request(claim, wanted) for wanted in request.alternatives]
-            least += min(p.count for p in prepared)
+            least += min(p.amount for p in prepared)
             found.append(prepared)
         if least > MAX_DEVICES:
             text = f"claim {{claim}}: number of requested devices {least} exceeds the claim limit of {MAX_DEVICES}"
@@ -241,7 +241,7 @@ class Search:
 
     def _prepare_request(self, claim: int, wanted: Wanted) -> _Prepared:
         if not wanted.everything:
-            return _Prepared(wanted, wanted.count, ())
+            return _Prepared(wanted, wanted.amount, ())
         found = []
         states = [view.state for view, _ in self._world.pools]
         unusable = next((i for i, state in enumerate(states) if state is not PoolState.COMPLETE), len(states))
@@ -276,9 +276,9 @@ class Search:
         prepared = self._prepared[claim][position.request][position.alternative or 0]
         if prepared.wanted.everything and not prepared.devices:
             return _Signal.FAILED
-        if position.index >= prepared.count:
+        if position.taken >= prepared.amount:
             return self._go_to(_Position(claim, position.request + 1))
-        if len(self._picks[claim]) + prepared.count - position.index > MAX_DEVICES:
+        if len(self._picks[claim]) + prepared.amount - position.taken > MAX_DEVICES:
             return _Signal.EXCEEDED
         self._stack.append(_Choice(position, prepared))
         return _Signal.ADVANCE
@@ -299,12 +299,12 @@ class Search:
         position, wanted = frame.position, frame.prepared.wanted
         budget = self._budget
         if wanted.everything:
-            device = frame.prepared.devices[position.index]
+            device = frame.prepared.devices[position.taken]
             budget.spend()
             budget.require()
             frame.undo = self._take(position, wanted, device, must=True)
             if frame.undo is not None:
-                return self._go_to(position._replace(index=position.index + 1, start=0))
+                return self._go_to(position._replace(taken=position.taken + 1, start=0))
         else:
             while frame.candidate < len(self._devices):
                 device = frame.candidate
@@ -314,7 +314,7 @@ class Search:
                     frame.undo = self._take(position, wanted, device, must=False)
                 frame.candidate += 1
                 if frame.undo is not None:
-                    return self._go_to(position._replace(index=position.index + 1, start=device + 1))
+                    return self._go_to(position._replace(taken=position.taken + 1, start=device + 1))
         self._stack.pop()
         return _Signal.FAILED
 

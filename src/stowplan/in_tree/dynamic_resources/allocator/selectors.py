@@ -44,7 +44,7 @@ class SelectorError(Exception):
         super().__init__(what)
         #: "": the claim that has the selector.
         self.class_name = selector.class_name
-        self.text = f"selector #{selector.index}: CEL {what}"
+        self.text = f"selector #{selector.number}: CEL {what}"
 
 
 class SelectorVerdicts:
