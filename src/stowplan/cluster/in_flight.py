@@ -63,11 +63,11 @@ class InFlightObjects(CopiedBeforeChange):
         """Let the object be this copy until it is released; `key` need not be of an object that exists."""
         self._set(type(obj), key, _Held(obj, written=False))
 
-    def wrote(self, obj: Any) -> None:
-        """The object stands so in the API server."""
+    def wrote(self, obj: Any, *, created: bool = False) -> None:
+        """The object stands so in the API server; `created`: the watch need not have told of it at all."""
         kind, key = type(obj), key_of(obj.metadata)
         watched = self._objects.get(kind, key)
-        known = watched is None or not _is_older(watched, obj)
+        known = not created if watched is None else not _is_older(watched, obj)
         self._set(kind, key, None if known else _Held(obj, written=True))
 
     def release(self, kind: type[Any], key: str) -> None:
@@ -116,7 +116,7 @@ class InFlightObjects(CopiedBeforeChange):
         for kind, key in list(self._held):
             self._set(kind, key, None)
         for obj in dumped:
-            self.wrote(obj)
+            self.wrote(obj, created=True)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class InFlightObjects(CopiedBeforeChange):
         """Invariants that do not hold."""
         for (kind, key), held in self._held.items():
             watched = self._objects.get(kind, key)
-            if held.written and (watched is None or not _is_older(watched, held.obj)):
+            if held.written and watched is not None and not _is_older(watched, held.obj):
                 yield f"{kind.__name__} {key} is kept as it was written, and the watch knows as much"
 
 

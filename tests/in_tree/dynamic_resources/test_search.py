@@ -1,4 +1,4 @@
-"""The search against a search that tries everything, on small random clusters; and the examples of the specification."""
+"""The search against one that tries everything, on small random clusters; and the examples of the specification."""
 
 import pytest
 from hypothesis import given, settings
@@ -82,10 +82,7 @@ def solutions(claims, world):
         claim, request, alternative = todo[0]
         wanted = claims[claim].requests[request].alternatives[alternative]
         mine = [p[3] for p in picks if p[:3] == todo[0]]
-        if wanted.everything:
-            candidates = [len(mine)]
-        else:
-            candidates = range(max(mine, default=-1) + 1, len(devices))
+        candidates = [len(mine)] if wanted.everything else range(max(mine, default=-1) + 1, len(devices))
         for device in candidates:
             yield from place(todo[1:], [*picks, (claim, request, alternative, device)])
 

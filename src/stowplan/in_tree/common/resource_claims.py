@@ -36,19 +36,6 @@ def pod_resource_claims(pod: PodInfo, cluster: ClusterState) -> list[ResourceCla
     return found
 
 
-def claim_keys(pod: PodInfo) -> list[str]:
-    """The keys of the claims that are known by name."""
-    found = []
-    for entry in pod.pod.spec.resource_claims:
-        try:
-            name = _claim_name(pod, entry)
-        except ClaimError:
-            continue
-        if name is not None:
-            found.append(f"{pod.namespace}/{name}")
-    return found
-
-
 def _claim_name(pod: PodInfo, entry: PodResourceClaim) -> str | None:
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name

@@ -17,8 +17,9 @@ import msgspec
 from stowplan.api.selectors import compile_node_selector
 from stowplan.api.types import DeviceClass, ResourceClaim
 from stowplan.framework.status import Reason
-from stowplan.in_tree.common.resource_claims import ClaimError, claim_keys, pod_resource_claims
+from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
 from stowplan.in_tree.dynamic_resources.allocator.claims import ClaimProblem, compile_claim
+from stowplan.in_tree.dynamic_resources.extended_resources import extended_demand
 
 if TYPE_CHECKING:
     from stowplan.api.node_selectors import NodeSelectorMatcher
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features
     from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
+    from stowplan.in_tree.dynamic_resources.extended_resources import ExtendedDemand
 
 CLAIM_UNUSABLE = Reason("ResourceClaimUnusable", "{problem}")
 IN_FLIGHT = Reason("ResourceClaimInFlight", "resource claim {claim} is in the process of being allocated")
@@ -71,9 +73,10 @@ class Demand(NamedTuple):
 
     allocated: tuple[AllocatedClaim, ...] = ()
     waiting: tuple[CompiledClaim, ...] = ()
+    extended: ExtendedDemand | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.allocated or self.waiting)
+        return bool(self.allocated or self.waiting or self.extended)
 
 
 class Demands:
@@ -101,7 +104,8 @@ class Demands:
             else:
                 self._check(claim)
                 waiting.append(self.compiled(claim))
-        return Demand(tuple(allocated), tuple(waiting))
+        extended = extended_demand(pod, self._cluster) if self._features.extended_resources else None
+        return Demand(tuple(allocated), tuple(waiting), extended)
 
     def _allocated(self, claim: ResourceClaim) -> AllocatedClaim:
         assert claim.status.allocation is not None
@@ -163,6 +167,3 @@ def _class_names(claim: ResourceClaim) -> list[str]:
 
 def claim_key(claim: ResourceClaim) -> str:
     return f"{claim.metadata.namespace}/{claim.metadata.name}"
-
-
-__all__ = ["AllocatedClaim", "CompiledClaim", "Demand", "Demands", "RefusedError", "claim_key", "claim_keys"]

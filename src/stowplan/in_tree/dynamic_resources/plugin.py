@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from stowplan.api.types import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.cluster.object_dependencies import ObjectDependency
+from stowplan.cluster.view import Nodes
 from stowplan.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -35,7 +36,9 @@ from stowplan.framework.interface import (
     SignPlugin,
 )
 from stowplan.framework.rejections import Entry, Rejections
+from stowplan.framework.requests import Create, Done
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.in_tree.common.device_classes import device_classes_read
 from stowplan.in_tree.common.node_selection import matches_selector
 from stowplan.in_tree.dynamic_resources.allocating import Allocating, AllocationError
 from stowplan.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Features
@@ -44,6 +47,14 @@ from stowplan.in_tree.dynamic_resources.answers import Answers
 from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness, awaits_conditions
 from stowplan.in_tree.dynamic_resources.declaration import DECLARATION, DynamicResourcesArgs
 from stowplan.in_tree.dynamic_resources.demand import Demand, Demands, RefusedError, claim_key
+from stowplan.in_tree.dynamic_resources.extended_resources import (
+    IN_MEMORY,
+    extended_names,
+    in_memory_claim,
+    in_memory_key,
+    stored_claim,
+    variant,
+)
 from stowplan.in_tree.dynamic_resources.hints import events
 from stowplan.in_tree.dynamic_resources.inventory import Inventory
 from stowplan.in_tree.dynamic_resources.writing import (
@@ -51,26 +62,29 @@ from stowplan.in_tree.dynamic_resources.writing import (
     ClaimWriter,
     WriteError,
     deallocating,
+    discarding,
+    served_by,
     unreserving,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     from stowplan.api.device_claims import AllocationResult
     from stowplan.api.devices import DeviceClass as Class
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.cluster.view import Nodes
     from stowplan.config.features import FeatureGates
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.handle import Handle
-    from stowplan.framework.requests import Steps
+    from stowplan.framework.requests import Outcome, Request, Steps, Wait
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim
     from stowplan.in_tree.dynamic_resources.allocator.search import Answer
+    from stowplan.in_tree.dynamic_resources.demand import CompiledClaim
+    from stowplan.in_tree.dynamic_resources.extended_resources import Variant
 
     Mask = npt.NDArray[np.bool_]
 
@@ -78,8 +92,12 @@ NOT_ALLOCATABLE = Reason("CannotAllocateClaims", "cannot allocate all claims")
 INVALID_POOLS = Reason("InvalidResourcePools", "invalid resource pools were encountered")
 UNAVAILABLE = Reason("ResourceClaimUnavailable", "resourceclaim not available on the node")
 
+NO_SUCH_RESOURCE = Reason("ResourceNotServed", "cannot fit resource")
+STALE_CLAIM = Reason("StaleExtendedResourceClaim", "cannot schedule extended resource claim")
+
 NOTHING_TO_DEALLOCATE = Reason("NothingToDeallocate", "no new claims to deallocate")
 DEALLOCATED = Reason("ResourceClaimDeallocated", "deallocation of ResourceClaim completed")
+DISCARDED = Reason("ResourceClaimDeleted", "deletion of ResourceClaim completed")
 STILL_UNSCHEDULABLE = Reason("StillUnschedulable", "still not schedulable")
 DISABLED = Reason("PluginDisabled", "plugin disabled")
 
@@ -105,6 +123,9 @@ class _Reserved:
     claims: list[ResourceClaim] = field(default_factory=list)
     #: Claim -> what it is to get.
     allocations: dict[str, AllocationResult] = field(default_factory=dict)
+    #: For extended resources: what the last claim asks for, and its name once it is stored.
+    extended: Variant | None = None
+    stored: str = ""
 
 
 class DynamicResources(
@@ -154,6 +175,14 @@ class DynamicResources(
             for asking in (False, True)
         }
 
+    def _needs_devices(self, pod: PodInfo) -> bool:
+        """Whether the pod may have claims, or ask for devices by extended resources."""
+        if not self._enabled:
+            return False
+        if pod.pod.spec.resource_claims:
+            return True
+        return self.features.extended_resources and bool(extended_names(pod.shape))
+
     # -- the pod ------------------------------------------------------------------------------------------------------
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -178,7 +207,7 @@ class DynamicResources(
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         # The reference has no signature for pods with claims; it does without sharing.
-        if not self._enabled or not pod.pod.spec.resource_claims:
+        if not self._needs_devices(pod):
             return {}
         try:
             return {"claims": self.demands.of(pod)}
@@ -188,40 +217,54 @@ class DynamicResources(
             return unschedulable(str(e))
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        if not self._enabled or not pod.pod.spec.resource_claims:
+        if not self._needs_devices(pod):
             return ()
         try:
-            waits = bool(self.demands.of(pod).waiting)
+            demand = self.demands.of(pod)
         except (RefusedError, ValueError):
             return ()
-        return (_ALL_SLICES, _ALL_CLAIMS) if waits else ()
+        if not demand.waiting and demand.extended is None:
+            return ()
+        # Classes of claims are in the signature; of extended resources their names alone are.
+        classes = device_classes_read(pod.shape) if demand.extended is not None else ()
+        return _ALL_SLICES, _ALL_CLAIMS, *classes
 
     # -- the nodes ----------------------------------------------------------------------------------------------------
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
-        demand = self._demand_of(state, pod)
-        entries = []
+        demand = self._demand_of(state)
+        entries: list[Entry] = []
         refused = np.zeros(len(nodes), np.bool_)
-        if demand.waiting:
-            problem = next((claim.problem for claim in demand.waiting if claim.problem), "")
-            if problem and self._in_question(nodes).any():
-                return error(problem)
-            if not problem:
-                verdicts = self._verdicts(demand, nodes, asking=state.asking)
-                failed = self._failure(pod, demand, nodes, verdicts, asking=state.asking)
-                if failed is not None:
-                    return failed
-                for verdict, reason in ((Verdict.NONE, NOT_ALLOCATABLE), (Verdict.INVALID_POOL, INVALID_POOLS)):
-                    mask = verdicts == verdict.value
-                    if mask.any():
-                        entries.append(Entry(mask, Code.UnschedulableAndUnresolvable, reason))
-                        refused |= mask
-        unavailable = self._unavailable(demand, nodes) & ~refused
-        if unavailable.any():
-            entries.append(Entry(unavailable, Code.UnschedulableAndUnresolvable, UNAVAILABLE))
-        return Rejections(refused | unavailable, entries) if entries else None
 
-    def _demand_of(self, state: CycleState, pod: PodInfo) -> Demand:
+        def refuse(mask: Mask, reason: Reason) -> None:
+            nonlocal refused
+            mask = mask & ~refused
+            if mask.any():
+                entries.append(Entry(mask, Code.UnschedulableAndUnresolvable, reason))
+                refused = refused | mask
+
+        if demand.extended is not None:
+            if demand.extended.stale:
+                refuse(~refused, STALE_CLAIM)
+            for name in demand.extended.others:
+                refuse(self._lacking(nodes, name), NO_SUCH_RESOURCE)
+        for asked, places in self._asked(pod, demand, nodes, ~refused):
+            problem = next((claim.problem for claim in asked if claim.problem), "")
+            within = _marked(places, len(nodes))
+            if problem:
+                if (self._in_question(nodes) & within).any():
+                    return error(problem)
+                continue
+            verdicts = self._verdicts(asked, nodes, places, asking=state.asking)
+            failed = self._failure(pod, asked, nodes, verdicts, asking=state.asking)
+            if failed is not None:
+                return failed
+            refuse(verdicts == Verdict.NONE.value, NOT_ALLOCATABLE)
+            refuse(verdicts == Verdict.INVALID_POOL.value, INVALID_POOLS)
+        refuse(self._unavailable(demand, nodes), UNAVAILABLE)
+        return Rejections(refused, entries) if entries else None
+
+    def _demand_of(self, state: CycleState) -> Demand:
         known: _State | None = state.get(_STATE)
         return known.demand if known is not None else Demand()
 
@@ -229,16 +272,53 @@ class DynamicResources(
         present: Mask = nodes.take(nodes.table.valid)
         return present if nodes.candidates is None else present & nodes.candidates
 
-    def _verdicts(self, demand: Demand, nodes: Nodes, *, asking: bool) -> npt.NDArray[np.int8]:
+    @staticmethod
+    def _lacking(nodes: Nodes, resource: str) -> Mask:
+        """Where no device plugin serves a resource."""
+        index = nodes.table.resources.get(resource)
+        return np.ones(len(nodes), np.bool_) if index is None else nodes.allocatable(index) <= 0
+
+    def _asked(
+        self, pod: PodInfo, demand: Demand, nodes: Nodes, mask: Mask
+    ) -> Iterator[tuple[tuple[CompiledClaim, ...], npt.NDArray[np.intp]]]:
+        """What has to be allocated, and the places of the nodes for which that is so."""
+        present = np.flatnonzero(nodes.take(nodes.table.valid) & mask)
+        if demand.extended is None:
+            if demand.waiting and len(present):
+                yield demand.waiting, present
+            return
+        lacking = np.zeros(len(nodes), np.intp)
+        for i, (name, _) in enumerate(demand.extended.classes):
+            lacking += self._lacking(nodes, name).astype(np.intp) << i
+        for bits in np.unique(lacking[present]).tolist():
+            classes = {name: c for i, (name, c) in enumerate(demand.extended.classes) if bits >> i & 1}
+            extra = self._compiled_variant(pod, classes) if classes else ()
+            if demand.waiting or extra:
+                yield (*demand.waiting, *extra), present[lacking[present] == bits]
+
+    def _compiled_variant(self, pod: PodInfo, classes: dict[str, str]) -> tuple[CompiledClaim, ...]:
+        """What is asked for where these resources come from devices; nothing, if only of containers that want none."""
+        devices = variant(pod, classes).devices
+        return (self.demands.compiled(in_memory_claim(pod, devices)),) if devices.requests else ()
+
+    def _verdicts(
+        self, asked: tuple[CompiledClaim, ...], nodes: Nodes, places: npt.NDArray[np.intp], *, asking: bool
+    ) -> npt.NDArray[np.int8]:
+        """Of the nodes at these places; the others are said to have been found something for."""
         self.inventory.refresh()
-        rows = np.arange(nodes.table.n) if nodes.rows is None else nodes.rows
-        present = np.flatnonzero(nodes.take(nodes.table.valid))
-        found = np.full(len(rows), Verdict.FOUND.value, np.int8)
-        found[present] = self._answers[asking].verdicts(asked_by(demand), rows[present])
+        rows = places if nodes.rows is None else nodes.rows[places]
+        found = np.full(len(nodes), Verdict.FOUND.value, np.int8)
+        found[places] = self._answers[asking].verdicts(asked_by(asked), rows)
         return found
 
     def _failure(
-        self, pod: PodInfo, demand: Demand, nodes: Nodes, verdicts: npt.NDArray[np.int8], *, asking: bool
+        self,
+        pod: PodInfo,
+        asked: tuple[CompiledClaim, ...],
+        nodes: Nodes,
+        verdicts: npt.NDArray[np.int8],
+        *,
+        asking: bool,
     ) -> Status | None:
         """The error of the first node that is in question and has one: it ends the attempt."""
         broken = verdicts >= Verdict.ERROR.value
@@ -253,7 +333,7 @@ class DynamicResources(
         if not len(places):
             return None
         row = nodes.row(int(places[0]))
-        return error(self._problem_text(pod, self._answers[asking].answer(asked_by(demand), row), row))
+        return error(self._problem_text(pod, self._answers[asking].answer(asked_by(asked), row), row))
 
     def _problem_text(self, pod: PodInfo, answer: Answer, row: int) -> str:
         problem = answer.problem
@@ -267,6 +347,7 @@ class DynamicResources(
         if problem.pool is not None:
             pool = f"{world.pools[problem.pool][0].driver}/{world.pools[problem.pool][0].name}"
         waiting = [claim_key(c) for c in self.demands.claims(pod) if c.status.allocation is None]
+        waiting.append(f"{pod.namespace}/{IN_MEMORY}")
         return problem.template.format(claim=waiting[problem.claim], device=device, pool=pool)
 
     def _unavailable(self, demand: Demand, nodes: Nodes) -> Mask:
@@ -296,6 +377,12 @@ class DynamicResources(
                 if not state.asking:
                     self.handle.carry_out(deallocating(claim))
                 return PostFilterResult(unschedulable(DEALLOCATED))
+        left = stored_claim(pod, self.handle.cluster) if known.demand.extended is not None else None
+        if left is not None:
+            if not state.asking:
+                for request in discarding(left):
+                    self.handle.carry_out(request)
+            return PostFilterResult(unschedulable(DISCARDED))
         return PostFilterResult(unschedulable(STILL_UNSCHEDULABLE))
 
     def _in_the_way(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[ResourceClaim]:
@@ -308,32 +395,30 @@ class DynamicResources(
         refused = np.logical_or.reduce(masks)
         claims = [c for c in self.demands.claims(pod) if c.status.allocation is not None]
         for claim, of_claim in zip(claims, self.demands.of(pod).allocated, strict=True):
-            view = self._all_nodes()
+            view = Nodes(self.handle.cluster)
             if of_claim.unusable or (
                 of_claim.where is not None and (refused & ~matches_selector(view, of_claim.where)).any()
             ):
                 yield claim
 
-    def _all_nodes(self) -> Nodes:
-        from stowplan.cluster.view import Nodes
-
-        return Nodes(self.handle.cluster)
-
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
-        demand = self._demand_of(state, pod)
-        zeros = np.zeros(len(nodes), np.int64)
-        if not self.features.prioritized_list or not demand.waiting:
-            return zeros
-        claims = asked_by(demand)
+        demand = self._demand_of(state)
+        total = np.zeros(len(nodes), np.int64)
+        if not self.features.prioritized_list or not (demand.waiting or demand.extended):
+            return total
         of_allocated = sum(self._score_of_allocated(claim) for claim in self._allocated_claims(pod))
-        if not of_allocated and not any(request.prioritized for claim in claims for request in claim.requests):
-            return zeros
-        self.inventory.refresh()
-        rows = np.arange(nodes.table.n) if nodes.rows is None else nodes.rows
-        scored = self._answers[state.asking].scores(claims, rows)
-        return np.where(scored >= 0, scored + of_allocated, 0)
+        for asked, places in self._asked(pod, demand, nodes, np.ones(len(nodes), np.bool_)):
+            claims = asked_by(asked)
+            if len(claims) < len(asked):
+                continue
+            if of_allocated or any(request.prioritized for claim in claims for request in claim.requests):
+                self.inventory.refresh()
+                rows = places if nodes.rows is None else nodes.rows[places]
+                scored = self._answers[state.asking].scores(claims, rows)
+                total[places] = np.where(scored >= 0, scored + of_allocated, 0)
+        return total
 
     def _allocated_claims(self, pod: PodInfo) -> list[ResourceClaim]:
         return [claim for claim in self.demands.claims(pod) if claim.status.allocation is not None]
@@ -359,7 +444,7 @@ class DynamicResources(
     # -- Reserve ------------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        if not self._enabled or not pod.pod.spec.resource_claims:
+        if not self._needs_devices(pod):
             return None
         reserved = _Reserved()
         state.write(_RESERVED, reserved)
@@ -368,30 +453,41 @@ class DynamicResources(
             demand = self.demands.of(pod)
         except RefusedError as e:
             return unresolvable(e.reason)
-        waiting = [claim for claim in reserved.claims if claim.status.allocation is None]
-        if not waiting:
-            return None
         row = self.handle.cluster.table.row_of.get(node_name)
         if row is None:
             return error(f'node "{node_name}" not found')
-        problem = next((claim.problem for claim in demand.waiting if claim.problem), "")
-        if problem:
-            return error(problem)
-        self.inventory.refresh()
+        view = Nodes(self.handle.cluster, np.array([row], np.intp))
         # Equal pods were judged as one, and what was known then need not hold any more: this pod's claims count, now.
-        answer = self._answers[state.asking].answer(asked_by(demand), row)
-        if answer.verdict is not Verdict.FOUND:
-            return error("claim allocation not found for node")
-        try:
-            self._allocate(reserved, waiting, asked_by(demand), answer, row)
-        except AllocationError as e:
-            return error(str(e))
-        for claim in waiting:
-            key = claim_key(claim)
-            metadata = replace(claim.metadata, finalizers=tuple({*claim.metadata.finalizers, FINALIZER}))
-            status = replace(claim.status, allocation=reserved.allocations[key])
-            self.handle.cluster.in_flight.hold(key, replace(claim, metadata=metadata, status=status))
+        for asked, _ in self._asked(pod, demand, view, np.ones(1, np.bool_)):
+            problem = next((claim.problem for claim in asked if claim.problem), "")
+            if problem:
+                return error(problem)
+            waiting = [claim for claim in reserved.claims if claim.status.allocation is None]
+            if len(asked) > len(waiting):
+                reserved.extended = self._variant_on(pod, demand, view)
+                made_up = in_memory_claim(pod, reserved.extended.devices)
+                reserved.claims.append(made_up)
+                waiting.append(made_up)
+            self.inventory.refresh()
+            answer = self._answers[state.asking].answer(asked_by(asked), row)
+            if answer.verdict is not Verdict.FOUND:
+                return error("claim allocation not found for node")
+            try:
+                self._allocate(reserved, waiting, asked_by(asked), answer, row)
+            except AllocationError as e:
+                return error(str(e))
+            for claim in waiting:
+                self._hold(pod, claim, reserved.allocations[claim_key(claim)])
         return None
+
+    def _variant_on(self, pod: PodInfo, demand: Demand, view: Nodes) -> Variant:
+        assert demand.extended is not None
+        return variant(pod, {name: c for name, c in demand.extended.classes if self._lacking(view, name)[0]})
+
+    def _hold(self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult) -> None:
+        metadata = replace(claim.metadata, finalizers=tuple(dict.fromkeys((*claim.metadata.finalizers, FINALIZER))))
+        status = replace(claim.status, allocation=allocation)
+        self.handle.cluster.in_flight.hold(_flight_key(pod, claim), replace(claim, metadata=metadata, status=status))
 
     def _allocate(
         self, reserved: _Reserved, waiting: list[ResourceClaim], asked: tuple[Claim, ...], answer: Answer, row: int
@@ -416,8 +512,13 @@ class DynamicResources(
             return
         state.delete(_RESERVED)
         for claim in reserved.claims:
-            self.handle.cluster.in_flight.release(ResourceClaim, claim_key(claim))
-            if claim.status.allocation is not None and _is_reserved(claim, pod) and not state.asking:
+            self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim))
+            if state.asking:
+                continue
+            if reserved.stored == claim.metadata.name:
+                for request in discarding(claim):
+                    self.handle.carry_out(request)
+            elif claim.status.allocation is not None and _is_reserved(claim, pod):
                 self.handle.carry_out(unreserving(claim, pod.uid))
 
     # -- PreBind ------------------------------------------------------------------------------------------------------
@@ -437,13 +538,21 @@ class DynamicResources(
         for i, claim in enumerate(reserved.claims):
             if _is_reserved(claim, pod):
                 continue
+            allocation = reserved.allocations.get(claim_key(claim))
             try:
-                written = yield from writer.write(claim, reserved.allocations.get(claim_key(claim)))
+                if claim.metadata.name == IN_MEMORY:
+                    assert allocation is not None
+                    claim = yield from self._store(reserved, i, pod, allocation)
+                written = yield from writer.write(claim, allocation)
             except WriteError as e:
-                cluster.in_flight.release(ResourceClaim, claim_key(claim))
+                cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim))
                 return error(str(e))
-            cluster.in_flight.wrote(written)
             reserved.claims[i] = written
+            cluster.in_flight.wrote(written, created=written.metadata.name == reserved.stored)
+        if reserved.extended is not None:
+            outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)
+            if not isinstance(outcome, Done):
+                return error(f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.error}")
         awaited = [claim for claim in reserved.claims if awaits_conditions(claim)]
         if not self._readiness.enabled or not awaited:
             return None
@@ -457,13 +566,45 @@ class DynamicResources(
             )
         return (yield from writer.wait([claim_key(claim) for claim in reserved.claims]))
 
+    def _store(
+        self, reserved: _Reserved, place: int, pod: PodInfo, allocation: AllocationResult
+    ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
+        """Store the claim that was made up; raises WriteError."""
+        made_up = reserved.claims[place]
+        stored = replace(made_up, metadata=replace(made_up.metadata, name="", uid=""))
+        outcome = yield Create(obj=stored)
+        counter = self.handle.metrics
+        if counter is not None:
+            status = "success" if isinstance(outcome, Done) else "failure"
+            counter.scheduler.resourceclaim_creates_total.with_label_values(status).inc()
+        if not isinstance(outcome, Done) or not isinstance(outcome.value, ResourceClaim):
+            what = f"{pod.namespace}/{IN_MEMORY}"
+            problem = "no answer" if isinstance(outcome, Done) else outcome.error
+            raise WriteError(f"create claim for extended resources {what}: {problem}")
+        claim = outcome.value
+        reserved.claims[place], reserved.stored = claim, claim.metadata.name
+        # First held under its own name, then released under the other: its devices are never free in between.
+        self._hold(pod, claim, allocation)
+        self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, made_up))
+        return claim
+
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events(self.handle) if self._enabled else ()
 
 
-def asked_by(demand: Demand) -> tuple[Claim, ...]:
-    """What the claims without devices ask for."""
-    return tuple(claim.asked for claim in demand.waiting if claim.asked is not None)
+def asked_by(claims: tuple[CompiledClaim, ...]) -> tuple[Claim, ...]:
+    """What claims ask for that can be allocated at all."""
+    return tuple(claim.asked for claim in claims if claim.asked is not None)
+
+
+def _flight_key(pod: PodInfo, claim: ResourceClaim) -> str:
+    return in_memory_key(pod) if claim.metadata.name == IN_MEMORY else claim_key(claim)
+
+
+def _marked(places: npt.NDArray[np.intp], length: int) -> Mask:
+    found = np.zeros(length, np.bool_)
+    found[places] = True
+    return found
 
 
 def features_of(gates: FeatureGates) -> Features:
@@ -476,6 +617,7 @@ def features_of(gates: FeatureGates) -> Features:
         binding_conditions=gates.enabled("DRADeviceBindingConditions")
         and gates.enabled("DRAResourceClaimDeviceStatus"),
         list_attributes=gates.enabled("DRAListTypeAttributes"),
+        extended_resources=gates.enabled("DRAExtendedResource"),
     )
 
 

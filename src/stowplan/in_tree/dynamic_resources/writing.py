@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from stowplan.api.api_errors import Conflict
 from stowplan.api.device_claims import ResourceClaimConsumerReference
 from stowplan.api.timestamps import timestamp
-from stowplan.api.types import ResourceClaim
-from stowplan.framework.requests import Done, Patch, Read, Wait
+from stowplan.api.types import Pod, ResourceClaim
+from stowplan.framework.requests import Delete, Done, Patch, Read, Wait
 from stowplan.framework.status import Status, error
 from stowplan.in_tree.dynamic_resources.binding_conditions import DeviceFailedError, is_ready
 from stowplan.in_tree.dynamic_resources.demand import claim_key
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from stowplan.api.device_claims import AllocationResult
+    from stowplan.api.pod import ContainerExtendedResourceRequest
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.requests import Outcome, Request
@@ -151,6 +152,32 @@ def unreserving(claim: ResourceClaim, pod_uid: str) -> Patch:
 def deallocating(claim: ResourceClaim) -> Patch:
     """The request that gives a claim's devices back."""
     return _status_patch(claim, {"allocation": None, "reservedFor": None, "devices": None})
+
+
+def discarding(claim: ResourceClaim) -> tuple[Request, ...]:
+    """The requests that delete a claim which the scheduler stored, in their order."""
+    metadata = claim.metadata
+    kept = [finalizer for finalizer in metadata.finalizers if finalizer != FINALIZER]
+    release = Patch(
+        kind=ResourceClaim,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        body={"metadata": {"uid": metadata.uid, "finalizers": kept}},
+        type_="merge",
+    )
+    return release, Delete(kind=ResourceClaim, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
+
+
+def served_by(pod: PodInfo, claim: str, mappings: tuple[ContainerExtendedResourceRequest, ...]) -> Patch:
+    """The request that tells a pod's containers which claim serves their extended resources."""
+    served = {"resourceClaimName": claim, "requestMappings": msgspec.to_builtins(mappings)}
+    return Patch(
+        kind=Pod,
+        namespace=pod.namespace,
+        name=pod.pod.metadata.name,
+        body={"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": served}},
+        subresource="status",
+    )
 
 
 def _finalizing(claim: ResourceClaim) -> Patch:

@@ -32,6 +32,7 @@ class Features(NamedTuple):
     consumable_capacity: bool = True
     binding_conditions: bool = True
     list_attributes: bool = False
+    extended_resources: bool = True
 
     @property
     def knows_distinct(self) -> bool:
