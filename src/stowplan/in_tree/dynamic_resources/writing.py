@@ -176,6 +176,7 @@ def served_by(pod: PodInfo, claim: str, mappings: tuple[ContainerExtendedResourc
         namespace=pod.namespace,
         name=pod.pod.metadata.name,
         body={"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": served}},
+        type_="merge",
         subresource="status",
     )
 
