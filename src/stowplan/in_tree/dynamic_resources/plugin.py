@@ -79,6 +79,8 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
+    from stowplan.framework.explanations.explanation import Explanation
+    from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
     from stowplan.framework.requests import Outcome, Request, Steps, Wait
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim
@@ -587,6 +589,11 @@ class DynamicResources(
         self._hold(pod, claim, allocation)
         self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, made_up))
         return claim
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation
+
+        return DynamicResourcesExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events(self.handle) if self._enabled else ()
