@@ -46,6 +46,7 @@ _NAMESPACED = (
     api.PersistentVolumeClaim,
     api.CSIStorageCapacity,
     api.PodDisruptionBudget,
+    api.PodGroup,
     api.ResourceClaim,
     api.Lease,
     api.LeaseCandidate,

@@ -9,7 +9,7 @@ Upstream: interpreter/attributes.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.cel import costs
 from stowplan.cel import values as v
@@ -37,9 +37,11 @@ class Attribute:
     qualifiers: tuple[Qualifier, ...] = ()
     #: What it costs beside its parts.
     own_cost: int = costs.IDENT
+    #: Where the base is found if it is a variable, but for accumulators.
+    slot: int | None = None
 
     def with_(self, qualifier: Qualifier) -> Attribute:
-        return Attribute(self.base, (*self.qualifiers, qualifier), self.own_cost)
+        return Attribute(self.base, (*self.qualifiers, qualifier), self.own_cost, self.slot)
 
 
 def evaluated(attribute: Attribute) -> Closure:
@@ -52,6 +54,30 @@ def evaluated(attribute: Attribute) -> Closure:
     def evaluate(frame: Frame) -> Value:
         frame.cost += own_cost
         return resolve(frame)
+
+    if attribute.slot is None or not attribute.qualifiers or not all(map(_is_name, attribute.qualifiers)):
+        return evaluate
+    return _at_path(attribute.slot, [str(q.key) for q in attribute.qualifiers], own_cost, otherwise=evaluate)
+
+
+def _is_name(qualifier: Qualifier) -> bool:
+    is_plain = qualifier.compute is None and not qualifier.is_optional and not qualifier.only_tests
+    return is_plain and type(qualifier.key) is str
+
+
+def _at_path(slot: int, names: list[str], own_cost: int, *, otherwise: Closure) -> Closure:
+    """`device.attributes["domain"].name` where all of it is there, which is what selectors spend their time on."""
+    cost = own_cost + len(names)
+
+    def evaluate(frame: Frame) -> Value:
+        value: Any = frame.slots[slot]
+        try:
+            for name in names:
+                value = value[name]
+        except (KeyError, TypeError):
+            return otherwise(frame)
+        frame.cost += cost
+        return value
 
     return evaluate
 

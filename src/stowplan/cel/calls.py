@@ -7,7 +7,8 @@ Upstream: interpreter/interpretable.go, planner.go, runtimecost.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from stowplan.cel import costs
 from stowplan.cel import values as v
@@ -15,14 +16,16 @@ from stowplan.cel.errors import ValueProblem
 from stowplan.cel.values import ABSENT, NONE, Optional, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from stowplan.cel.checker import Resolution
     from stowplan.cel.declarations import Implementation
     from stowplan.cel.frames import Closure, Frame
 
 
-def dispatched(resolution: Resolution) -> Callable[[tuple[Value, ...]], Value]:
+#: What gives a call its value, from all of its arguments.
+Compute: TypeAlias = Callable[[tuple[Value, ...]], Value]
+
+
+def dispatched(resolution: Resolution) -> Compute:
     """What computes a call: its only overload, or the one that the arguments fit."""
     function, overloads = resolution.function, resolution.overloads
     if function.implementation is not None:
@@ -41,9 +44,7 @@ def dispatched(resolution: Resolution) -> Callable[[tuple[Value, ...]], Value]:
     return dispatch
 
 
-def _by_function(
-    name: str, implementation: Implementation, takes_first: Callable[[Value], bool] | None
-) -> Callable[[tuple[Value, ...]], Value]:
+def _by_function(name: str, implementation: Implementation, takes_first: Callable[[Value], bool] | None) -> Compute:
     if takes_first is None:
         return lambda args: implementation(*args)
 
@@ -57,14 +58,6 @@ def _by_function(
     return compute
 
 
-def _charged(frame: Frame, cost: costs.CallCost | None, args: Sequence[Value], result: Value) -> None:
-    if cost is None:
-        frame.cost += 1
-    else:
-        frame.cost += cost(args, result)
-        frame.check_limit()
-
-
 def costing(cost: int, make: Closure) -> Closure:
     def closure(frame: Frame) -> Value:
         try:
@@ -75,63 +68,89 @@ def costing(cost: int, make: Closure) -> Closure:
     return closure
 
 
-def unary(compute: Callable[[tuple[Value, ...]], Value], arg: Closure, cost: costs.CallCost | None) -> Closure:
+def unary(compute: Compute, arg: Closure, cost: costs.CallCost | None) -> Closure:
+    computed = _charging(compute, cost)
+
     def call(frame: Frame) -> Value:
-        value: Value = ABSENT
-        result: Value = ABSENT
         try:
             value = arg(frame)
-            result = compute((value,))
-        finally:
-            _charged(frame, cost, (value,), result)
-        return result
+        except ValueProblem:
+            _charge_failed(frame, cost, (ABSENT,))
+            raise
+        return computed(frame, (value,))
 
     return call
 
 
-def binary(
-    compute: Callable[[tuple[Value, ...]], Value], left: Closure, right: Closure, cost: costs.CallCost | None
-) -> Closure:
+def binary(compute: Compute, left: Closure, right: Closure, cost: costs.CallCost | None) -> Closure:
+    computed = _charging(compute, cost)
+
     def call(frame: Frame) -> Value:
-        first: Value = ABSENT
-        second: Value = ABSENT
-        result: Value = ABSENT
         try:
-            try:
-                first = left(frame)
-            except ValueProblem as error:
-                second = _error_or_value(right, frame)
-                raise error from None
+            first = left(frame)
+        except ValueProblem as error:
+            _charge_failed(frame, cost, (ABSENT, _value_or_absent(right, frame)))
+            raise error from None
+        try:
             second = right(frame)
-            result = compute((first, second))
-        finally:
-            _charged(frame, cost, (first, second), result)
-        return result
+        except ValueProblem:
+            _charge_failed(frame, cost, (first, ABSENT))
+            raise
+        return computed(frame, (first, second))
 
     return call
 
 
-def _error_or_value(closure: Closure, frame: Frame) -> Value:
+def n_ary(compute: Compute, closures: list[Closure], cost: costs.CallCost | None) -> Closure:
+    """Calls with no argument or more than two; one that fails is the last that is evaluated, and the call is free."""
+    computed = _charging(compute, cost)
+
+    def call(frame: Frame) -> Value:
+        return computed(frame, tuple(closure(frame) for closure in closures))
+
+    return call
+
+
+def _charging(compute: Compute, cost: costs.CallCost | None) -> Callable[[Frame, tuple[Value, ...]], Value]:
+    """`compute` with its cost, which comes first where it can: what is too costly is not even tried."""
+    if cost is None:
+
+        def at_one(frame: Frame, args: tuple[Value, ...]) -> Value:
+            frame.charge(1)
+            return compute(args)
+
+        return at_one
+    if not costs.needs_result(cost):
+
+        def before(frame: Frame, args: tuple[Value, ...]) -> Value:
+            frame.charge(cost(args, ABSENT))
+            return compute(args)
+
+        return before
+
+    def after(frame: Frame, args: tuple[Value, ...]) -> Value:
+        try:
+            result = compute(args)
+        except ValueProblem:
+            _charge_failed(frame, cost, args)
+            raise
+        frame.charge(cost(args, result))
+        return result
+
+    return after
+
+
+def _charge_failed(frame: Frame, cost: costs.CallCost | None, args: tuple[Value, ...]) -> None:
+    """A call that has no result, or of an argument that failed, costs as one of values without a size."""
+    frame.charge(1 if cost is None else cost(args, ABSENT))
+
+
+def _value_or_absent(closure: Closure, frame: Frame) -> Value:
     """For its cost: another argument has failed already."""
     try:
         return closure(frame)
     except ValueProblem:
         return ABSENT
-
-
-def n_ary(
-    compute: Callable[[tuple[Value, ...]], Value], closures: list[Closure], cost: costs.CallCost | None
-) -> Closure:
-    def call(frame: Frame) -> Value:
-        args = tuple(closure(frame) for closure in closures)
-        result: Value = ABSENT
-        try:
-            result = compute(args)
-        finally:
-            _charged(frame, cost, args, result)
-        return result
-
-    return call
 
 
 def _and(left: Closure, right: Closure) -> Closure:

@@ -86,31 +86,29 @@ class _Checker:
         self._free = 0
 
     def check(self, node: Node) -> t.Type:
-        known = self.found.types.get(node)
-        if known is not None:
-            return known
-        type = self._type(node)
-        self.found.types[node] = type
-        return type
-
-    def _type(self, node: Node) -> t.Type:
+        """The type of a node, remembered. Calls itself for what is nested, so it takes few frames of Python's stack."""
+        type = self.found.types.get(node)
+        if type is not None:
+            return type
         match node:
             case Literal():
-                return type_of(node.value)
+                type = type_of(node.value)
             case Ident():
-                return self._ident(node)
+                type = self._ident(node)
             case Select():
-                return self._select(node)
+                type = self._select(node)
             case Call():
-                return self._call(node)
+                type = self._call(node)
             case ListLiteral():
-                return self._list(node)
+                type = self._list(node)
             case MapLiteral():
-                return self._map(node)
+                type = self._map(node)
             case StructLiteral():
-                return self._struct(node)
+                type = self._struct(node)
             case Comprehension():
-                return self._comprehension(node)
+                type = self._comprehension(node)
+        self.found.types[node] = type
+        return type
 
     # --- Names and fields.
 

@@ -49,7 +49,7 @@ v.register(_GrowingMap, v.type_of({}))
 
 
 #: Functions that are computed here if their argument is constant.
-CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+_CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class Program:
         except ValueProblem:
             frame.check_limit()
             raise
+        except RecursionError:
+            raise EvaluationStopped("max recursion depth exceeded") from None
         frame.check_limit()
         return value, frame.cost
 
@@ -85,8 +87,16 @@ class _Compiler:
         self._slot_of = {name: index for index, name in enumerate(variables)}
         self._accumulators: dict[str, Closure] = {}
         self.slots = len(variables)
+        #: Nodes that hang in several places do so in one scope: see `macros`.
+        self._closures: dict[Node, Closure] = {}
 
     def closure(self, node: Node) -> Closure:
+        made = self._closures.get(node)
+        if made is None:
+            made = self._closures[node] = self._closure(node)
+        return made
+
+    def _closure(self, node: Node) -> Closure:
         constant = self._constant(node)
         if constant is not ABSENT:
             return lambda _frame: constant
@@ -115,13 +125,13 @@ class _Compiler:
                 return self._checked.type_values[node]
             case ListLiteral() if not node.optional:
                 elements = [self._constant(element) for element in node.elements]
-                return ABSENT if ABSENT in _identities(elements) else elements
+                return ABSENT if any(element is ABSENT for element in elements) else elements
             case MapLiteral() if not any(entry.optional for entry in node.entries):
                 entries = [(self._constant(entry.key), self._constant(entry.value)) for entry in node.entries]
-                if ABSENT in _identities(part for entry in entries for part in entry):
+                if any(key is ABSENT or value is ABSENT for key, value in entries):
                     return ABSENT
                 return {_checked_key(key): value for key, value in entries}
-            case Call() if node.function in CONVERSIONS and len(node.args) == 1 and node.target is None:
+            case Call() if node.function in _CONVERSIONS and len(node.args) == 1 and node.target is None:
                 return self._constant_conversion(node)
         return ABSENT
 
@@ -139,7 +149,9 @@ class _Compiler:
     def _attribute(self, node: Node) -> Attribute | None:
         match node:
             case Ident() | Select() if node in self._checked.names:
-                return Attribute(self._variable(self._checked.names[node]))
+                name = self._checked.names[node]
+                slot = None if name in self._accumulators else self._slot_of[name]
+                return Attribute(self._variable(name), slot=slot)
             case Select():
                 return self._base(node.operand).with_(Qualifier(None, node.field, only_tests=node.test_only))
             case Call(function="_?_:_"):
@@ -215,7 +227,9 @@ class _Compiler:
             return special(*args)
         overload = resolution.overloads[0].id if len(resolution.overloads) == 1 else ""
         cost = costs.call_cost(name, overload)
-        compute = self._regex(nodes, resolution) or dispatched(resolution)
+        if name in ("matches", "find", "findAll"):
+            self._check_pattern(nodes[1])
+        compute = dispatched(resolution)
         if len(args) == 1:
             return unary(compute, args[0], cost)
         if len(args) == 2:
@@ -247,16 +261,12 @@ class _Compiler:
 
         return is_in
 
-    def _regex(self, nodes: list[Node], resolution: Resolution) -> Callable[[tuple[Value, ...]], Value] | None:
-        """Constant patterns are compiled here, so that a wrong one is noticed."""
-        if resolution.function.name not in ("matches", "find", "findAll"):
-            return None
-        pattern = self._constant(nodes[1])
-        if isinstance(pattern, str):
-            problem = pattern_problem(pattern)
-            if problem is not None:
-                raise CompileError(f"program instantiation failed: {problem}")
-        return None
+    def _check_pattern(self, node: Node) -> None:
+        """Constant patterns are looked at before anything is evaluated."""
+        pattern = self._constant(node)
+        problem = pattern_problem(pattern) if isinstance(pattern, str) else None
+        if problem is not None:
+            raise CompileError(f"program instantiation failed: {problem}")
 
     # --- Aggregates.
 
@@ -411,17 +421,3 @@ def _checked_key(key: Value) -> Value:
     if isinstance(key, list | dict):
         raise ValueProblem(f"unsupported key type: {v.type_name(key)}")
     return v.map_key(key)
-
-
-def _identities(values: Iterable[Value]) -> _Identities:
-    return _Identities(values)
-
-
-class _Identities:
-    """Membership by identity: values may be lists, which compare element by element."""
-
-    def __init__(self, values: Iterable[Value]) -> None:
-        self._values = list(values)
-
-    def __contains__(self, wanted: object) -> bool:
-        return any(value is wanted for value in self._values)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from stowplan.cel import values as v
+from stowplan.cel.errors import EvaluationStopped
 from stowplan.cel.values import Value, cost_size
 
 IDENT = 1
@@ -30,7 +31,13 @@ def call_cost(function: str, overload: str) -> CallCost | None:
     return _BY_OVERLOAD_FIRST.get(overload) or _BY_FUNCTION.get(function) or _BY_OVERLOAD.get(overload)
 
 
+def needs_result(cost: CallCost) -> bool:
+    """Whether a rule looks at the result, so that it can only be applied afterwards."""
+    return cost in (_result, _list_result)
+
+
 def traversal(size: int, times: int = 1) -> int:
+    """What it costs to look at a text, perhaps several times."""
     return math.ceil(size * times * _TRAVERSAL)
 
 
@@ -87,8 +94,15 @@ def _list_result(_args: Sequence[Value], result: Value) -> int:
     return _allocated(cost_size(result))
 
 
+def _crash(wanted: str) -> EvaluationStopped:
+    """Parity: the rules of some list functions crash on an argument that failed, which ends the evaluation."""
+    return EvaluationStopped(f"internal error: interface conversion: *types.Err is not {wanted}")
+
+
 def _flatten(args: Sequence[Value], _result: Value) -> int:
-    depth = args[1] if len(args) == 2 and isinstance(args[1], int) else 1
+    depth = args[1] if len(args) == 2 else 1
+    if not isinstance(depth, int):
+        raise _crash("types.Int")
     return _allocated(cost_size(args[0]) * max(0, depth))
 
 
@@ -97,8 +111,10 @@ def _self_compared(index: int) -> CallCost:
 
     def cost(args: Sequence[Value], _result: Value) -> int:
         elements = args[index]
-        size = cost_size(elements)
-        is_text = isinstance(elements, list) and bool(elements) and isinstance(elements[0], str | bytes)
+        if not isinstance(elements, list):
+            raise _crash("traits.Lister: missing method Add")
+        size = len(elements)
+        is_text = bool(elements) and isinstance(elements[0], str | bytes)
         return _allocated(size * size * (2 + _TRAVERSAL if is_text else 2))
 
     return cost

@@ -34,6 +34,7 @@ __all__ = [
     "Read",
     "Version",
     "compile_selector",
+    "device_environment",
 ]
 
 #: What one evaluation may cost.
@@ -216,11 +217,12 @@ def compile_selector(text: str, *, list_type_attributes: bool = False) -> Device
 @lru_cache(maxsize=_CACHED)
 def _compiled(text: str, has_lists: bool) -> DeviceSelector:
     results = (t.BOOL, t.ANY, t.DYN) if has_lists else (t.BOOL, t.ANY)
-    return DeviceSelector(text, _environment(has_lists).compiled(text, results=results), has_lists)
+    return DeviceSelector(text, device_environment(has_lists).compiled(text, results=results), has_lists)
 
 
 @cache
-def _environment(has_lists: bool) -> Environment:
+def device_environment(has_lists: bool) -> Environment:
+    """What selectors may refer to; `has_lists` is the reference's gate DRAListTypeAttributes."""
     attribute = t.DYN if has_lists else t.ANY
     device = t.Type(t.TypeKind.STRUCT, "kubernetes.DRADevice")
     fields = {

@@ -33,7 +33,7 @@ from stowplan.cel.functions import (
 )
 from stowplan.cel.functions.formatting import clauses
 from stowplan.cel.parser import parsed
-from stowplan.cel.source import Issues
+from stowplan.cel.source import NOWHERE, Issues
 from stowplan.cel.syntax import Call, Comprehension, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from stowplan.cel.times import read_duration, read_timestamp
 from stowplan.cel.values import ABSENT, Duration, Quantity, Timestamp, UInt, Value
@@ -90,6 +90,15 @@ class Environment:
         """The expression of a text. Raises a `CompileError`, also if its type is none of `results`."""
         root = parsed(text)
         issues = Issues(text)
+        try:
+            return self._checked_and_compiled(root, issues, results)
+        except RecursionError:
+            # The reference's stack grows. Ours may end before the parser's bound where the caller's is deep.
+            issues.report(NOWHERE, "max recursion depth exceeded")
+            issues.raise_if_any()
+            raise
+
+    def _checked_and_compiled(self, root: Node, issues: Issues, results: Iterable[t.Type] | None) -> CompiledExpression:
         types = checked(root, self.declarations, issues)
         issues.raise_if_any()
         _validate(root, types, issues)
@@ -97,8 +106,7 @@ class Environment:
         type = types.types[root]
         if results is not None and type not in results:
             raise CompileError(f"must evaluate to {t.BOOL} or the unknown type, not {type}")
-        program = compiled(root, types, tuple(self.declarations.variables))
-        return CompiledExpression(root, types, program, type)
+        return CompiledExpression(root, types, compiled(root, types, tuple(self.declarations.variables)), type)
 
 
 def environment(

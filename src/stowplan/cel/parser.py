@@ -9,8 +9,6 @@ Upstream: parser/parser.go, parser/gen/CEL.g4.
 from __future__ import annotations
 
 import math
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from stowplan.cel.errors import CompileError
 from stowplan.cel.lexer import Kind, Token, tokens
@@ -30,9 +28,6 @@ from stowplan.cel.syntax import (
     StructLiteral,
 )
 from stowplan.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MAX_DEPTH = 250
 
@@ -116,8 +111,10 @@ class _Parser:
         self._tokens = tokens
         self._issues = issues
         self._at = 0
-        #: How often each rule of the grammar is open, as the reference counts it to bound recursion.
-        self._open: dict[str, int] = {}
+        #: Expressions that we are inside of.
+        self._open = 0
+        #: How deeply operators, selections, indexes and member calls are nested in nodes.
+        self._depths: dict[Node, int] = {}
 
     def whole(self) -> Node:
         node = self._expression()
@@ -146,29 +143,31 @@ class _Parser:
     # --- Expressions, one function per level of nesting: Python's stack is what bounds us.
 
     def _expression(self) -> Node:
-        with self._rules("expr"):
-            node = self._binary(_OR)
-            mark = self._token.offset
-            if not self._take("?"):
-                return node
+        self._open += 1
+        if self._open > _MAX_DEPTH:
+            self._too_deep(f"expression recursion limit exceeded: {_MAX_DEPTH}")
+        node = self._binary(_OR)
+        mark = self._token.offset
+        if self._take("?"):
             chosen = self._binary(_OR)
             self._match(":", follows=_STARTS)
-            return Call(mark, "_?_:_", None, [node, chosen, self._expression()])
+            parts = [node, chosen, self._expression()]
+            node = self._deeper(Call(mark, "_?_:_", None, parts), parts)
+        self._open -= 1
+        return node
 
     def _binary(self, level: int) -> Node:
         """Operators of this level or tighter ones, grouped to the left."""
-        rules = ("calc",) if level > _SUM else ("relation", "calc")
-        with self._rules(*rules):
-            left = self._operand()
-            while (operator := self._operator(level)) is not None:
-                found, function = operator
-                if found <= _AND:
-                    left = self._logical(left, found, function)
-                    continue
-                mark = self._advance().offset
-                self._enter("relation" if found == _RELATION else "calc")
-                left = Call(mark, function, None, [left, self._binary(found + 1)])
-            return left
+        left = self._operand()
+        while (operator := self._operator(level)) is not None:
+            found, function = operator
+            if found <= _AND:
+                left = self._logical(left, found, function)
+                continue
+            mark = self._advance().offset
+            parts = [left, self._binary(found + 1)]
+            left = self._deeper(Call(mark, function, None, parts), parts)
+        return left
 
     def _operator(self, level: int) -> tuple[int, str] | None:
         token = self._token
@@ -181,20 +180,35 @@ class _Parser:
         while self._token.is_symbol(symbol):
             marks.append(self._advance().offset)
             terms.append(self._binary(level + 1))
-        return _balanced(function, terms, marks, 0, len(marks) - 1)
+        return self._as_deep(_balanced(function, terms, marks, 0, len(marks) - 1), terms)
 
     def _operand(self) -> Node:
         """Signs, a primary expression and what is selected or called of it."""
-        token = self._token
-        if token.kind is Kind.SYMBOL and (token.text == "!" or (token.text == "-" and not self._is_signed_number())):
-            signs = 0
-            while self._take(token.text):
+        sign = self._token
+        signs = 0
+        if sign.is_symbol("!") or (sign.is_symbol("-") and not self._is_signed_number()):
+            while self._take(sign.text):
                 signs += 1
-            self._check_after_sign(token.text)
-            node = self._operand_without_sign()
-            function = "!_" if token.text == "!" else "-_"
-            return node if signs % 2 == 0 else Call(token.offset, function, None, [node])
-        return self._operand_without_sign()
+            self._check_after_sign(sign.text)
+        plain_name = self._token.kind is Kind.NAME or self._token.is_symbol(".")
+        if self._take("("):
+            node = self._expression()
+            self._match(")", follows=_AFTER_OPERAND)
+        else:
+            node = self._primary()
+        while True:
+            token = self._token
+            if token.is_symbol("{") and plain_name and isinstance(node, Ident | Select):
+                node = self._struct(node)
+            elif token.is_symbol("."):
+                node = self._selection(node)
+            elif token.is_symbol("["):
+                node = self._index(node)
+            else:
+                break
+        if signs % 2 == 0:
+            return node
+        return self._as_deep(Call(sign.offset, "!_" if sign.text == "!" else "-_", None, [node]), [node])
 
     def _check_after_sign(self, sign: str) -> None:
         token = self._token
@@ -209,22 +223,6 @@ class _Parser:
                 self._syntax_error(token, f"mismatched input '{token.text}' expecting {_shown(_STARTS)}")
             raise _EndOfParsingError
 
-    def _operand_without_sign(self) -> Node:
-        with self._rules("member"):
-            plain_name = self._token.kind is Kind.NAME or self._token.is_symbol(".")
-            node = self._primary()
-            while True:
-                token = self._token
-                if token.is_symbol("{") and plain_name and isinstance(node, Ident | Select):
-                    node = self._struct(node)
-                elif token.is_symbol("."):
-                    node = self._selection(node)
-                elif token.is_symbol("["):
-                    node = self._index(node)
-                else:
-                    return node
-                self._enter("member")
-
     def _is_signed_number(self) -> bool:
         return self._tokens[self._at + 1].kind in (Kind.INT, Kind.FLOAT)
 
@@ -235,11 +233,6 @@ class _Parser:
         if token.kind is not Kind.SYMBOL or token.text in ("true", "false", "null", "-"):
             return self._literal()
         match token.text:
-            case "(":
-                self._advance()
-                node = self._expression()
-                self._match(")", follows=_AFTER_OPERAND)
-                return node
             case "[":
                 return self._list()
             case "{":
@@ -278,8 +271,9 @@ class _Parser:
         if token.kind is Kind.ESCAPED:
             self._issues.report(token.offset, "unsupported syntax: '`'")
         if optional:
-            return Call(dot.offset, "_?._", None, [operand, Literal(token.offset, token.text)])
-        return Select(dot.offset, operand, token.text)
+            optional_select = Call(dot.offset, "_?._", None, [operand, Literal(token.offset, token.text)])
+            return self._deeper(optional_select, [operand])
+        return self._deeper(Select(dot.offset, operand, token.text), [operand])
 
     def _call(self, mark: int, function: str, target: Node | None) -> Node:
         args: list[Node] = []
@@ -289,7 +283,8 @@ class _Parser:
             while self._take(","):
                 args.append(self._expression())
             self._match(")", follows=_AFTER_OPERAND)
-        return expanded(mark, function, target, args, self._issues) or Call(mark, function, target, args)
+        node = expanded(mark, function, target, args, self._issues) or Call(mark, function, target, args)
+        return self._as_deep(node, args) if target is None else self._deeper(node, [target, *args])
 
     def _index(self, operand: Node) -> Node:
         mark = self._advance().offset
@@ -297,7 +292,7 @@ class _Parser:
         self._check_start(_STARTS | {"'?'"} if function == "_[_]" else _STARTS)
         index = self._expression()
         self._match("]", follows=_AFTER_OPERAND)
-        return Call(mark, function, None, [operand, index])
+        return self._deeper(Call(mark, function, None, [operand, index]), [operand, index])
 
     # --- Literals of lists, maps and structs.
 
@@ -309,7 +304,7 @@ class _Parser:
             if self._take("?"):
                 optional.add(len(elements))
             elements.append(self._expression())
-        return ListLiteral(mark, elements, frozenset(optional))
+        return self._as_deep(ListLiteral(mark, elements, frozenset(optional)), elements)
 
     def _map(self) -> Node:
         mark = self._advance().offset
@@ -320,7 +315,9 @@ class _Parser:
             colon = self._token.offset
             self._match(":", follows=_STARTS)
             entries.append(Entry(colon, key, self._expression(), optional))
-        return MapLiteral(mark, entries)
+        return self._as_deep(
+            MapLiteral(mark, entries), [part for entry in entries for part in (entry.key, entry.value)]
+        )
 
     def _struct(self, name: Ident | Select) -> Node:
         mark = self._advance().offset
@@ -334,7 +331,7 @@ class _Parser:
             colon = self._token.offset
             self._match(":", follows=_STARTS)
             fields.append(StructField(colon, token.text, self._expression(), optional))
-        return StructLiteral(mark, _dotted(name), fields)
+        return self._as_deep(StructLiteral(mark, _dotted(name), fields), [field.value for field in fields])
 
     def _closes(self, closer: str, after_element: bool, starts: frozenset[str] = _ELEMENT_STARTS) -> bool:
         """Whether a literal ends here; what separates its elements is read over."""
@@ -435,21 +432,25 @@ class _Parser:
 
     # --- The bound on recursion.
 
-    @contextmanager
-    def _rules(self, *names: str) -> Iterator[None]:
-        before = {name: self._open.get(name, 0) for name in names}
-        for name in names:
-            self._enter(name)
-        try:
-            yield
-        finally:
-            self._open.update(before)
+    def _deeper(self, node: Node, parts: list[Node]) -> Node:
+        """A node that is one level above its parts in the reference's count of levels."""
+        depth = 1 + self._depth_of(parts)
+        if depth > _MAX_DEPTH:
+            self._too_deep("max recursion depth exceeded")
+        self._depths[node] = depth
+        return node
 
-    def _enter(self, name: str) -> None:
-        self._open[name] = self._open.get(name, 0) + 1
-        if self._open[name] > _MAX_DEPTH:
-            self._issues.report(NOWHERE, f"expression recursion limit exceeded: {_MAX_DEPTH}")
-            raise _EndOfParsingError
+    def _as_deep(self, node: Node, parts: list[Node]) -> Node:
+        """A node that is none."""
+        self._depths[node] = self._depth_of(parts)
+        return node
+
+    def _depth_of(self, parts: list[Node]) -> int:
+        return max((self._depths.get(part, 0) for part in parts), default=0)
+
+    def _too_deep(self, message: str) -> None:
+        self._issues.report(NOWHERE, message)
+        raise _EndOfParsingError
 
 
 _AFTER_OPERAND = frozenset({"']'", "'}'", "')'", "'.'", "','", "'?'", "':'", "'['", "<EOF>"})

@@ -9,7 +9,7 @@ Upstream: common/types.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -56,6 +56,8 @@ class Quantity:
     """A Kubernetes quantity, in nano-units."""
 
     nano: int
+    #: Parity: nothing can be compared for equality with the result of `add` or `sub` on the right.
+    is_computed: bool = field(default=False, compare=False)
 
 
 class BoolKey:
@@ -193,7 +195,7 @@ def _first_fits(
 
 _NUMBERS = frozenset({int, UInt, float})
 #: Comparing these with another type for equality is an error, whereas most types are just not equal.
-_STRICT: set[type] = {Quantity}
+_STRICT: set[type] = set()
 
 
 def register_strict_equality(python_type: type) -> None:
@@ -205,6 +207,8 @@ def equal(left: Value, right: Value) -> bool:
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
         return left == right
+    if kind is Quantity and (other is not Quantity or right.is_computed):  # type: ignore[attr-defined]
+        raise ValueProblem("no such overload")
     if kind in _NUMBERS and other in _NUMBERS:
         return _compared_numbers(left, right) == 0  # type: ignore[arg-type] # both are numbers
     if left is None or right is None:
@@ -224,7 +228,7 @@ def equal(left: Value, right: Value) -> bool:
     return left == right
 
 
-_PLAIN = frozenset({bool, int, UInt, float, str, bytes, Duration, Timestamp, Quantity})
+_PLAIN = frozenset({bool, int, UInt, float, str, bytes, Duration, Timestamp})
 
 
 def _equal_elements(left: Value, right: Value) -> bool:

@@ -14,7 +14,7 @@ from stowplan.cel import types as t
 from stowplan.cel import values as v
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.conversions import to_string
-from stowplan.cel.functions.operators import bounded
+from stowplan.cel.functions.operators import bounded_text
 from stowplan.cel.functions.semvers import quoted
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Clause:
     precision: int
 
     def formatted(self, value: Value) -> str:
+        bounded_text(self.precision)
         try:
             return _VERBS[self.verb](value, self.precision)
         except _FormatError as error:
@@ -47,9 +48,9 @@ class Clause:
     def problem_with(self, value: Value) -> str | None:
         """What is wrong with a value as the argument."""
         try:
-            self.formatted(value)
-        except ValueProblem as problem:
-            return str(problem)
+            _VERBS[self.verb](value, 0)
+        except _FormatError as error:
+            return f"error during formatting: {error}"
         return None
 
 
@@ -69,7 +70,7 @@ def formatted(text: str, args: list[Value]) -> Value:
             parts.append(clause.formatted(args[used]))
             used += 1
             size += len(parts[-1])
-            bounded(size)
+            bounded_text(size)
     return "".join(parts)
 
 
@@ -100,9 +101,8 @@ def _verb(match: re.Match[str]) -> str:
 def _precision(digits: str | None) -> int:
     if digits is None:
         return _PRECISION
-    # Go takes any precision and prints as many digits.
-    bounded(int(digits[:9] or "0"))
-    return int(digits or "0") if len(digits) < 10 else 0
+    # Whatever has more digits than these is too large all the same.
+    return int(digits[:18] or "0")
 
 
 class _FormatError(Exception):

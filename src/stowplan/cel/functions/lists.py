@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stowplan.cel import values as v
 from stowplan.cel.declarations import Function, Implementation, function, member, overload
 from stowplan.cel.errors import ValueProblem
-from stowplan.cel.functions.operators import add, bounded, no_such_overload
+from stowplan.cel.functions.operators import add, bounded_list, no_such_overload
 from stowplan.cel.values import Duration, UInt, Value
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _flatten(values: _Values, depth: int = 1) -> Value:
             flat.extend(_flatten(value, depth - 1))  # type: ignore[arg-type] # a list, as this returns one
         else:
             flat.append(value)
-        bounded(len(flat))
+        bounded_list(len(flat))
     return flat
 
 
@@ -124,7 +124,7 @@ def _order(first: Value, second: Value) -> int:
 
 
 def _range(count: int) -> Value:
-    bounded(count)
+    bounded_list(count)
     return list(range(count))
 
 

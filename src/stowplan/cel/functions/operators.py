@@ -10,13 +10,19 @@ from stowplan.cel.errors import CostLimitExceeded, ValueProblem
 from stowplan.cel.times import DURATION_MAX, TIMESTAMP_MAX, TIMESTAMP_MIN
 from stowplan.cel.values import Duration, Timestamp, UInt, Value
 
-#: No value may become larger: to look at it once would exceed any cost limit.
-MAX_SIZE = 20_000_000
+#: No value may become larger, whether or not what makes it has a cost: to look at it once would exceed the cost limit.
+_MAX_TEXT, _MAX_LIST = 10_000_000, 1_000_000
 
 
-def bounded(size: int) -> None:
-    """Refuse to make a value of this size."""
-    if size > MAX_SIZE:
+def bounded_text(size: int) -> None:
+    """Refuse to make a text of this size."""
+    if size > _MAX_TEXT:
+        raise CostLimitExceeded
+
+
+def bounded_list(size: int) -> None:
+    """Refuse to make a list of this size."""
+    if size > _MAX_LIST:
         raise CostLimitExceeded
 
 
@@ -62,10 +68,10 @@ def add(left: Value, right: Value) -> Value:
             case float(), float():
                 return left + right
             case str(), str():
-                bounded(len(left) + len(right))
+                bounded_text(len(left) + len(right))
                 return left + right
             case bytes(), bytes():
-                bounded(len(left) + len(right))
+                bounded_text(len(left) + len(right))
                 return left + right
             case Duration(), Duration():
                 return _duration(left.nanoseconds + right.nanoseconds)
@@ -80,7 +86,7 @@ def add(left: Value, right: Value) -> Value:
 
 
 def _joined(left: list[Value], right: list[Value]) -> Value:
-    bounded(len(left) + len(right))
+    bounded_list(len(left) + len(right))
     if type(left) is not list:
         # The accumulator of a comprehension: it grows in place.
         left.extend(right)

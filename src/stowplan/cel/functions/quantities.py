@@ -45,19 +45,19 @@ def _is_less(left: Quantity, right: Quantity) -> Value:
 
 
 def _add(left: Quantity, right: Quantity) -> Value:
-    return Quantity(left.nano + right.nano)
+    return Quantity(left.nano + right.nano, is_computed=True)
 
 
 def _add_int(left: Quantity, right: int) -> Value:
-    return Quantity(left.nano + right * NANO)
+    return Quantity(left.nano + right * NANO, is_computed=True)
 
 
 def _sub(left: Quantity, right: Quantity) -> Value:
-    return Quantity(left.nano - right.nano)
+    return Quantity(left.nano - right.nano, is_computed=True)
 
 
 def _sub_int(left: Quantity, right: int) -> Value:
-    return Quantity(left.nano - right * NANO)
+    return Quantity(left.nano - right * NANO, is_computed=True)
 
 
 def _is_integer(quantity: Quantity) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
 from stowplan.cel.functions.formatting import formatted
-from stowplan.cel.functions.operators import bounded
+from stowplan.cel.functions.operators import bounded_text
 
 if TYPE_CHECKING:
     from stowplan.cel.values import Value
@@ -64,7 +64,7 @@ def _last_index_before(text: str, wanted: str, offset: int) -> Value:
 
 def _replace(text: str, old: str, new: str, count: int = -1) -> Value:
     times = text.count(old) if count < 0 else min(count, text.count(old))
-    bounded(len(text) + times * max(0, len(new) - len(old)))
+    bounded_text(len(text) + times * max(0, len(new) - len(old)))
     return text.replace(old, new, count)
 
 
@@ -97,7 +97,7 @@ def _join(texts: list[Value], separator: str = "") -> Value:
     for text in texts:
         if not isinstance(text, str):
             raise ValueProblem(f"join: invalid input: {text}")
-    bounded(sum(len(str(text)) for text in texts) + len(separator) * len(texts))
+    bounded_text(sum(len(str(text)) for text in texts) + len(separator) * len(texts))
     return separator.join(map(str, texts))
 
 
