@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.api_errors import Conflict
+from stowplan.api.decode import to_dict
 from stowplan.api.device_claims import ResourceClaimConsumerReference
 from stowplan.api.timestamps import timestamp
 from stowplan.api.types import Pod, ResourceClaim
@@ -99,12 +100,12 @@ class ClaimWriter:
         pod = self._pod.pod.metadata
         consumer = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
         reserved = (*claim.status.reserved_for, consumer)
-        found: dict[str, Any] = {"reservedFor": msgspec.to_builtins(reserved)}
+        found: dict[str, Any] = {"reservedFor": [to_dict(user) for user in reserved]}
         allocation = allocation or claim.status.allocation
         if allocation is not None:
             if self._readiness.enabled and allocation.allocation_timestamp is None:
                 allocation = replace(allocation, allocation_timestamp=timestamp(self._readiness.now()))
-            found["allocation"] = msgspec.to_builtins(allocation)
+            found["allocation"] = to_dict(allocation)
         return found
 
     # -- waiting ------------------------------------------------------------------------------------------------------
@@ -170,7 +171,7 @@ def discarding(claim: ResourceClaim) -> tuple[Request, ...]:
 
 def served_by(pod: PodInfo, claim: str, mappings: tuple[ContainerExtendedResourceRequest, ...]) -> Patch:
     """The request that tells a pod's containers which claim serves their extended resources."""
-    served = {"resourceClaimName": claim, "requestMappings": msgspec.to_builtins(mappings)}
+    served = {"resourceClaimName": claim, "requestMappings": [to_dict(mapping) for mapping in mappings]}
     return Patch(
         kind=Pod,
         namespace=pod.namespace,
