@@ -41,11 +41,11 @@ def test_no_file_is_forgotten():
     known |= {Path("configurations", name) for name in CONFIGURATIONS} | {Path("shop", name) for name in MANIFESTS}
     known |= {Path("plugins", name + end) for name in PLUGINS for end in (".py", ".yaml")}
     known |= {Path("scripts", name) for name in SCRIPTS}
-    assert {str(path) for path in files - known if not tested_elsewhere(path.parts[0])} == set()
+    assert {str(path) for path in files - known if not has_tests_of_its_own(path.parts[0])} == set()
     assert known <= files
 
 
-def tested_elsewhere(folder):
+def has_tests_of_its_own(folder):
     """Whether a test module other than this one is about a folder of examples/."""
     modules = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
     return any(f"examples/{folder}" in text or f'"examples" / "{folder}"' in text for text in map(Path.read_text, modules))

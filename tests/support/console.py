@@ -37,6 +37,7 @@ class Command:
 
     line: str
     shown: str
+    root: bool = False
 
     @property
     def words(self):
@@ -67,8 +68,9 @@ def commands(block):
     found = []
     # A line that ends in a backslash goes on in the next one.
     for line in block.replace("\\\n", "").splitlines():
-        if line.startswith(("$ ", "# ")):
-            found.append(Command(line[2:], ""))
+        # Root's prompt looks like a comment in output, so it counts before the first `$` only.
+        if line.startswith("$ ") or (line.startswith("# ") and all(command.root for command in found)):
+            found.append(Command(line[2:], "", root=line.startswith("#")))
         elif found:
             found[-1].shown += line + "\n"
     return found
@@ -80,22 +82,23 @@ def run(command):
     target = None
     if ">" in words:
         words, target = words[: words.index(">")], words[words.index(">") + 1]
-    code, output = _outcome(command.program, words[1:])
+    code, stdout, output = _outcome(command.program, words[1:])
     if target is not None:
-        Path(target).write_text(output, encoding="utf-8")
-        output = ""
+        Path(target).write_text(stdout, encoding="utf-8")
+        output = output.replace(stdout, "")
     return code, "\n".join(line.rstrip() for line in output.splitlines()) + "\n" if output else ""
 
 
 def _outcome(program, arguments):
     if program == "cat":
-        return 0, "".join(Path(name).read_text(encoding="utf-8") for name in arguments)
+        text = "".join(Path(name).read_text(encoding="utf-8") for name in arguments)
+        return 0, text, text
     if program == "python":
         return _script(arguments)
     result = CliRunner().invoke(cli, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return result.exit_code, result.output
+    return result.exit_code, result.stdout, result.output
 
 
 def _script(arguments):
@@ -104,11 +107,12 @@ def _script(arguments):
     try:
         with contextlib.redirect_stdout(output):
             runpy.run_path(arguments[0], run_name="__main__")
+        code = 0
     except SystemExit as end:
-        return end.code or 0, output.getvalue()
+        code = end.code or 0
     finally:
         sys.argv = before
-    return 0, output.getvalue()
+    return code, output.getvalue(), output.getvalue()
 
 
 def agrees(shown, output):
