@@ -110,7 +110,8 @@ def _origin(page: str) -> str:
 
 def _page_of(path: str) -> str | None:
     for page, source in PAGES.items():
-        if path == source:
+        # A folder's page is its README.
+        if path == source or f"{path}/README.md" == source:
             return page
     if path == "README.md":
         return "index.md"

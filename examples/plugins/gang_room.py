@@ -4,7 +4,17 @@ It is what Go plugins do with `handle.SnapshotSharedLister().NodeInfos().List()`
 Pods say with the labels `gang` and `gang-size` to which gang they belong and how many there will be.
 """
 
-from stowplan.plugins import ASSIGNED_POD, NODE, SKIP, Action, EnqueueExtensions, PreFilterPlugin, Reason, on, unresolvable
+from stowplan.plugins import (
+    ASSIGNED_POD,
+    NODE,
+    SKIP,
+    Action,
+    EnqueueExtensions,
+    PreFilterPlugin,
+    Reason,
+    on,
+    unresolvable,
+)
 
 NO_ROOM = Reason("NoRoomForGang", "no room for {missing} more pods of gang {gang}")
 

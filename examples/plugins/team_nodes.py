@@ -1,6 +1,6 @@
 """Nodes with a label `team` take pods of that team only, and the team prefers them. The simplest useful plugin: one node at a time.
 
-    stowplan explain -f cluster.yaml --config plugins/team_nodes.yaml --plugin plugins.team_nodes:TeamNodes pod shop/web-0
+stowplan explain -f cluster.yaml --config plugins/team_nodes.yaml --plugin plugins.team_nodes:TeamNodes pod shop/web-0
 """
 
 from stowplan.plugins import NodeFilterPlugin, NodeScorePlugin, Reason, ShapeSigned, unresolvable

@@ -5,7 +5,9 @@
 import stowplan
 from stowplan.testing import a_node, a_pod
 
-nodes = [a_node(f"node-{i}").zone(zone).allocatable(cpu="4", memory="8Gi", pods="110").obj() for i, zone in enumerate("aab")]
+nodes = [
+    a_node(f"node-{i}").zone(zone).allocatable(cpu="4", memory="8Gi", pods="110").obj() for i, zone in enumerate("aab")
+]
 cluster = stowplan.Cluster(nodes)
 print(cluster)
 
@@ -20,7 +22,8 @@ constraint = {
     "labelSelector": {"matchLabels": {"app": "web"}},
 }
 pods = [
-    a_pod(f"web-{i}").labels(app="web").requests(cpu="1500m").spec(topologySpreadConstraints=[constraint]).obj() for i in range(6)
+    a_pod(f"web-{i}").labels(app="web").requests(cpu="1500m").spec(topologySpreadConstraints=[constraint]).obj()
+    for i in range(6)
 ]
 decisions = cluster.schedule(pods)
 for decision in decisions:

@@ -13,7 +13,29 @@ PAGES = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.md")
 #: Pages that are walked through in examples/: every command that could run there does.
 GUIDES = ["start.md", "explain.md", "what-if-recipes.md", "what-if.md", "migrate.md", "port-a-go-plugin.md", "faq.md"]
 #: Programs that pages may name and no test runs.
-ELSEWHERE = set("cd cp crictl curl docker echo export git helm kill kubectl make openssl pip python3 sed source TOKEN jq".split())
+ELSEWHERE = set(
+    [
+        "cd",
+        "cp",
+        "crictl",
+        "curl",
+        "docker",
+        "echo",
+        "export",
+        "git",
+        "helm",
+        "kill",
+        "kubectl",
+        "make",
+        "openssl",
+        "pip",
+        "python3",
+        "sed",
+        "source",
+        "TOKEN",
+        "jq",
+    ]
+)
 
 
 def test_commands_of_all_pages_exist_with_their_options():

@@ -36,7 +36,9 @@ def folder():
 
 def test_no_file_is_forgotten():
     """Each file stands in one of the tables here, or its folder has a test module that names it."""
-    files = {path.relative_to(EXAMPLES) for path in EXAMPLES.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    files = {
+        path.relative_to(EXAMPLES) for path in EXAMPLES.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
     known = {Path("README.md"), Path("shop/cluster.yaml")}
     known |= {Path("configurations", name) for name in CONFIGURATIONS} | {Path("shop", name) for name in MANIFESTS}
     known |= {Path("plugins", name + end) for name in PLUGINS for end in (".py", ".yaml")}
@@ -48,7 +50,9 @@ def test_no_file_is_forgotten():
 def has_tests_of_its_own(folder):
     """Whether a test module other than this one is about a folder of examples/."""
     modules = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
-    return any(f"examples/{folder}" in text or f'"examples" / "{folder}"' in text for text in map(Path.read_text, modules))
+    return any(
+        f"examples/{folder}" in text or f'"examples" / "{folder}"' in text for text in map(Path.read_text, modules)
+    )
 
 
 def test_every_file_is_listed_in_the_readme():
@@ -102,7 +106,9 @@ def test_scripts_run(name, monkeypatch, capsys):
 def cluster_with(name, *objects):
     """A cluster with a plugin of examples/plugins and its configuration."""
     names = runpy.run_path(f"plugins/{name}.py")
-    [wanted] = yaml.safe_load(Path(f"plugins/{name}.yaml").read_text())["profiles"][0]["plugins"]["multiPoint"]["enabled"]
+    [wanted] = yaml.safe_load(Path(f"plugins/{name}.yaml").read_text())["profiles"][0]["plugins"]["multiPoint"][
+        "enabled"
+    ]
     return stowplan.Cluster(objects, config=f"plugins/{name}.yaml", plugins=[names[wanted["name"]]])
 
 
@@ -141,7 +147,9 @@ def gang_pod(name, size):
 
 
 def test_gang_room():
-    cluster = cluster_with("gang_room", a_node("n1").allocatable(cpu="4").obj(), a_node("n2").allocatable(cpu="4").obj())
+    cluster = cluster_with(
+        "gang_room", a_node("n1").allocatable(cpu="4").obj(), a_node("n2").allocatable(cpu="4").obj()
+    )
     assert cluster.explain(gang_pod("a-0", 4)).node_name
     assert "no room for 5 more pods of gang g" in cluster.explain(gang_pod("b-0", 5)).message
     cluster.schedule([gang_pod(f"a-{i}", 4) for i in range(4)])
