@@ -1,8 +1,9 @@
 """What MkDocs needs beside docs/: pages that lie elsewhere in the repository, and links that lead out of docs/.
 
-Pages are read on GitHub, in an editor and on the site. So they link to files of the repository by relative paths; the site serves
-a copy of each file that is linked, and shows a linked folder as text. CONTRIBUTING.md and its like lie at the root, where people
-look for them, and become pages here; so does the notebook, with the outputs that are stored in it.
+Pages are read in a checkout, in an editor and on the site. So they link to files of the repository by relative paths;
+the site serves a copy of each file that is linked, and shows a linked folder as text, unless its README is a page.
+CONTRIBUTING.md and its like lie at the root, where people look for them, and become pages here; so does the notebook,
+with the outputs that are stored in it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import json
 import posixpath
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+
+if TYPE_CHECKING:
+    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Page of the site -> file of the repository that it is made of.
@@ -95,7 +98,7 @@ def linked_files(markdown: str, origin: str) -> set[str]:
 
 
 def outside(target: str, origin: str) -> str | None:
-    """The path from the repository's root that a link of a file in folder `origin` leads to; None for what MkDocs resolves."""
+    """Where in the repository a link of a file in folder `origin` leads; None for what MkDocs resolves itself."""
     if re.match(r"[a-z]+:|#|/", target):
         return None
     path = posixpath.normpath(posixpath.join(origin, target.partition("#")[0]))

@@ -1,7 +1,8 @@
 """Refuse a pod of a gang at once if the cluster has no room for the whole gang.
 
-It is what Go plugins do with `handle.SnapshotSharedLister().NodeInfos().List()` in PreFilter: look at all nodes before any Filter runs.
-Pods say with the labels `gang` and `gang-size` to which gang they belong and how many there will be.
+It is what Go plugins do with `handle.SnapshotSharedLister().NodeInfos().List()` in PreFilter: look at all
+nodes before any Filter runs. Pods say with the labels `gang` and `gang-size` to which gang they belong and how many
+there will be.
 """
 
 from stowplan.plugins import (

@@ -1,6 +1,8 @@
-"""Nodes with a label `team` take pods of that team only, and the team prefers them. The simplest useful plugin: one node at a time.
+"""Nodes with a label `team` take pods of that team only, and the team prefers them.
 
-stowplan explain -f cluster.yaml --config plugins/team_nodes.yaml --plugin plugins.team_nodes:TeamNodes pod shop/web-0
+It looks at one node at a time, which is the simplest way to write a plugin:
+
+stowplan explain -f cluster.yaml --config plugins/team_nodes.yaml --plugin plugins.team_nodes:TeamNodes
 """
 
 from stowplan.plugins import NodeFilterPlugin, NodeScorePlugin, Reason, ShapeSigned, unresolvable

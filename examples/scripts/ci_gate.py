@@ -1,6 +1,7 @@
 """Fail a pull request whose manifests would not be placed: python ci_gate.py cluster.yaml new.yaml…
 
-Place all pods of the manifests, one after the other, on a copy of the cluster. Exit code 1 if one stays pending or evicts another pod.
+Place all pods of the manifests, one after the other, on a copy of the cluster. Exit code 1 if one stays pending or
+evicts another pod.
 """
 
 import sys

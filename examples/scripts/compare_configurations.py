@@ -1,4 +1,6 @@
-"""Place the pods of a cluster anew under several configurations: python compare_configurations.py cluster.yaml a.yaml b.yaml
+"""Place the pods of a cluster anew under several configurations.
+
+    python compare_configurations.py cluster.yaml a.yaml b.yaml
 
 Print for each how many pods get a node and how many nodes stay empty.
 """

@@ -1,14 +1,14 @@
 # %% [markdown]
-# A cluster as a Python object. Editors that know `# %%` run this file cell by cell, as a notebook; `python walkthrough.py` runs all of it.
+# A cluster as a Python object. Editors that know `# %%` run this file cell by cell, as a notebook;
+# `python walkthrough.py` runs all of it.
 
 # %%
 import stowplan
 from stowplan.testing import a_node, a_pod
 
-nodes = [
-    a_node(f"node-{i}").zone(zone).allocatable(cpu="4", memory="8Gi", pods="110").obj() for i, zone in enumerate("aab")
-]
-cluster = stowplan.Cluster(nodes)
+zones = ["a", "a", "b"]
+nodes = [a_node(f"node-{i}").zone(zone).allocatable(cpu="4", memory="8Gi", pods="110") for i, zone in enumerate(zones)]
+cluster = stowplan.Cluster([node.obj() for node in nodes])
 print(cluster)
 
 # %% [markdown]
@@ -21,10 +21,8 @@ constraint = {
     "whenUnsatisfiable": "DoNotSchedule",
     "labelSelector": {"matchLabels": {"app": "web"}},
 }
-pods = [
-    a_pod(f"web-{i}").labels(app="web").requests(cpu="1500m").spec(topologySpreadConstraints=[constraint]).obj()
-    for i in range(6)
-]
+web = a_pod().labels(app="web").requests(cpu="1500m").spec(topologySpreadConstraints=[constraint]).obj()
+pods = [web | {"metadata": web["metadata"] | {"name": f"web-{i}", "uid": f"web-{i}"}} for i in range(6)]
 decisions = cluster.schedule(pods)
 for decision in decisions:
     print(decision.pod.name, "→", decision.node_name or "pending")

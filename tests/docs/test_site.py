@@ -1,4 +1,4 @@
-"""The site builds without a warning, needs nothing from elsewhere, and its nav leads to every page. `make site` builds it, too."""
+"""The site builds without a warning, loads nothing from elsewhere, and its nav leads to every page."""
 
 import re
 import shutil

@@ -2,8 +2,9 @@
 
     PYTHONPATH=tests python -m support.console docs/start.md
 
-A block is commands after `$`, each with the output that it shows. They run one after the other in a copy of examples/, the commands of
-`stowplan` in this process. A line `…` stands for any lines that are left out. Output that is not shown is not compared.
+A block is commands after `$`, each with the output that it shows. They run one after the other in a copy of examples/,
+the commands of `stowplan` in this process. A line `…` stands for any lines that are left out. Output that is not shown
+is not compared.
 """
 
 import contextlib
@@ -62,6 +63,10 @@ class Command:
 
 def blocks(markdown):
     return [commands(match.group(1)) for match in _BLOCK.finditer(markdown)]
+
+
+def all_commands(markdown):
+    return [command for block in blocks(markdown) for command in block]
 
 
 def commands(block):
