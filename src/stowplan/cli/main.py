@@ -29,7 +29,7 @@ _QUESTIONS = Section(
     ),
 )
 _WHAT_IF = Section(
-    "What would be if?",
+    "What if?",
     (
         ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
         ("stowplan drain node-1", "where its pods would go; evicts nobody"),
