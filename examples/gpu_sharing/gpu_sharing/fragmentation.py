@@ -78,7 +78,7 @@ class TypicalPods:
     def useful(self, cpu: Ints, free: Ints, allowed: Bools) -> Ints:
         """What of the free GPUs is useful on each node, scaled; `allowed` has a column per node."""
         fits, enough, sums = self._fitting(cpu, free, allowed)
-        return self._counts @ np.where(fits & (enough >= self._number), sums, 0)
+        return self._counts @ (fits * (enough >= self._number) * sums)
 
     def fragments(self, cpu: Ints, free: Ints, allowed: Bools) -> Ints:
         """The fragmentation of each node, scaled."""
@@ -90,19 +90,18 @@ class TypicalPods:
         `cpu` is what is left then. Of GPUs that have not so much, anything is said.
         """
         fits, enough, sums = self._fitting(cpu, free, allowed)
-        found = np.empty(free.shape, np.int64)
-        for gpu, before in enumerate(free):
-            after = before - milli
-            had, has = before >= self._sizes[:, None], after >= self._sizes[:, None]
-            count = enough + (has.astype(np.int64) - had)[self._size_of]
-            amount = sums + (np.where(has, after, 0) - np.where(had, before, 0))[self._size_of]
-            found[gpu] = self._counts @ np.where(fits & (count >= self._number), amount, 0)
-        return found
+        sizes, after = self._sizes[:, None, None], free - milli
+        had, has = free >= sizes, after >= sizes
+        count = (has.astype(np.int64) - had)[self._size_of] + enough[:, None]
+        amount = (has * after - had * free)[self._size_of] + sums[:, None]
+        fits = fits[:, None] & (count >= self._number[:, :, None])
+        found: Ints = self._counts @ (fits * amount).reshape(len(self._counts), -1)
+        return found.reshape(free.shape)
 
     def _fitting(self, cpu: Ints, free: Ints, allowed: Bools) -> tuple[Bools, Ints, Ints]:
         """Where CPU and model suit each typical pod; how many GPUs have room for it, and what these have free."""
         room = free >= self._sizes[:, None, None]
-        enough, sums = room.sum(axis=1), np.where(room, free, 0).sum(axis=1)
+        enough, sums = room.sum(axis=1), (room * free).sum(axis=1)
         return allowed & (cpu >= self._cpu), enough[self._size_of], sums[self._size_of]
 
     def scores(self, gains: Ints) -> Ints:

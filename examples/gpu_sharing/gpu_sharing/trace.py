@@ -76,7 +76,7 @@ class TracePod:
     def manifest(self) -> dict[str, Any]:
         amounts = {"cpu": f"{self.kind.cpu_milli}m", "memory": f"{self.memory_mib}Mi"}
         container = {"name": "main", "image": "main", "resources": {"requests": amounts, "limits": amounts}}
-        metadata = {"name": self.name, "namespace": NAMESPACE, "uid": self.name, "annotations": self.annotations()}
+        metadata = {"name": self.name, "namespace": NAMESPACE, "annotations": self.annotations()}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
