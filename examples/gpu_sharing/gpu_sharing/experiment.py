@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -140,6 +140,20 @@ def run(
             progress(i, len(load.pods))
     progress(len(load.pods), len(load.pods))
     return Run(policy, seed, len(load.pods), refused, *found.by_load())
+
+
+class Job(NamedTuple):
+    """One run, as it goes to a worker; the trace goes with it, as a worker may be on another machine."""
+
+    policy: str
+    seed: int
+    ratio: float
+    nodes: Sequence[TraceNode]
+    pods: Sequence[TracePod]
+
+
+def do(job: Job) -> Run:
+    return run(job.nodes, job.pods, policy=job.policy, seed=job.seed, ratio=job.ratio)
 
 
 class _Pods:
