@@ -40,6 +40,7 @@ from stowplan.klog import get_logger
 from stowplan.loading.files import objects_of_files
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.state_store import StateStore
+from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Cluster:
         self.config = _configuration(config, registry, feature_gates or {})
         #: Objects as they came, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
-        post = _post if call_extender is None else posting_to(call_extender)
+        post = post_to_extender if call_extender is None else posting_to(call_extender)
         self._ask = asking(Calls(self.config, self.documents), post)
         self._names = PodNames()
         self._reservations = _Reservations()
@@ -117,7 +118,7 @@ class Cluster:
             self.config,
             registry=registry,
             now=0.0,
-            meter=_StoppedClock(),
+            meter=StoppedClock(),
             random=random,
             settings=EngineSettings(stories=False, events=False, reuse=reuse),
             api=VirtualApi(),
@@ -482,7 +483,7 @@ def _warn_of_templates(obj: Mapping[str, Any]) -> None:
         warnings.warn(message, stacklevel=5)
 
 
-def _post(call: Call) -> tuple[int, bytes]:
+def post_to_extender(call: Call) -> tuple[int, bytes]:
     """Over HTTP, which takes a while to import."""
     from stowplan import __version__
     from stowplan.client.extender_http import post_blocking
@@ -496,18 +497,6 @@ def _post(call: Call) -> tuple[int, bytes]:
         repeatable=True,
         agent=user_agent(command="stowplan", version=__version__, purpose="extender"),
     )
-
-
-class _StoppedClock:
-    """Time and chance for metrics that nobody counts."""
-
-    @staticmethod
-    def clock() -> float:
-        return 0.0
-
-    @staticmethod
-    def random() -> float:
-        return 0.0
 
 
 class _Reservations:

@@ -13,6 +13,7 @@ from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
 from stowplan.cli.fit import fit
 from stowplan.cli.run import run
+from stowplan.cli.simulate import simulate
 from stowplan.cli.survive import survive
 from stowplan.cli.what_if import what_if
 from stowplan.command_line.commands import Commands, Section
@@ -34,6 +35,7 @@ _WHAT_IF = Section(
         ("stowplan drain node-1", "where its pods would go; evicts nobody"),
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
+        ("stowplan simulate week.yaml", "a week in a minute, with pictures"),
     ),
 )
 _CONFIGURATIONS = Section(
@@ -63,7 +65,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, config, run, completion):
+for command in (explain, fit, drain, survive, what_if, simulate, config, run, completion):
     cli.add_command(command)
 
 

@@ -26,6 +26,7 @@ from stowplan.live_testing.kinds import Definition, Kinds
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import NO_LATENCY
 from stowplan.simulate.object_store import ObjectStore
+from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class LiveCluster:
             configuration,
             registry=registry,
             now=START,
-            meter=_StoppedClock(),
+            meter=StoppedClock(),
             random=Random(seed),
             api=VirtualApi(),
             listener=self._attempts,
@@ -230,18 +231,6 @@ class _Attempts:
 
     def bound(self, attempt: Attempt) -> None:
         """Nothing, either."""
-
-
-class _StoppedClock:
-    """Time and chance for metrics that nobody counts."""
-
-    @staticmethod
-    def clock() -> float:
-        return 0.0
-
-    @staticmethod
-    def random() -> float:
-        return 0.0
 
 
 @contextmanager

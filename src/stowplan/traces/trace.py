@@ -2,7 +2,7 @@
 
 A trace is read as it is needed: `arrivals` is an iterator over a file that may have any number of rows. Times are
 seconds since the beginning of the trace and never go back; an importer whose file is not sorted sorts it, or refuses.
-Pods that are alike should share their `spec`, `labels` and `annotations` objects: the scheduler then compiles them once.
+Pods that are alike should share their `spec`, `labels` and `annotations` objects: they are then compiled only once.
 
 Whoever arrives needs a name that is unique in its namespace. UID, time of creation and whatever else an API server
 fills in are filled in by the simulation.
