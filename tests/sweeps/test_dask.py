@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from support.sweeps.behaviour import behave, die_once
 
 from stowplan.sweeps.run_all import DIED, run_all
 from stowplan.sweeps.workers import Dask, Processes
+from support.sweeps.behaviour import behave, die_once
 
 dask = pytest.importorskip("dask", reason="needs the extra dask")
 distributed = pytest.importorskip("distributed", reason="needs the extra dask")

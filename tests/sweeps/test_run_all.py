@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.sweeps.behaviour import behave
 
-from stowplan.sweeps.run_all import DIED, Outcome, run_all
 from stowplan.sweeps import workers
+from stowplan.sweeps.run_all import DIED, Outcome, run_all
 from stowplan.sweeps.workers import Dask, Processes, WorkersError
+from support.sweeps.behaviour import behave
 
 
 def outcomes(on, jobs):
@@ -31,5 +31,5 @@ def test_nothing_to_do():
 
 def test_dask_that_is_not_there(monkeypatch):
     monkeypatch.setattr(workers, "DASK_TIMEOUT", 0.2)
-    with pytest.raises(WorkersError, match="--dask needs the package|cannot be reached"):
+    with pytest.raises(WorkersError, match=r"--dask needs the package|cannot be reached"):
         outcomes(Dask("tcp://127.0.0.1:1"), [1])

@@ -1,9 +1,9 @@
 """Have many independent runs done, and lose none but those that fail.
 
-A run that raises costs itself. So does one that kills its process. `ProcessPoolExecutor` then breaks whole, and Dask gives
-up whatever was on its workers too often when they died; either way nobody can tell which of those that were under way did
-it. So each of these is run again alone, and the one that does it once more is the one. Which worker did a run never shows: results come with the number of their job, and whoever makes
-something of them puts them in order.
+A run that raises costs itself. So does one that kills its process. `ProcessPoolExecutor` then breaks whole, and Dask
+gives up whatever stood too often with workers that died; either way nobody can tell which of those that were under way
+did it. So each of these is run again alone, and the one that does it once more is the one. Which worker did a run never
+shows: outcomes carry the number of their job, and whoever makes something of them puts them in order.
 """
 
 from __future__ import annotations

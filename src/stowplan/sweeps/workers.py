@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,11 +68,12 @@ class Dask:
     @contextmanager
     def executor(self) -> Iterator[Executor]:
         try:
-            from distributed import Client
+            # An extra that need not be there, and has no types.
+            distributed: Any = import_module("distributed")
         except ImportError as e:
             raise WorkersError(NO_DASK) from e
         try:
-            client = Client(self._address, timeout=DASK_TIMEOUT)
+            client = distributed.Client(self._address, timeout=DASK_TIMEOUT)
         except (OSError, ValueError) as e:
             raise WorkersError(f"Dask scheduler {self._address}: cannot be reached: {e}") from e
         try:
@@ -81,9 +83,10 @@ class Dask:
             client.close()
 
     def parallel(self, executor: Executor) -> int:
-        client = executor._client  # type: ignore[attr-defined]
+        client: Any = executor._client  # type: ignore[attr-defined]
         # Beside those that run, some that are on their way.
-        return 2 * max(1, sum(client.nthreads().values()))
+        threads: int = sum(client.nthreads().values())
+        return 2 * max(1, threads)
 
 
 def _cores() -> int:
