@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from stowplan.daemon import recording_file
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.recording_file import RecordingFile, recording
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 

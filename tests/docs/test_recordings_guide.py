@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.recording_file import recording
 from stowplan.engine.inputs import Input
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 

@@ -65,6 +65,7 @@ _SOME_WITHOUT_NODE = 3
     multiple=True,
     help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked.",
 )
+@click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too.")
 @click.option(
     "--kubeconfig",
     metavar="FILE",
@@ -125,6 +126,7 @@ def explain(
     *,
     question: tuple[str, ...],
     files: tuple[str, ...],
+    recursive: bool,
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
@@ -181,6 +183,8 @@ def explain(
         raise click.UsageError("--pod and --pending exclude each other.")
     if files and (kubeconfig or context):
         raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
+    if recursive and not files:
+        raise click.UsageError("-R is for the directories of -f.")
     if namespace is not None and all_namespaces:
         raise click.UsageError("-n and -A exclude each other.")
     what, names = _asked(question, pod, pending=pending)
@@ -232,7 +236,7 @@ def explain(
 
         def cluster() -> ClusterSource:
             if files:
-                found = ClusterSource.of_files(files, config, plugins)
+                found = ClusterSource.of_files(files, config, plugins, recursive=recursive)
                 found.check_nodes()
             else:
                 found = run(

@@ -21,7 +21,7 @@ from stowplan.live.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.daemon.hang_guard import HangGuard
+    from stowplan.guarding.hang_guard import HangGuard
 
 #: Seconds between two writes.
 FLUSH_INTERVAL = 0.5

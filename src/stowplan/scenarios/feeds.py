@@ -53,7 +53,7 @@ def _pods(
     for at in times_of(spec, times, duration):
         for _ in range(spec.each):
             number += 1
-            pod = named_pod(template.pod, f"{alone}-{number}")
+            pod = named_pod(template.pod, spec.name, f"{alone}-{number}")
             expect(pod.metadata.uid, Origin(workload=spec.name, lifetime=template.draw_lifetime(lifetimes)))
             yield start + at, Create(obj=pod)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from stowplan.api.api_errors import NotFound
 from stowplan.api.decode import DecodeError, convert, validation_errors
 from stowplan.api.quantity import milli_value, parse_quantity, value
-from stowplan.api.types import Node
+from stowplan.api.types import Node, Pod
 from stowplan.framework.requests import Create, Delete, Update
 from stowplan.scenarios.errors import ScenarioError
 
@@ -27,7 +28,9 @@ ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 OTHERS = "others"
 _HOUR = 3600.0
 _PODS = "110"
-#: Lost with its node.
+#: Seconds that a pod is left on a node that is no more.
+_ORPHANED = 60.0
+#: Why pods go with their node.
 LOST = "lost with its node"
 
 
@@ -111,6 +114,9 @@ class Fleet:
 
     def changed(self, change: Change[Any]) -> None:
         old, new = change.old, change.new
+        if type(new) is Pod and new.spec.node_name and new.spec.node_name not in self.nodes:
+            # A binding was under way when the node went; nothing keeps an API server from carrying it out.
+            self._world.later(_ORPHANED, partial(self._collect, new.metadata.uid))
         if type(new if old is None else old) is not Node:
             return
         self.account()
@@ -148,6 +154,12 @@ class Fleet:
     @property
     def allocatable(self) -> Mapping[str, int]:
         return self._allocatable
+
+    def _collect(self, uid: str) -> None:
+        """Take a pod away whose node is no more, as the garbage collector of pods does."""
+        entry = self._world.ledger.of(uid)
+        if entry is not None and not entry.why and entry.node not in self.nodes:
+            self._world.delete(entry, LOST, at_once=True)
 
     def set_price(self, group: str, price: float) -> None:
         self.account()

@@ -300,7 +300,7 @@ class Simulation:
             if self._time.halted or (duration is not None and self._passed >= duration):
                 break
             happened = self.ledger.placements + self.ledger.arrived + sum(self.ledger.ends.values())
-            if happened != seen or not self._time.idle:
+            if happened != seen:
                 quiet_since, seen = self._passed, happened
             if duration is None and self._time.idle and self._rests(quiet_since):
                 break

@@ -64,11 +64,11 @@ class Template:
         return None if self.lifetime is None else self.lifetime.draw(chance)
 
 
-def named_pod(template: Pod, name: str, *, owner: OwnerReference | None = None) -> Pod:
-    """One of many that are alike: they share everything but their names."""
+def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference | None = None) -> Pod:
+    """One of many that are alike: they share everything but their names. Two workloads may clash in names only."""
     metadata = template.metadata
     owners = metadata.owner_references if owner is None else (owner,)
-    uid = f"{metadata.namespace}/{name}"
+    uid = f"{workload}/{metadata.namespace}/{name}"
     return replace(template, metadata=replace(metadata, name=name, uid=uid, owner_references=owners))
 
 
@@ -82,7 +82,8 @@ class Keeper:
         self._chance = chance
         self.replicas = template.replicas
         self._made = 0
-        self._active: dict[str, Entry | None] = {}
+        #: Name -> UID.
+        self._active: dict[str, str] = {}
         self._completed = 0
         self._is_job = template.kind == "Job"
         kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
@@ -111,10 +112,10 @@ class Keeper:
     def _reconcile(self) -> None:
         while len(self._active) < self._wanted:
             self._make()
-        for name in reversed(list(self._active)[self._wanted :] if not self._is_job else ()):
-            uid = f"{self._template.pod.metadata.namespace}/{name}"
-            entry = self._world.ledger.of(uid)
-            del self._active[name]
+        if self._is_job:
+            return
+        for name in reversed(list(self._active)[self._wanted :]):
+            entry = self._world.ledger.of(self._active.pop(name))
             if entry is not None:
                 entry.origin = Origin(workload=self._template.workload)
                 self._world.delete(entry, "scaled down")
@@ -122,10 +123,11 @@ class Keeper:
     def _make(self) -> None:
         self._made += 1
         name = f"{self._name}-{self._made}"
-        self._active[name] = None
         template = self._template
+        pod = named_pod(template.pod, template.workload, name, owner=self._owner)
+        self._active[name] = pod.metadata.uid
         origin = Origin(workload=template.workload, lifetime=template.draw_lifetime(self._chance), owner=self)
-        self._world.arrive(named_pod(template.pod, name, owner=self._owner), origin)
+        self._world.arrive(pod, origin)
 
     def lost(self, entry: Entry) -> None:
         self._active.pop(entry.pod.metadata.name, None)
@@ -178,7 +180,8 @@ class DaemonKeeper:
 
     def _make(self, node: str) -> None:
         self._made += 1
-        made = named_pod(self._pod, f"{self._pod.metadata.name}-{self._made}", owner=self._owner)
+        name = f"{self._pod.metadata.name}-{self._made}"
+        made = named_pod(self._pod, self._template.workload, name, owner=self._owner)
         requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
         affinity = Affinity(
             node_affinity=NodeAffinity(
@@ -225,7 +228,7 @@ class Adopted:
         self._made += 1
         old = entry.pod
         fresh = replace(
-            named_pod(old, f"{old.metadata.name}-anew-{self._made}"),
+            named_pod(old, entry.origin.workload, f"{old.metadata.name}-anew-{self._made}"),
             spec=replace(old.spec, node_name=""),
             status=type(old.status)(),
         )

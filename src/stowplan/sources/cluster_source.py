@@ -47,8 +47,10 @@ class ClusterSource:
     events: list[Event] | None = field(default=None, repr=False)
 
     @classmethod
-    def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> ClusterSource:
-        found = objects_of_files(files, sys.stdin.buffer if "-" in files else None)
+    def of_files(
+        cls, files: Sequence[str], config: str | None, plugins: Sequence[str], *, recursive: bool = False
+    ) -> ClusterSource:
+        found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
         _note(*found.notes)
         return cls(Cluster(found.objects, config, plugins=named_plugins(plugins)), _finished(found.objects))
 

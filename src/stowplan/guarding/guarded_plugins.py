@@ -12,13 +12,14 @@ from inspect import isgeneratorfunction
 from types import new_class
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from stowplan.daemon.hang_guard import stepwise
 from stowplan.framework import interface
 from stowplan.framework.events import ClusterEventWithHint
 from stowplan.framework.registry import Registry
+from stowplan.guarding.hang_guard import stepwise
+from stowplan.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from stowplan.framework.interface import Plugin
 
@@ -83,6 +84,15 @@ class Guard(Protocol):
         """The same for what is asynchronous."""
 
 
+def guarded_registry(plugins: Iterable[type[Plugin]], guard: Guard) -> Registry:
+    """The in-tree plugins and these, each of which is called through the guard."""
+    in_tree = in_tree_registry()
+    registry = in_tree_registry()
+    for plugin in plugins:
+        registry.register(plugin)
+    return guarded(registry, in_tree, guard)
+
+
 def guarded(registry: Registry, in_tree: Registry, guard: Guard) -> Registry:
     """The registry with every plugin guarded that is not in-tree."""
     ours = set(in_tree)
@@ -117,7 +127,18 @@ def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
         members[_REGISTERING] = _registering(guard, plugin.name, getattr(plugin, _REGISTERING))
     if _is_own(plugin, _EXPLAINING):
         members[_EXPLAINING] = _explaining(guard, plugin.name, getattr(plugin, _EXPLAINING))
-    return cast("type[Plugin]", new_class(plugin.__name__, (plugin,), {}, lambda body: body.update(members)))
+    keys = {"metaclass": _standing_in_for(plugin)}
+    return cast("type[Plugin]", new_class(plugin.__name__, (plugin,), keys, lambda body: body.update(members)))
+
+
+def _standing_in_for(plugin: type[Plugin]) -> type:
+    """A metaclass whose classes have nothing of their own: what a plugin keeps at `type(self)` is the plugin's."""
+
+    def __setattr__(cls: type, name: str, value: object) -> None:
+        # Python's own: `_abc_impl`, `__abstractmethods__`.
+        type.__setattr__(cls if name.startswith(("_abc_", "__")) else plugin, name, value)
+
+    return type("StandIn", (type(plugin),), {"__setattr__": __setattr__})
 
 
 def _is_own(plugin: type[Plugin], name: str) -> bool:
@@ -141,7 +162,7 @@ def _waited_for(guard: Guard, plugin: str, point: str, method: Callable[..., Any
 
     @wraps(method)
     async def waiting(*args: Any, **keys: Any) -> Any:
-        return await guard.wait(plugin, point, method, args, keys)
+        return await guard.wait(plugin, point, interface.awaited, (method, *args), keys)
 
     return waiting
 

@@ -1,6 +1,7 @@
 """Plugins that hang: their call is broken off, their pod tried again, and every pod bound exactly once."""
 
 import asyncio
+import re
 import signal
 import threading
 import time
@@ -9,16 +10,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from stowplan.daemon.broken_off_calls import BrokenOffCalls
-from stowplan.daemon.guarded_plugins import guarded, guarded_plugin
-from stowplan.daemon.hang_guard import HangGuard, PluginTimeoutError
 from stowplan.framework.interface import extension_points
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
+from stowplan.guarding.guarded_plugins import guarded, guarded_plugin
+from stowplan.guarding.hang_guard import HangGuard, PluginTimeoutError
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.plugins import hanging_plugins as hanging
+from support.plugins.raised import in_short
 
 pytestmark = pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals are for the main thread"
@@ -142,7 +144,9 @@ async def test_whatever_it_hangs_in(point, way):
         assert cluster.node_of("good")
         point_name = point[0].upper() + point[1:]
         said = cluster.condition("odd")["message"]
-        assert said.endswith(f'plugin "Hanging" did not return from {point_name} {WITHIN}')
+        assert re.search(
+            rf'plugin "Hanging" did not return from {point_name} {WITHIN} \([\w.]+:\d+ in [\w<>]+\)$', said
+        )
         assert cluster.condition("odd")["reason"] == "SchedulerError"
         assert cluster.place("odd").value == "error backoff"
         await cluster.advance(2.0)
@@ -330,7 +334,8 @@ async def test_calls_within_one_that_is_broken_off_do_not_count(guard):
     with pytest.raises(PluginTimeoutError):
         guard.call("P", "Score", busy, (), {})
     said = ('"Outer" did not return from Filter', '"P" did not return from Score')
-    assert guard.broken_off_in_step == [(i, f"plugin {text} {WITHIN}") for i, text in enumerate(said, 2)]
+    found = [(number, in_short(why)) for number, why in guard.broken_off_in_step]
+    assert found == [(i, f"plugin {text} {WITHIN}") for i, text in enumerate(said, 2)]
     guard.begin_step()
     assert guard.broken_off_in_step == []
 
@@ -480,8 +485,8 @@ def test_what_a_queue_sort_declares_of_its_order_stays(declared):
 
 def test_every_method_that_plugins_define_is_guarded():
     """Or what is new in the interface hangs unguarded."""
-    from stowplan.daemon import guarded_plugins
     from stowplan.framework import interface
+    from stowplan.guarding import guarded_plugins
 
     alone = {guarded_plugins._REGISTERING, guarded_plugins._EXPLAINING}
     known = {*guarded_plugins._POINTS, *guarded_plugins._ASYNCHRONOUS, *alone}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.daemon.hang_guard import PluginTimeoutError
+from stowplan.guarding.hang_guard import PluginTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
