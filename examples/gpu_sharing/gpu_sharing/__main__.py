@@ -1,6 +1,6 @@
 """`python -m gpu_sharing`: the runs of one workload, in one command.
 
-    python -m gpu_sharing --nodes nodes_gpu.csv.gz --pods pods_default.csv.gz --output results
+python -m gpu_sharing --nodes nodes_gpu.csv.gz --pods pods_default.csv.gz --output results
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from stowplan.sweeps.run_all import run_all
-from stowplan.sweeps.workers import Dask, Processes, WorkersError
 
 from gpu_sharing.experiment import POLICIES, Job, do
 from gpu_sharing.results import curves, figure, table
 from gpu_sharing.trace import TraceError, read_nodes, read_pods
+from stowplan.sweeps.run_all import run_all
+from stowplan.sweeps.workers import Dask, Processes, WorkersError
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from stowplan.sweeps.workers import Workers
 
     from gpu_sharing.experiment import Run
+    from stowplan.sweeps.workers import Workers
 
 PUBLISHED = "https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023)"
 
@@ -44,12 +44,24 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--pods", "pods_file", type=_FILE, required=True, metavar="FILE", help="CSV of one workload.")
 @click.option("--policy", "policies", type=click.Choice(list(POLICIES)), multiple=True, help="Repeatable; all if none.")
 @click.option("--seeds", type=_Seeds(), default="42-51", show_default=True, metavar="FIRST-LAST")
-@click.option("--load", "ratio", type=click.FloatRange(0, min_open=True), default=1.3, show_default=True,
-              metavar="RATIO", help="Pods ask for so many times the GPUs that there are.")
+@click.option(
+    "--load",
+    "ratio",
+    type=click.FloatRange(0, min_open=True),
+    default=1.3,
+    show_default=True,
+    metavar="RATIO",
+    help="Pods ask for so many times the GPUs that there are.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes; one per core if not given.")
 @click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
-@click.option("--output", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="FOLDER",
-              help="Where runs.json and figure.svg go.")
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Where runs.json and figure.svg go.",
+)
 def main(
     *,
     nodes_file: Path,
@@ -87,7 +99,14 @@ def main(
 
 def _all(workers: Workers, jobs: list[Job], console: Console) -> tuple[list[Run], list[tuple[Job, str]]]:
     """The runs in the order of their jobs, and what became of the others; Ctrl-C keeps what is done."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     found: dict[int, Run] = {}
     failed: list[tuple[Job, str]] = []

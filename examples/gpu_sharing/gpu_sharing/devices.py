@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, proxy
 
 import numpy as np
-from stowplan.plugins import CopiedAtBeginning, Nodes
 
 from gpu_sharing.request import GPU_MODEL, PREFIX, WHOLE, GpuRequestError, indexes_of, request_of
+from stowplan.plugins import CopiedAtBeginning, Nodes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from stowplan.plugins import Handle, PodInfo
 
     from gpu_sharing.request import GpuRequest
+    from stowplan.plugins import Handle, PodInfo
 
     Ints = npt.NDArray[np.int64]
     #: Node -> UID of a pod -> its GPUs. The inner mappings are replaced, not changed.

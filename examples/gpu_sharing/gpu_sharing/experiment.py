@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
-import stowplan
 from msgspec.structs import replace
-from stowplan.api.decode import decode_object
-from stowplan.plugins import Nodes
 
+import stowplan
 from gpu_sharing.devices import devices_of
 from gpu_sharing.fragmentation import TypicalPods, typical_kinds
 from gpu_sharing.policies import (
@@ -31,14 +29,15 @@ from gpu_sharing.policies import (
 from gpu_sharing.request import GPU_MODEL, WHOLE
 from gpu_sharing.sharing import GpuSharing
 from gpu_sharing.workload import workload
+from stowplan.api.decode import decode_object
+from stowplan.plugins import Nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from stowplan.api.types import Pod
-
     from gpu_sharing.fragmentation import PodKind
     from gpu_sharing.trace import TraceNode, TracePod
+    from stowplan.api.types import Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,9 @@ class _Fragments:
         nodes = Nodes(self._cluster.state, rows)
         cpu = nodes.table.resources["cpu"]
         allowed = self._allowed[:, nodes.codes(GPU_MODEL)]
-        return self._typical.fragments(nodes.allocatable(cpu) - nodes.requested(cpu), self._devices.free(nodes), allowed)
+        return self._typical.fragments(
+            nodes.allocatable(cpu) - nodes.requested(cpu), self._devices.free(nodes), allowed
+        )
 
     def update(self, node_name: str) -> None:
         row = self._cluster.state.table.row_of[node_name]

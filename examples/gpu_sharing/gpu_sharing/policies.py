@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+
+from gpu_sharing.devices import devices_of
+from gpu_sharing.fragmentation import PodKind, TypicalPods
+from gpu_sharing.request import GPU_MODEL, WHOLE, request_of
 from stowplan.plugins import (
     CountsPods,
     Nodes,
@@ -22,17 +26,13 @@ from stowplan.plugins import (
     SignPlugin,
 )
 
-from gpu_sharing.devices import devices_of
-from gpu_sharing.fragmentation import PodKind, TypicalPods
-from gpu_sharing.request import GPU_MODEL, WHOLE, request_of
-
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     import numpy.typing as npt
-    from stowplan.plugins import CycleState, Handle, PodInfo
 
     from gpu_sharing.request import GpuRequest
+    from stowplan.plugins import CycleState, Handle, PodInfo
 
     Ints = npt.NDArray[np.int64]
 

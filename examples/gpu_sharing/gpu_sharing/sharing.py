@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
+
+from gpu_sharing.devices import devices_of
+from gpu_sharing.policies import FGDScore
+from gpu_sharing.request import GPU_INDEX, GpuRequestError, index_text, indexes_of, request_of
 from stowplan.plugins import (
     ASSIGNED_POD,
     NODE,
@@ -39,13 +43,10 @@ from stowplan.plugins import (
 from stowplan.plugins import Code as StatusCode
 from stowplan.plugins import Nodes as NodesView
 
-from gpu_sharing.devices import devices_of
-from gpu_sharing.policies import FGDScore
-from gpu_sharing.request import GPU_INDEX, GpuRequestError, index_text, indexes_of, request_of
-
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
+    from gpu_sharing.request import GpuRequest
     from stowplan.api.types import Pod
     from stowplan.plugins import (
         ClusterEventWithHint,
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
         Status,
         Steps,
     )
-
-    from gpu_sharing.request import GpuRequest
 
 NO_ROOM = Reason("InsufficientGPU", "Insufficient GPU")
 OTHER_MODEL = Reason("OtherGPUModel", "node(s) had no GPU of the models that the pod may use")
@@ -173,5 +172,3 @@ class GpuSharing(
         body = {"metadata": {"uid": pod.uid, "annotations": {GPU_INDEX: text}}}
         outcome = yield Patch(kind=type(pod.pod), namespace=pod.namespace, name=pod.name, body=body, type_="merge")
         return None if isinstance(outcome, Done) else error(outcome.error)
-
-

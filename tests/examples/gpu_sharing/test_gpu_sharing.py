@@ -28,7 +28,9 @@ def make():
     from gpu_sharing.fragmentation import PodKind
 
     def make(*nodes, policy="bestfit"):
-        config = configuration(POLICIES[policy], kinds=[(PodKind(1000, 500, 1), 3), (PodKind(2000, 1000, 1), 1)], seed=7)
+        config = configuration(
+            POLICIES[policy], kinds=[(PodKind(1000, 500, 1), 3), (PodKind(2000, 1000, 1), 1)], seed=7
+        )
         points = config["profiles"][0]["plugins"]
         points["preBind"] = {"enabled": [{"name": "GpuSharing"}]}
         cluster = stowplan.Cluster((), config, plugins=PLUGINS)
