@@ -107,10 +107,10 @@ def test_the_command(files, tmp_path, monkeypatch):
     ],
 )
 def test_what_makes_no_sense(files, tmp_path, monkeypatch, arguments, message):
-    from stowplan.cli.main import main
+    from stowplan.cli.main import cli
 
     monkeypatch.chdir(tmp_path)
-    found = CliRunner().invoke(main, ["compare", *arguments, "--scenario", "s.yaml"])
+    found = CliRunner().invoke(cli, ["compare", *arguments, "--scenario", "s.yaml"])
     assert found.exit_code != 0
     assert message in found.output + str(found.exception)
 

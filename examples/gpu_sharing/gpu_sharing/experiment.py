@@ -1,7 +1,7 @@
 """One run of the paper's experiment: pods come one by one until far more was asked for than there is.
 
-Each is placed or refused before the next one comes; nobody leaves. After each, the run notes how much was asked for so far,
-how much is allocated, and how much of the rest is a fragment.
+Each is placed or refused before the next one comes; nobody leaves. After each, the run notes how much was asked for so
+far, how much is allocated, and how much of the rest is a fragment.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """How much of a node's free GPUs is of no use to typical pods, and what a placement does to that.
 
-For a typical pod, everything that a node's GPUs have free is a fragment if the pod cannot run there; if it can, what is
-free on the GPUs that are too full for it. Fragmentation is the mean over the typical pods, weighted by how often each
-comes, in thousandths of a GPU. Pods without GPU need none of it: to them all of it is a fragment.
+For a typical pod, everything that a node's GPUs have free is a fragment if the pod cannot run there; if it can, what
+is free on the GPUs that are too full for it. Fragmentation is the mean over the typical pods, weighted by how often
+each comes, in thousandths of a GPU. Pods without GPU need none of it: to them all of it is a fragment.
 
-What is not a fragment is *useful*. Weights are counts here, not shares, and so all sums are integers below 2⁵³, exact in
-whatever order: a placement that changes nothing scores the same on every node and on every machine, and a change by one
-thousandth is not lost. Sums in units of count x milli are called scaled.
+What is not a fragment is *useful*. Weights are counts here, not shares, and so all sums are integers below 2⁵³, exact
+in whatever order: a placement that changes nothing scores the same on every node and on every machine, and a change by
+one thousandth is not lost. Sums in units of count x milli are called scaled.
 
 Arrays: typical pods (T) first, then GPUs (G), nodes last.
 """

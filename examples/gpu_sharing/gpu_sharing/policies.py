@@ -1,8 +1,8 @@
 """The six policies of "Beware of Fragmentation" as Score plugins.
 
-Each answers with integers in 0…100 for all nodes at once. To repeat the paper exactly, one of them is the profile's only
-score plugin, and ties go to the first node in a fixed order: with so coarse scores that order decides often. The formulas
-take the largest node of the paper's cluster as their unit (128 cores, 8 GPUs); `args` can name another.
+Each answers with integers in 0…100 for all nodes at once. To repeat the paper exactly, one of them is the profile's
+only score plugin, and ties go to the first node in a fixed order: with so coarse scores that order decides often. The
+formulas take the largest node of the paper's cluster as their unit (128 cores, 8 GPUs); `args` can name another.
 """
 
 from __future__ import annotations

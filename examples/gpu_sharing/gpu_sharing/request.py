@@ -1,7 +1,7 @@
 """Which GPUs a pod asks for, and which it got: what its annotations say.
 
-GPUs are no resource of the node here, as Kubernetes cannot tell which of several a pod has: a pod names the GPUs' number
-and the thousandths of each in annotations, and the scheduler answers with another one.
+GPUs are no resource of the node here, as Kubernetes cannot tell which of several a pod has: a pod names the GPUs'
+number and the thousandths of each in annotations, and the scheduler answers with another one.
 """
 
 from __future__ import annotations

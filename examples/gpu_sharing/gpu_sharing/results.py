@@ -105,8 +105,10 @@ def _panel(of_policies: Sequence[Curve], left: float, label: str) -> str:
     for value in range(int(low), int(high) + 1, step):
         parts.append(f'<line class="grid" x1="{x0}" x2="{x0 + _WIDTH}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
         parts.append(f'<text x="{x0 - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{value}</text>')
-    for load in range(-(-first // 10) * 10, last + 1, 10):
-        parts.append(f'<text x="{x(load):.1f}" y="{_TOP + _HEIGHT + 16}" text-anchor="middle">{load}</text>')
+    parts += (
+        f'<text x="{x(load):.1f}" y="{_TOP + _HEIGHT + 16}" text-anchor="middle">{load}</text>'
+        for load in range(-(-first // 10) * 10, last + 1, 10)
+    )
     for i, curve in enumerate(of_policies):
         points = " ".join(f"{x(load):.1f},{y(curve.means[load]):.1f}" for load in range(first, len(curve.means)))
         hint = f"{curve.title}: {curve.means[-1]:.2f} at load {len(curve.means) - 1}"

@@ -1,8 +1,8 @@
 """Fit pods to single GPUs, and say which ones they get.
 
 A pod that asks for a part of a GPU shares it with others; one that asks for several gets whole ones. Filter knows what
-each GPU has free, Reserve chooses GPUs on the node that won, and PreBind writes them into an annotation, from which they
-are known after a restart. CPU, memory and the number of pods are NodeResourcesFit's.
+each GPU has free, Reserve chooses GPUs on the node that won, and PreBind writes them into an annotation, from which
+they are known after a restart. CPU, memory and the number of pods are NodeResourcesFit's.
 """
 
 from __future__ import annotations

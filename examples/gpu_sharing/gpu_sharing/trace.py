@@ -1,7 +1,8 @@
 """The openb trace: nodes and pods of a production cluster with shared GPUs, from its CSV files.
 
-Published as cluster-trace-gpu-v2023 in Alibaba's clusterdata and with the paper's simulator. Files may be packed with gzip.
-Of a pod's columns only those are read that the experiment uses; `gpu_spec` may be missing, as in some of its workloads.
+Published as cluster-trace-gpu-v2023 in Alibaba's clusterdata and with the paper's simulator. Files may be packed with
+gzip. Of a pod's columns only those are read that the experiment uses; `gpu_spec` may be missing, as in some of its
+workloads.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ def _body(found: ComparisonRecord) -> Iterator[str]:
     if found.seeds and found.is_same:
         yield f"<p><strong>{NO_DIFFERENCE}</strong></p>"
     for measure in found.measures:
-        yield f"<section><h2>{escape(title_of(measure.name))}</h2>{_picture(title_of(measure.name), names, measure.values)}"
+        title = title_of(measure.name)
+        yield f"<section><h2>{escape(title)}</h2>{_picture(title, names, measure.values)}"
         yield _table(names, measure.values, measure.differences) + "</section>"
     if found.placed_otherwise:
         rows = zip(names[1:], found.placed_otherwise[1:], strict=True)

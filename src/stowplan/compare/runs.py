@@ -1,7 +1,7 @@
 """One simulation of a comparison, as it goes to a worker and comes back.
 
-Arrivals, lifetimes and faults do not depend on what is decided (`scenarios.simulation`), so configurations meet the same
-pods with the same seed, and differences are taken seed by seed.
+Arrivals, lifetimes and faults do not depend on what is decided (`scenarios.simulation`), so configurations meet the
+same pods with the same seed, and differences are taken seed by seed.
 """
 
 from __future__ import annotations
