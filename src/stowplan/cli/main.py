@@ -12,6 +12,7 @@ from stowplan.cli.config.group import config
 from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
 from stowplan.cli.fit import fit
+from stowplan.cli.record import record
 from stowplan.cli.run import run
 from stowplan.cli.survive import survive
 from stowplan.cli.what_if import what_if
@@ -63,7 +64,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, config, run, completion):
+for command in (explain, fit, drain, survive, what_if, config, run, record, completion):
     cli.add_command(command)
 
 
