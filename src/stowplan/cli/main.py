@@ -14,6 +14,7 @@ from stowplan.cli.explain import explain
 from stowplan.cli.fit import fit
 from stowplan.cli.record import record
 from stowplan.cli.run import run
+from stowplan.cli.shadow import shadow
 from stowplan.cli.survive import survive
 from stowplan.cli.what_if import what_if
 from stowplan.command_line.commands import Commands, Section
@@ -64,7 +65,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, config, run, record, completion):
+for command in (explain, fit, drain, survive, what_if, config, run, record, shadow, completion):
     cli.add_command(command)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.recording_options import recording_options
 from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
@@ -83,24 +84,13 @@ def record(
             return
         if not file:
             raise click.UsageError("Missing argument 'FILE'.")
-        connection = _connection(configuration, kubeconfig, context)
+        connection = connection_of(configuration, kubeconfig, context)
         logs = set_up(LogSettings(verbosity=0, format="text"))
         try:
             with stop_signals(logs.flush) as stop:
                 _record(file, connection, configuration, registry, stop, **options)
         finally:
             logs.close()
-
-
-def _connection(configuration: Configuration, kubeconfig: str | None, context: str | None) -> Connection:
-    from stowplan.client.connection import ClientConfigError, connect_from_flags
-
-    try:
-        return connect_from_flags(
-            kubeconfig=kubeconfig or configuration.client_connection.kubeconfig or None, context=context
-        )
-    except ClientConfigError as error:
-        raise InputError(str(error)) from error
 
 
 def _record(

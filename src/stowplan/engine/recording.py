@@ -306,7 +306,13 @@ class Replay:
 
     def steps(self) -> Iterator[tuple[Entry, list[Effect]]]:
         """Each input, and the effects that follow from it."""
+        return self.steps_until(None)
+
+    def steps_until(self, moment: float | None) -> Iterator[tuple[Entry, list[Effect]]]:
+        """The same up to a moment, those at it included."""
         for entry in read_entries(self._lines, self.header):
+            if moment is not None and entry.now > moment:
+                return
             if self._broken_off is not None:
                 self._broken_off.expect(entry.broken_off)
             yield entry, self.engine.step(entry.input, entry.now)
