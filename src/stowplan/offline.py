@@ -97,12 +97,9 @@ class Cluster:
         `call_extender` answers for the extenders of the configuration: it gets the URL of a call and its body, and
         returns the answer, as JSON would hold them. None: they are asked over HTTP. None of them is asked to bind.
         """
-        registry = in_tree_registry()
+        registry = registry_of(plugins)
         #: Plugins that the caller has handed over.
         self.plugins = tuple(plugins)
-        # A caller may hand over installed plugins too; each joins once.
-        for plugin in dict.fromkeys((*installed_plugins(), *plugins)):
-            registry.register(plugin)
         #: What was skipped or made up when objects were read, for the user to know.
         self.notes: tuple[str, ...] = ()
         self.config = _configuration(config, registry, feature_gates or {})
@@ -433,6 +430,15 @@ class _Scheduling:
         pod = attempt.pod
         self._names.put(pod.key, pod.uid)
         self._reservations.add(attempt.framework, attempt.state, pod)
+
+
+def registry_of(plugins: Iterable[type[Plugin]]) -> Registry:
+    """The in-tree plugins, those of installed packages, and these."""
+    registry = in_tree_registry()
+    # Somebody may hand over installed plugins too; each joins once.
+    for plugin in dict.fromkeys((*installed_plugins(), *plugins)):
+        registry.register(plugin)
+    return registry
 
 
 def _configuration(

@@ -13,6 +13,7 @@ from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
 from stowplan.cli.fit import fit
 from stowplan.cli.record import record
+from stowplan.cli.replay import replay
 from stowplan.cli.run import run
 from stowplan.cli.shadow import shadow
 from stowplan.cli.survive import survive
@@ -38,6 +39,15 @@ _WHAT_IF = Section(
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
     ),
 )
+_RECORDINGS = Section(
+    "What was decided, and what would have been?",
+    (
+        ("stowplan record cluster.recording", "follow a live cluster into a file"),
+        ("stowplan explain --recording FILE --at TIME …", "ask about any moment of it"),
+        ("stowplan replay FILE --config new.yaml", "decide everything anew"),
+        ("stowplan shadow", "beside another scheduler: the same here?"),
+    ),
+)
 _CONFIGURATIONS = Section(
     "What does my configuration mean?",
     (
@@ -57,7 +67,7 @@ _IN_A_CLUSTER = Section(
 
 @click.group(
     cls=Commands,
-    sections=(_QUESTIONS, _WHAT_IF, _CONFIGURATIONS, _IN_A_CLUSTER),
+    sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
@@ -65,7 +75,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, config, run, record, shadow, completion):
+for command in (explain, fit, drain, survive, what_if, config, run, record, replay, shadow, completion):
     cli.add_command(command)
 
 
