@@ -14,6 +14,7 @@ Pods go when they went then, however long they have run now.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from stowplan.api.types import Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import objects_of, set_chance
 from stowplan.engine.engine import Engine, EngineSettings
-from stowplan.engine.inputs import Changes, Schedule, Served
+from stowplan.engine.inputs import Changes, Schedule, Served, Started
 from stowplan.engine.recording import read_entries
 from stowplan.framework.requests import Create, Delete, Update
 from stowplan.recordings.files import opened
@@ -138,7 +139,8 @@ class _Run:
         self._paced = _PacedEngine(self._engine, paced=header.decides)
         self._time = VirtualTime(self._paced, ObjectStore(), start=header.now)
         self._found = Anew(began=header.now)
-        self._tried_at = header.now
+        #: When a pod was tried last; never idle before the scheduler had begun.
+        self._tried_at = header.now if header.dump is not None else inf
         #: Whether the first list of pods has come.
         self._listed = False
         if header.dump is not None:
@@ -164,7 +166,7 @@ class _Run:
     def take(self, now: float, input_: Input) -> None:
         """What was heard at that time."""
         paced = self._paced
-        paced.is_idle = now - self._tried_at > IDLE_SECONDS
+        paced.is_idle = type(input_) is not Schedule and now - self._tried_at > IDLE_SECONDS
         self._time.advance(max(0.0, now - self._time.now))
         if isinstance(input_, Changes):
             for change in input_.changes:
@@ -174,6 +176,8 @@ class _Run:
                 self._listed = True
         elif isinstance(input_, Schedule):
             paced.turns, self._tried_at = 1, now
+        elif isinstance(input_, Started):
+            self._tried_at = now
         elif isinstance(input_, Served):
             self._time.submit(input_)
         self._time.advance(0.0)
