@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: A pod that so many were bound after, or that was overtaken for so many seconds, is not on its way.
 MAX_OVERTAKING, MAX_SECONDS = 256, 1.0
+#: Binds of so many seconds may have been decided in another order than they were written in: each is held back as long,
+#: so that whoever judges it sees those after it, too.
+CONCURRENT_SECONDS = 0.25
 
 #: Priority, highest first, and a number that grows.
 _Place = tuple[int, int]
@@ -110,6 +113,8 @@ class DecisionOrder:
         while self._ordered:
             place, uid = self._ordered[0]
             if uid in self._held:
+                if now - self._held[uid].at < CONCURRENT_SECONDS:
+                    return
                 head = self._head()
                 if head is not None and head < place and not self._overtaken(now):
                     return

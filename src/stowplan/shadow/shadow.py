@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from stowplan.api.types import Pod
 from stowplan.engine.inputs import Changes
 from stowplan.shadow.comparison import Comparison, compared
-from stowplan.shadow.decision_order import DecisionOrder
+from stowplan.shadow.decision_order import CONCURRENT_SECONDS, DecisionOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from stowplan.framework.runtime import Framework
     from stowplan.shadow.decision_order import Bind
 
-#: Binds of so many seconds, and at most so many, may have been decided in another order than they were written in.
-CONCURRENT_SECONDS, _NEIGHBOURS = 0.25, 64
+#: At most so many binds before and after one are looked at when it may have been decided among them.
+_NEIGHBOURS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,10 @@ class Judged:
     #: Seconds that the judgement took.
     took: float
     comparison: Comparison
-    #: On which state: in the order of the queue, of the binds, or of neither: then `swapped` was bound at the same time
-    #: and decided on the other side of this one. Where they differ on all, the first.
+    #: On which state: in the order of the queue, of the binds, or of neither: then those of `swapped` were bound at the
+    #: same time and decided on the other side of this one. Where they differ on all, the first.
     order: Literal["queue", "binds", "swapped"]
-    swapped: str = ""
+    swapped: tuple[str, ...] = ()
 
 
 class Clock(Protocol):
@@ -132,7 +132,7 @@ class Shadow:
         found = compared(engine, framework, info, node)
         took = self._meter.clock() - began
         order: Literal["queue", "binds", "swapped"] = "queue"
-        swapped = ""
+        swapped: tuple[str, ...] = ()
         if not found.kind.agrees:
             otherwise = self._in_order_of_binds(engine, bind, lambda: compared(engine, framework, info, node))
             if otherwise is not None and otherwise.kind.agrees:
@@ -165,23 +165,33 @@ class Shadow:
                     engine.state.add_pod(other.change.new)
             return judge()
 
-    def _swapped(self, engine: Engine, bind: Bind, judge: Callable[[], Comparison]) -> tuple[Comparison, str] | None:
-        """One pod bound at the same time that makes the two agree if it was decided on the other side of this one."""
+    def _swapped(
+        self, engine: Engine, bind: Bind, judge: Callable[[], Comparison]
+    ) -> tuple[Comparison, tuple[str, ...]] | None:
+        """Pods bound at the same time that make the two agree if they were decided on the other side of this one.
+
+        First each of them alone, then as many in a row as it takes: this one was decided so much earlier, or later.
+        """
         state = engine.state
-        for other in reversed(self._last):
-            if abs(bind.at - other.at) <= CONCURRENT_SECONDS:
+        before = [one for one in reversed(self._last) if abs(bind.at - one.at) <= CONCURRENT_SECONDS]
+        held = sorted(self._order.held(), key=lambda one: one.number)
+        after = [one for one in held if abs(bind.at - one.at) <= CONCURRENT_SECONDS][:_NEIGHBOURS]
+        for row, groups in (
+            (before, [(one,) for one in before]),
+            (after, [(one,) for one in after]),
+            (before, [before[:size] for size in range(2, len(before) + 1)]),
+            (after, [after[:size] for size in range(2, len(after) + 1)]),
+        ):
+            for group in groups:
                 with state.transaction():
-                    state.remove_pod(other.uid)
+                    for other in group:
+                        if row is before:
+                            state.remove_pod(other.uid)
+                        elif other.change.new is not None:
+                            state.add_pod(other.change.new)
                     found = judge()
                 if found.kind.agrees:
-                    return found, _key(other)
-        for other in tuple(self._order.held()):
-            if other.change.new is not None and abs(bind.at - other.at) <= CONCURRENT_SECONDS:
-                with state.transaction():
-                    state.add_pod(other.change.new)
-                    found = judge()
-                if found.kind.agrees:
-                    return found, _key(other)
+                    return found, tuple(map(_key, group))
         return None
 
 
