@@ -441,6 +441,11 @@ def registry_of(plugins: Iterable[type[Plugin]]) -> Registry:
     return registry
 
 
+def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
+    """Those of these gates that `Cluster` takes."""
+    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates and not (on and name in UNBUILT)}
+
+
 def _configuration(
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None,
     registry: Registry,

@@ -113,7 +113,8 @@ def _record(
     except OSError as error:
         raise InputError(os_error_text("open", file, error)) from error
     if recorder.failure is not None:
-        raise click.ClickException(f"the recording ended early: {recorder.failure}; what was written is whole")
+        click.echo(f"error: the recording ended early: {recorder.failure}; what was written is whole", err=True)
+        raise SystemExit(1)
     took = duration_text(timedelta(seconds=round(time.monotonic() - began)))
     click.echo(f"recorded {took} into {file}, {os.path.getsize(file) / 2**20:.1f} MiB")
 

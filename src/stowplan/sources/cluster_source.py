@@ -20,7 +20,7 @@ from stowplan.explain.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined
 from stowplan.framework.status import error
 from stowplan.loading.files import objects_of_files
-from stowplan.offline import Cluster, registry_of
+from stowplan.offline import Cluster, known_gates, registry_of
 from stowplan.recordings.files import moment_text
 from stowplan.recordings.moment import moment_of
 from stowplan.sources.missing_kinds import why_not_judged
@@ -72,7 +72,8 @@ class ClusterSource:
             moment.objects,
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
-            feature_gates=moment.header.gates if own else None,
+            # A whole kube-scheduler has gates that no decision depends on.
+            feature_gates=known_gates(moment.header.gates) if own else None,
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
