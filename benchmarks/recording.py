@@ -35,10 +35,10 @@ from stowplan.api.decode import decode_json, decode_object, encode_json
 from stowplan.api.port import Listing
 from stowplan.api.types import Node, Pod
 from stowplan.config import load_config
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.recording_file import recording
 from stowplan.engine.attempt import on_node
 from stowplan.engine.inputs import Changes
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.live.scheduler import Scheduler
 

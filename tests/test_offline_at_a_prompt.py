@@ -78,9 +78,13 @@ class TestGates:
         with pytest.raises(stowplan.ClusterError, match="no gate 'GangSchedulin'; did you mean GangScheduling"):
             stowplan.Cluster([BIG], feature_gates={"GangSchedulin": True})
 
-    def test_a_gate_of_what_is_not_built(self):
-        with pytest.raises(stowplan.ClusterError, match="GangScheduling cannot be on: pods are scheduled one by one"):
+    def test_a_gate_without_the_one_it_needs(self):
+        with pytest.raises(stowplan.ClusterError, match="GangScheduling needs GenericWorkload, too"):
             stowplan.Cluster([BIG], feature_gates={"GangScheduling": True})
+
+    def test_a_gate_of_what_is_not_built(self):
+        with pytest.raises(stowplan.ClusterError, match="WorkloadAwarePreemption cannot be on: groups of pods do not"):
+            stowplan.Cluster([BIG], feature_gates={"WorkloadAwarePreemption": True})
 
 
 class TestWhatIsShown:

@@ -4,6 +4,8 @@
     verdict = cluster.explain("default/web-0")     # evaluates, changes nothing
     cluster.schedule(["default/web-0"])            # places, one after the other
 
+    stowplan.simulate_scenario("week.yaml")        # a scenario in virtual time
+
 `stowplan.plugins` holds what plugins are written with, `stowplan.testing` builders for tests, `stowplan.live_testing` a
 cluster with a scheduler at work to test plugins on.
 """
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from stowplan.in_tree.configuration import load_config
     from stowplan.inspection.frames import to_frame
     from stowplan.offline import Cluster, ClusterError
+    from stowplan.scenarios.errors import ScenarioError
+    from stowplan.scenarios.simulation import SimulationResult, simulate_scenario
 
 __all__ = [
     "Cluster",
@@ -27,8 +31,11 @@ __all__ = [
     "ConfigError",
     "Configuration",
     "Decision",
+    "ScenarioError",
+    "SimulationResult",
     "Verdict",
     "load_config",
+    "simulate_scenario",
     "to_frame",
 ]
 __version__ = "0.1.0"
@@ -40,8 +47,11 @@ _HOMES = {
     "ConfigError": "stowplan.config",
     "Configuration": "stowplan.config",
     "Decision": "stowplan.engine.algorithm",
+    "ScenarioError": "stowplan.scenarios.errors",
+    "SimulationResult": "stowplan.scenarios.simulation",
     "Verdict": "stowplan.explain.verdict",
     "load_config": "stowplan.in_tree.configuration",
+    "simulate_scenario": "stowplan.scenarios.simulation",
     "to_frame": "stowplan.inspection.frames",
 }
 

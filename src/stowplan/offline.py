@@ -9,7 +9,6 @@ import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,8 +20,8 @@ from stowplan.api.documents import Documents
 from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED
 from stowplan.cluster.pod_names import PodNames
-from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
-from stowplan.config.features import UNBUILT
+from stowplan.config import Configuration, load_config
+from stowplan.config.features import GateError, with_chosen
 from stowplan.engine.algorithm import Decision
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
@@ -35,15 +34,17 @@ from stowplan.framework.binding import run_unreserve
 from stowplan.framework.events import Hint, events_of_change
 from stowplan.framework.explanations.formatting import count
 from stowplan.framework.registry import installed_plugins
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.klog import get_logger
 from stowplan.loading.files import objects_of_files
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.state_store import StateStore
+from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Self
 
     from stowplan.cluster.pod_info import PodInfo
@@ -90,22 +91,26 @@ class Cluster:
         reuse: bool = True,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
         feature_gates: Mapping[str, bool] | None = None,
+        plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
         """`objects`: dicts as Kubernetes serialises them, Lists too; `from_files` and `from_kubeconfig` read them.
         `config`: a KubeSchedulerConfiguration of any version, or a Policy, as a dict or the path of a file.
         `plugins`: classes of your own; those of installed packages are there already.
         `call_extender` answers for the extenders of the configuration: it gets the URL of a call and its body, and
         returns the answer, as JSON would hold them. None: they are asked over HTTP. None of them is asked to bind.
+        `plugin_timeout`: seconds after which a call of a plugin that hangs is broken off; 0: never.
         """
-        registry = registry_of(plugins)
         #: Plugins that the caller has handed over.
         self.plugins = tuple(plugins)
+        # A caller may hand over installed plugins too; each joins once.
+        known = dict.fromkeys((*installed_plugins(), *plugins))
+        registry = guarded_registry(known, CallGuard(seconds=plugin_timeout))
         #: What was skipped or made up when objects were read, for the user to know.
         self.notes: tuple[str, ...] = ()
-        self.config = _configuration(config, registry, feature_gates or {})
+        self.config = _configuration(config, registry, feature_gates or {}, [plugin.name for plugin in plugins])
         #: Objects as they came, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
-        post = _post if call_extender is None else posting_to(call_extender)
+        post = post_to_extender if call_extender is None else posting_to(call_extender)
         self._ask = asking(Calls(self.config, self.documents), post)
         self._names = PodNames()
         self._reservations = _Reservations()
@@ -114,7 +119,7 @@ class Cluster:
             self.config,
             registry=registry,
             now=0.0,
-            meter=_StoppedClock(),
+            meter=StoppedClock(),
             random=random,
             settings=EngineSettings(stories=False, events=False, reuse=reuse),
             api=VirtualApi(),
@@ -432,37 +437,21 @@ class _Scheduling:
         self._reservations.add(attempt.framework, attempt.state, pod)
 
 
-def registry_of(plugins: Iterable[type[Plugin]]) -> Registry:
-    """The in-tree plugins, those of installed packages, and these."""
-    registry = in_tree_registry()
-    # Somebody may hand over installed plugins too; each joins once.
-    for plugin in dict.fromkeys((*installed_plugins(), *plugins)):
-        registry.register(plugin)
-    return registry
-
-
-def known_gates(gates: Mapping[str, bool]) -> dict[str, bool]:
-    """Those of these gates that `Cluster` takes."""
-    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates and not (on and name in UNBUILT)}
-
-
 def _configuration(
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None,
     registry: Registry,
     gates: Mapping[str, bool],
+    loaded: Collection[str],
 ) -> Configuration:
     if isinstance(config, Configuration):
         if gates:
             raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
         return config
-    for name, wanted in gates.items():
-        if name not in DEFAULT_FEATURES.gates:
-            near = get_close_matches(name, DEFAULT_FEATURES.gates, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ClusterError(f"feature_gates: the scheduler has no gate {name!r}{hint}")
-        if wanted and name in UNBUILT:
-            raise ClusterError(f"feature_gates: {name} cannot be on: {UNBUILT[name]}")
-    return load_config(config, plugins=registry.declarations, features=DEFAULT_FEATURES.with_gates(gates))
+    try:
+        features = with_chosen(gates)
+    except GateError as e:
+        raise ClusterError(f"feature_gates: {e}") from None
+    return load_config(config, plugins=registry.declarations, features=features, asked_for=loaded)
 
 
 def _flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator[Mapping[str, Any] | msgspec.Struct]:
@@ -493,7 +482,7 @@ def _warn_of_templates(obj: Mapping[str, Any]) -> None:
         warnings.warn(message, stacklevel=5)
 
 
-def _post(call: Call) -> tuple[int, bytes]:
+def post_to_extender(call: Call) -> tuple[int, bytes]:
     """Over HTTP, which takes a while to import."""
     from stowplan import __version__
     from stowplan.client.extender_http import post_blocking
@@ -507,18 +496,6 @@ def _post(call: Call) -> tuple[int, bytes]:
         repeatable=True,
         agent=user_agent(command="stowplan", version=__version__, purpose="extender"),
     )
-
-
-class _StoppedClock:
-    """Time and chance for metrics that nobody counts."""
-
-    @staticmethod
-    def clock() -> float:
-        return 0.0
-
-    @staticmethod
-    def random() -> float:
-        return 0.0
 
 
 class _Reservations:

@@ -71,7 +71,7 @@ def test_unknown_kinds_are_skipped_with_a_note():
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
     loaded = load(json.dumps({"kind": "List", "items": [deployment, deployment, POD]}))
     assert names(loaded) == ["web-0"]
-    assert loaded.notes == ("stdin: skipped 2 objects of kind Deployment (apps/v1), which the scheduler does not read",)
+    assert loaded.notes == ("skipped 2 objects of kind Deployment (apps/v1), which the scheduler does not read",)
 
 
 def test_wrong_fields_are_told_with_their_place():
@@ -137,3 +137,49 @@ def test_all_errors_are_raised_at_once(tmp_path):
         f"{paths[1]}: empty, there is no object in it",
         f"{paths[2]}: a directory without *.yaml, *.yml, *.json files",
     )
+
+
+# --- folders of other projects
+
+
+def test_skipped_kinds_are_told_together():
+    others = [
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}} for kind in ("Secret", "ConfigMap", "Secret")
+    ]
+    loaded = load(json.dumps({"kind": "List", "items": [*others, POD]}))
+    assert loaded.notes == ("skipped 3 objects of kinds that the scheduler does not read: 1 ConfigMap, 2 Secret",)
+
+
+def test_a_plain_equals_sign_is_text():
+    loaded = load("apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {sign: =, pair: a=b}}\n=: =\n")
+    assert loaded.objects[0].metadata.labels == {"sign": "=", "pair": "a=b"}
+    assert loaded.raw[0]["="] == "="
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "setup").mkdir()
+    (tmp_path / "setup" / "node.yaml").write_text(json.dumps(NODE))
+    (tmp_path / "setup" / "README.md").write_text("not for us")
+    (tmp_path / "pod.yaml").write_text(json.dumps(POD))
+    (tmp_path / "kustomization.yaml").write_text("resources: [pod.yaml]")
+    return tmp_path
+
+
+def test_folders_within_folders_are_read_if_asked_for(folder):
+    assert names(load_files([str(folder)])) == ["web-0"]
+    assert names(load_files([str(folder)], recursive=True)) == ["web-0", "n1"]
+
+
+def test_what_kustomize_reads_is_no_manifest(folder):
+    notes = load_files([str(folder)]).notes
+    assert notes == (f"{folder}/kustomization.yaml: skipped, `kubectl kustomize {folder}` builds what it says",)
+    with pytest.raises(LoadError, match="apiVersion: missing"):
+        load_files([str(folder / "kustomization.yaml")])
+
+
+def test_a_folder_of_folders_says_what_to_do(folder):
+    (folder / "pod.yaml").unlink()
+    (folder / "kustomization.yaml").unlink()
+    with pytest.raises(LoadError, match="-R reads its folders"):
+        load_files([str(folder)])

@@ -56,8 +56,7 @@ def test_unknown_kinds_are_skipped_with_a_note(run):
     ran = run("explain", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": [NODE, policy]})
     assert ran.code == 0
     assert ran.err == (
-        "note: stdin: skipped 1 object of kind NetworkPolicy (networking.k8s.io/v1), "
-        "which the scheduler does not read\n"
+        "note: skipped 1 object of kind NetworkPolicy (networking.k8s.io/v1), which the scheduler does not read\n"
     )
 
 

@@ -142,7 +142,7 @@ def test_validate(run, write):
     )
     assert "Coscheduling is a plugin of scheduler-plugins" in hints[0]
     assert "--plugin MODULE:CLASS" in hints[0]
-    assert hints[1] == "hint: NodeResourceFit: did you mean NodeResourcesFit?"
+    assert hints[1].startswith("hint: NodeResourceFit: did you mean NodeResourcesFit? Else, a plugin of your own")
     assert run("config", "validate", good).code == 0
 
 

@@ -1,7 +1,9 @@
 """`stowplan run`: what it says, what it refuses, and what it makes of its options."""
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -11,8 +13,8 @@ import pytest
 
 from stowplan import load_config
 from stowplan.api.api_errors import Forbidden, Unauthorized
-from stowplan.api.meta import ObjectMeta
-from stowplan.api.policy import Lease, LeaseSpec
+from stowplan.api.meta import ObjectMeta, ObjectReference
+from stowplan.api.policy import Event, EventSeries, Lease, LeaseSpec
 from stowplan.api.port import Unreachable
 from stowplan.cli import run as command
 from stowplan.cli.run import is_held, work
@@ -276,6 +278,67 @@ def test_it_can_be_stopped_while_it_looks(job):
     assert not schedule(job, api=Slow()).schedulers
 
 
+# --- another one that holds no lease
+
+
+def event(instance="default-scheduler-elsewhere", time="2027-01-15T07:59:48.000000Z", series=None):
+    return Event(
+        reporting_controller="default-scheduler",
+        reporting_instance=instance,
+        reason="Scheduled",
+        event_time=time,
+        series=series,
+        regarding=ObjectReference(kind="Pod", namespace="shop", name="web-0"),
+    )
+
+
+def test_who_told_of_pods_a_moment_ago_is_named(job, capsys):
+    api = FakeApi(events=[event(time="2027-01-15T07:58:00.000000Z"), event()])
+    schedule(job, api=api)
+    captured = capsys.readouterr()
+    assert api.asked["field_selector"] == "reportingController=default-scheduler"
+    assert captured.out.startswith("scheduling for")
+    assert captured.err == (
+        "warning: default-scheduler-elsewhere told of pod shop/web-0 12 s ago (Scheduled): if it still schedules for "
+        "default-scheduler, both will race for the same pods; --scheduler-name NAME works beside it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param([event(f"default-scheduler-{socket.gethostname()}")], id="our own"),
+        pytest.param([event(time="2027-01-15T07:50:00.000000Z")], id="long ago"),
+        pytest.param([event(time=None)], id="no time"),
+        pytest.param([event(time="soon")], id="a time that is none"),
+        pytest.param(Forbidden("no"), id="must not be read"),
+    ],
+)
+def test_nobody_is_suspected_without_a_reason(job, events, capsys):
+    schedule(job, api=FakeApi(events=events))
+    assert not capsys.readouterr().err
+
+
+def test_an_event_that_goes_on_counts_from_its_last_time(job, capsys):
+    series = EventSeries(count=9, last_observed_time="2027-01-15T07:59:59.000000Z")
+    schedule(job, api=FakeApi(events=[event(time="2027-01-15T01:00:00.000000Z", series=series)]))
+    assert "shop/web-0 1 s ago" in capsys.readouterr().err
+
+
+def test_a_pod_that_somebody_else_binds_is_told_once(job, capsys):
+    def found():
+        scheduler = interrupted()()
+        scheduler.bound_by_others = ("shop/web-0", "n1")
+        return scheduler
+
+    schedule(job, found)
+    assert capsys.readouterr().err == (
+        "warning: pod shop/web-0 was bound to n1, and not by this scheduler: either a person did that, or another "
+        "scheduler of the same name is at work, and both race for the same pods; "
+        "--scheduler-name NAME works beside it\n"
+    )
+
+
 @contextmanager
 def process(*arguments):
     command = [sys.executable, "-m", "stowplan", "run", *arguments]
@@ -294,3 +357,38 @@ def test_as_a_process(tmp_path):
     assert line.endswith(" : 2 nodes, 0 pods pending\n")
     assert out.startswith("stopped after ")
     assert (started.returncode, err) == (0, "")
+
+
+# --- its port
+
+
+def test_a_port_of_its_own_answers_questions(tmp_path):
+    from support.processes.servers import embedded_server
+
+    with embedded_server(tmp_path, "--nodes=2") as server:
+        arguments = (f"--kubeconfig={server.kubeconfig}", "--port=0", f"--cert-dir={tmp_path}")
+        with process(*arguments) as started:
+            assert started.stdout.readline().startswith("scheduling for")
+            line = started.stdout.readline()
+            assert line.startswith("ask it: stowplan explain --from-scheduler https://127.0.0.1:")
+            assert line.endswith(f" --certificate-authority {tmp_path}/kube-scheduler.crt pod NAME\n")
+            question = [*line.split()[4:8], "pending"]
+            command = [sys.executable, "-m", "stowplan", "explain", *question]
+            known, stranger = server.kubeconfig, tmp_path / "stranger"
+            told = server.kubeconfig.read_text()
+            stranger.write_text(re.sub("token: .*", "token: wrong", told))
+            answers = [
+                subprocess.run([*command, "--kubeconfig", str(who)], capture_output=True, text=True, timeout=60)
+                for who in (known, stranger)
+            ]
+            started.send_signal(signal.SIGINT)
+            started.communicate(timeout=20)
+    assert (answers[0].returncode, answers[0].stderr) == (0, "")
+    assert answers[0].stdout.startswith("activeQ:0; backoffQ:0; unschedulablePods:0\n")
+    assert answers[1].returncode == 2
+    assert "does not accept these credentials" in answers[1].stderr
+
+
+def test_a_folder_for_a_certificate_needs_a_port(run, kubeconfig, tmp_path):
+    ran = run("run", "--kubeconfig", str(kubeconfig), "--cert-dir", str(tmp_path))
+    assert (ran.code, ran.err) == (2, "error: --cert-dir is for --port: without a port there is no certificate\n")

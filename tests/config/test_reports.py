@@ -322,16 +322,16 @@ def test_settings_without_effect():
     }
     found = list(idle_settings(loaded(source), declarations()))
     assert [line.partition(":")[0] for line in found] == [
+        "profiles[0].pluginConfig[0]",
         "profiles[0].plugins.score.disabled[0]",
         "profiles[0].plugins.multiPoint.disabled[2]",
         "profiles[0].plugins.filter.enabled[0].weight",
-        "profiles[0].pluginConfig[0]",
         "profiles[0].pluginConfig[1]",
         "leaderElection",
     ]
-    assert "did you mean NodeAffinity?" in found[0]
-    assert "scheduler-plugins" in found[1]
-    assert "did you mean NodeResourcesFit?" in found[3]
+    assert "did you mean NodeAffinity?" in found[1]
+    assert "scheduler-plugins" in found[2]
+    assert "did you mean NodeResourcesFit?" in found[0]
 
 
 def test_the_defaults_do_all_they_say():

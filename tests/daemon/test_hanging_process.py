@@ -9,8 +9,8 @@ import signal
 import pytest
 import yaml
 
-from stowplan.daemon.broken_off_calls import BrokenOffCalls
-from stowplan.daemon.guarded_plugins import guarded_plugin
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
+from stowplan.guarding.guarded_plugins import guarded_plugin
 from stowplan.in_tree.registry import in_tree_registry
 from support.api import manifests
 from support.plugins import hanging_plugins as hanging

@@ -14,11 +14,11 @@ from stowplan.api.changes import Change
 from stowplan.api.decode import convert
 from stowplan.api.types import Pod
 from stowplan.daemon import recording_file
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.recording_file import RecordingFile, kept_annotations, recording
 from stowplan.engine.inputs import Changes
 from stowplan.engine.recorded_annotations import OTHERS
 from stowplan.framework.interface import ReadsNoObjects
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.in_tree.registry import in_tree_registry
 from stowplan.recordings.files import rotated
 from stowplan.recordings.moment import moment_of

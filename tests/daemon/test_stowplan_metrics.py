@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from stowplan.config import DEFAULT_FEATURES
-from stowplan.daemon.guarded_plugins import guarded_plugin
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.stowplan_metrics import gather
+from stowplan.guarding.guarded_plugins import guarded_plugin
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.metrics.build_info import BuildInfo, CompatibilityVersions
 from stowplan.metrics.component import ComponentMetrics
 from stowplan.metrics.registry import MetricsOptions

@@ -21,6 +21,7 @@ from stowplan.framework.status import SKIP, error, unschedulable
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import configuration, profile
+from support.plugins.raised import in_short
 from support.scheduling.engines import DrivenEngine
 
 POINTS = {
@@ -110,7 +111,7 @@ def nothing_is_left(engine):
 
 def failed_for(engine, text, name="p"):
     assert name not in engine.bound
-    assert engine.notes() == [text]
+    assert [in_short(note) for note in engine.notes()] == [text]
     nothing_is_left(engine)
 
 
@@ -327,8 +328,8 @@ def test_what_goes_wrong_after_the_binding_is_reported_and_the_next_hears_of_it(
     assert engine.bound == {"p": "n"}
     assert list(engine.under_way.values()) == [READ]
     engine.answer_number(next(iter(engine.under_way)))
-    assert (f'running PostBind plugin "Mine": {said}' in caplog.text) is (said is not None)
-    assert ("running PostBind" in caplog.text) is (said is not None)
+    assert (f'running PostBind plugin "Mine": {said}' in in_short(caplog.text)) is (said is not None)
+    assert ("running PostBind" in in_short(caplog.text)) is (said is not None)
     nothing_is_left(engine)
 
 
@@ -414,7 +415,7 @@ def test_steps_that_do_not_want_to_end_are_reported(caplog):
     engine = driven(stepping("Mine", stubborn))
     engine.create(a_pod("low"))
     engine.step(Cancelled(engine.pod("low").metadata.uid, "preempted by Somebody"))
-    assert 'plugin "Mine", broken off in PreBind: generator ignored GeneratorExit' in caplog.text
+    assert 'plugin "Mine", broken off in PreBind: generator ignored GeneratorExit' in in_short(caplog.text)
     failed_for(engine, "preempted by Somebody", "low")
 
 

@@ -380,3 +380,22 @@ def test_the_nomination_of_an_assumed_pod_goes_with_it():
     room.assumes(nominated("n", 1), "n")
     room.change(nominated("n", 1), None)
     assert [what[0] for what in room.take()] == ["forget", "delete", "AssignedPodDelete"]
+
+
+# --- who else binds our pods
+
+
+def test_a_pod_of_ours_that_comes_to_a_node_by_another_hand_is_noted():
+    pod = struct(a_pod("p"))
+    room = Room(struct(a_node("n1")), pod)
+    room.change(pod, struct(a_pod("p").on("n1")))
+    assert room.handlers.bound_by_others == ("default/p", "n1")
+
+
+def test_pods_that_we_bind_and_pods_of_others_are_not():
+    pod, theirs = struct(a_pod("p")), struct(a_pod("q").spec(schedulerName="theirs"))
+    room = Room(struct(a_node("n1")), pod, theirs)
+    room.state.assume(room.state.pending.get("default/p"), "n1")
+    room.change(pod, struct(a_pod("p").on("n1")))
+    room.change(theirs, struct(a_pod("q").spec(schedulerName="theirs").on("n1")))
+    assert room.handlers.bound_by_others is None

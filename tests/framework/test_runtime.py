@@ -11,6 +11,7 @@ from stowplan.framework.status import SKIP, Code, Status, error, unresolvable, u
 from stowplan.plugins import PreFilterResult, SignPlugin
 from stowplan.testing import a_node, a_pod
 from support.plugins.fake_plugins import fake, framework_of, judged
+from support.plugins.raised import in_short
 from support.scheduling.worlds import state_of, struct
 
 BOOM = ValueError("boom")
@@ -37,14 +38,17 @@ def only(*names):
                                               pytest.param(PENDING, "soon", id="pending")])  # fmt: skip
 def test_pre_filter_that_fails(state, answer, text):
     _, outcome, _ = judged(framework_of(state, fake("P", pre_filter=answer)), a_pod())
-    assert (outcome.error.code, outcome.error.message) == (Code.Error, f'running PreFilter plugin "P": {text}')
+    assert (outcome.error.code, in_short(outcome.error.message)) == (
+        Code.Error,
+        f'running PreFilter plugin "P": {text}',
+    )
 
 
 @pytest.mark.parametrize(("answer", "text"), [*ODD_ANSWERS, pytest.param(WAIT, "hold on", id="wait"),
                                               pytest.param(Status(Code.Skip, ("no",)), "no", id="skip")])  # fmt: skip
 def test_filter_that_fails(state, answer, text):
     _, outcome, _ = judged(framework_of(state, fake("P", filter=answer)), a_pod())
-    assert (outcome.error.code, outcome.error.message) == (Code.Error, f'running "P" filter plugin: {text}')
+    assert (outcome.error.code, in_short(outcome.error.message)) == (Code.Error, f'running "P" filter plugin: {text}')
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_filter_that_fails(state, answer, text):
 def test_scoring_that_fails(state, answers, text):
     evaluation, outcome, pod = judged(framework_of(state, fake("P", **answers)), a_pod())
     failed = evaluation.score(pod, outcome.feasible).error
-    assert (failed.code, failed.message) == (Code.Error, text)
+    assert (failed.code, in_short(failed.message)) == (Code.Error, text)
 
 
 def test_a_plugin_that_raises_fails_the_pod_and_nothing_else(state):
@@ -96,8 +100,8 @@ def test_a_plugin_that_raises_fails_the_pod_and_nothing_else(state):
     bad = scheduler.schedule(profile, state.pod_info(struct(a_pod("bad").labels(app="bad"))))
     good = scheduler.schedule(profile, state.pod_info(struct(a_pod("good"))))
     assert bad.status.code is Code.Error
-    assert bad.message == 'running "P" filter plugin: division by zero'
-    assert isinstance(bad.status.error.__cause__, ZeroDivisionError)
+    assert in_short(bad.message) == 'running "P" filter plugin: division by zero'
+    assert isinstance(bad.status.error.__cause__.__cause__, ZeroDivisionError)
     assert good.node_name == "a"
 
 
@@ -105,7 +109,7 @@ def test_a_plugin_that_raises_fails_the_pod_and_nothing_else(state):
 def test_pre_enqueue(state, answer, text):
     profile = framework_of(state, fake("First", pre_enqueue=None), fake("P", pre_enqueue=answer))
     status = profile.run_pre_enqueue(profile.handle.pod_info(struct(a_pod())))
-    assert (status.code, status.message, status.plugin) == (Code.Error, text, "P")
+    assert (status.code, in_short(status.message), status.plugin) == (Code.Error, text, "P")
 
 
 def test_a_filter_that_fails_where_nobody_gets_is_not_asked():
@@ -163,7 +167,7 @@ def test_who_narrowed_the_nodes_stands_beside_who_refused(state):
 
 def test_a_later_error_beats_a_refusal(state):
     profile = framework_of(state, fake("P", pre_filter=unschedulable("no")), fake("Q", pre_filter=BOOM))
-    assert judged(profile, a_pod())[1].error.message == 'running PreFilter plugin "Q": boom'
+    assert in_short(judged(profile, a_pod())[1].error.message) == 'running PreFilter plugin "Q": boom'
 
 
 @pytest.mark.parametrize(
@@ -272,7 +276,10 @@ def test_a_plugin_that_cannot_be_built(state):
         def __init__(self, args, handle):
             raise ValueError("no such file")
 
-    with pytest.raises(PluginInitError, match=r'^initializing plugin "Broken": no such file$'):
+    with pytest.raises(
+        PluginInitError,
+        match=r'^initializing plugin "Broken": ValueError: no such file \(test_runtime.py:\d+ in __init__\)$',
+    ):
         framework_of(state, Broken)
 
 
@@ -294,7 +301,9 @@ def test_closing_closes_all_and_tells_what_failed(state):
         def close(self):
             closed.append(self.name)
 
-    assert framework_of(state, Stuck, Fine).close() == ["Stuck failed to close: still busy"]
+    assert [in_short(text) for text in framework_of(state, Stuck, Fine).close()] == [
+        "Stuck failed to close: still busy"
+    ]
     assert closed == ["Fine"]
 
 

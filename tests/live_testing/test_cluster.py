@@ -90,7 +90,7 @@ def test_plugins_can_be_looked_at():
     with cluster_of(plugin) as cluster:
         cluster.create(a_pod("a").obj())
         assert cluster.why_pending("a").startswith("0/1 nodes are available: 1 no.")
-        assert type(cluster.plugin("No")) is plugin
+        assert isinstance(cluster.plugin("No"), plugin)
 
 
 def test_victims_leave_and_the_preemptor_follows():

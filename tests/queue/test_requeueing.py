@@ -311,7 +311,7 @@ def test_a_pod_that_fails_after_its_binding_began_backs_off():
     assert room.place("a") == "BACKOFF"
 
 
-@pytest.mark.parametrize(("gate", "expected"), [(True, "BACKOFF"), (False, "UNSCHEDULABLE")])
+@pytest.mark.parametrize(("gate", "expected"), [(True, "ERROR_BACKOFF"), (False, "UNSCHEDULABLE")])
 def test_pods_of_groups_just_back_off(gate, expected):
     room = Room(waits_for("P"), features=DEFAULT_FEATURES.with_gates({"GenericWorkload": gate}))
     room.rejected(a_pod("a").spec(schedulingGroup={"podGroupName": "g"}), "P")

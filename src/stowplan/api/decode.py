@@ -45,6 +45,7 @@ _NAMESPACED = (
     api.PersistentVolumeClaim,
     api.CSIStorageCapacity,
     api.PodDisruptionBudget,
+    api.PodGroup,
     api.ResourceClaim,
     api.Lease,
     api.LeaseCandidate,

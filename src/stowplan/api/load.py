@@ -1,4 +1,5 @@
-"""Reading objects from files, as `kubectl -f` would: YAML or JSON, many documents, lists, directories.
+"""Reading objects from files, as `kubectl -f` would: YAML or JSON, many documents, lists, directories, folders within
+them if asked to.
 
 Every problem of every file is collected and raised once, one line each, with the place it is at:
 `cluster.yaml: document 3: Pod default/web-0: spec.containers[0].resources.requests[cpu]: ...`.
@@ -9,6 +10,7 @@ dump may be given.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _STDIN = "-"
+#: What `kubectl kustomize` reads: it stands in folders of manifests, and is none.
+_KUSTOMIZATION = ("kustomization.yaml", "kustomization.yml")
 
 
 class LoadError(ValueError):
@@ -69,9 +73,18 @@ class Loaded:
     notes: tuple[str, ...] = ()
 
 
-def load_files(paths: Sequence[str], stdin: BinaryIO | None = None, *, others: Collection[str] = frozenset()) -> Loaded:
-    """Read files, directories (their own files only) and, for `-`, `stdin`; of `others`, kinds, what stands there."""
-    loader = _Loader(kept=others)
+def load_files(
+    paths: Sequence[str],
+    stdin: BinaryIO | None = None,
+    *,
+    others: Collection[str] = frozenset(),
+    recursive: bool = False,
+) -> Loaded:
+    """Read files, directories (their own files only, unless `recursive`) and, for `-`, `stdin`.
+
+    Of `others`, kinds, what stands there is kept.
+    """
+    loader = _Loader(kept=others, recursive=recursive)
     for path in paths:
         loader.read(path, stdin)
     loader.finish()
@@ -81,13 +94,15 @@ def load_files(paths: Sequence[str], stdin: BinaryIO | None = None, *, others: C
         tuple(loader.sources),
         others=tuple(loader.others),
         other_sources=tuple(loader.other_sources),
-        notes=tuple(loader.notes()),
+        notes=(*loader.skipped_files, *loader.notes()),
     )
 
 
-def load_manifests(paths: Sequence[str], stdin: BinaryIO | None = None) -> list[tuple[Source, dict[str, Any]]]:
+def load_manifests(
+    paths: Sequence[str], stdin: BinaryIO | None = None, *, recursive: bool = False
+) -> list[tuple[Source, dict[str, Any]]]:
     """The objects as they stand there, of whatever kind, for an API server to judge."""
-    reader = _Reader()
+    reader = _Reader(recursive=recursive)
     for path in paths:
         reader.read(path, stdin)
     reader.finish()
@@ -98,7 +113,10 @@ def load_manifests(paths: Sequence[str], stdin: BinaryIO | None = None) -> list[
 class _Reader:
     """From paths to objects with an apiVersion and a kind, not looked at further."""
 
+    recursive: bool = False
     errors: list[str] = field(default_factory=list)
+    #: Of directories, files that are no manifests; a note each.
+    skipped_files: list[str] = field(default_factory=list)
     found: list[tuple[Source, dict[str, Any]]] = field(default_factory=list)
 
     def read(self, path: str, stdin: BinaryIO | None) -> None:
@@ -117,11 +135,20 @@ class _Reader:
             raise LoadError(self.errors)
 
     def _read_directory(self, directory: Path) -> None:
-        files = sorted(path for path in directory.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+        files = [path for path in self._files_in(directory) if path.suffix in _SUFFIXES and path.is_file()]
         if not files:
-            self.errors.append(f"{directory}: a directory without {', '.join('*' + s for s in _SUFFIXES)} files")
+            hint = "" if self.recursive or not any(map(Path.is_dir, directory.iterdir())) else "; -R reads its folders"
+            self.errors.append(f"{directory}: a directory without {', '.join('*' + s for s in _SUFFIXES)} files{hint}")
         for path in files:
-            self.read(str(path), None)
+            if path.name in _KUSTOMIZATION:
+                self.skipped_files.append(f"{path}: skipped, `kubectl kustomize {path.parent}` builds what it says")
+            else:
+                self.read(str(path), None)
+
+    def _files_in(self, directory: Path) -> list[Path]:
+        if not self.recursive:
+            return sorted(directory.iterdir())
+        return sorted(Path(folder, name) for folder, _, names in os.walk(directory) for name in names)
 
     def _read_text(self, file: str, data: bytes) -> None:
         found = False
@@ -167,15 +194,20 @@ class _Loader(_Reader):
     objects: list[ApiStruct] = field(default_factory=list)
     raw: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    #: Number of skipped objects by (file, kind, apiVersion).
-    skipped: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    #: Number of skipped objects by (kind, apiVersion).
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Where each (group, kind, namespace, name) was first seen.
     seen: dict[tuple[str, str, str, str], Source] = field(default_factory=dict)
 
     def notes(self) -> Iterator[str]:
-        for (file, kind, api_version), count in self.skipped.items():
-            objects = "1 object" if count == 1 else f"{count} objects"
-            yield f"{file}: skipped {objects} of kind {kind} ({api_version}), which the scheduler does not read"
+        total = self.skipped.total()
+        objects = "1 object" if total == 1 else f"{total} objects"
+        if len(self.skipped) == 1:
+            kind, api_version = next(iter(self.skipped))
+            yield f"skipped {objects} of kind {kind} ({api_version}), which the scheduler does not read"
+        elif self.skipped:
+            kinds = ", ".join(f"{count} {kind}" for (kind, _), count in sorted(self.skipped.items()))
+            yield f"skipped {objects} of kinds that the scheduler does not read: {kinds}"
 
     def _add_object(self, raw: dict[str, Any], source: Source) -> None:
         try:
@@ -185,7 +217,7 @@ class _Loader(_Reader):
                 self.others.append(raw)
                 self.other_sources.append(source)
                 return
-            self.skipped[source.file, error.kind, error.api_version] += 1
+            self.skipped[error.kind, error.api_version] += 1
             return
         except DecodeError as error:
             self.errors.append(f"{source}: {_name_of(raw)}{error}")

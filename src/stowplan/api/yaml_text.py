@@ -216,11 +216,13 @@ _FLOAT_RE = re.compile(
     r"|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z"
 )
 _REPLACED = ("timestamp", "int", "float")
+#: A plain `=`, which PyYAML resolves to a tag that nothing constructs. Go's library reads it as text.
+_UNREAD = ("value",)
 
 
 class KubernetesLoader(CarefulLoader):
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
-        first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in _REPLACED]
+        first: [(tag, pattern) for tag, pattern in entries if tag.rpartition(":")[2] not in (*_REPLACED, *_UNREAD)]
         for first, entries in _LoaderBase.yaml_implicit_resolvers.items()
     }
 

@@ -30,6 +30,7 @@ _OPTIONS = (
         shell_complete=complete_file,
         help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked, reading only.",
     ),
+    click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too."),
     click.option(
         "--kubeconfig",
         metavar="FILE",
@@ -58,12 +59,20 @@ def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], 
 
 
 def cluster_of(
-    *, files: Sequence[str], kubeconfig: str | None, context: str | None, config: str | None, plugins: Sequence[str]
+    *,
+    files: Sequence[str],
+    recursive: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    config: str | None,
+    plugins: Sequence[str],
 ) -> ClusterSource:
     if files and (kubeconfig or context):
         raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
+    if recursive and not files:
+        raise click.UsageError("-R is for the directories of -f.")
     if files:
-        return ClusterSource.of_files(files, config, plugins)
+        return ClusterSource.of_files(files, config, plugins, recursive=recursive)
     return run(
         ClusterSource.of_live_cluster(kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod="")
     )

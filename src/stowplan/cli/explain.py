@@ -66,6 +66,7 @@ _SOME_WITHOUT_NODE = 3
     multiple=True,
     help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked.",
 )
+@click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too.")
 @click.option(
     "--recording",
     metavar="FILE",
@@ -133,6 +134,7 @@ def explain(
     *,
     question: tuple[str, ...],
     files: tuple[str, ...],
+    recursive: bool,
     recording: str | None,
     at: str | None,
     kubeconfig: str | None,
@@ -194,6 +196,8 @@ def explain(
         raise click.UsageError("--pod and --pending exclude each other.")
     if files and (kubeconfig or context):
         raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
+    if recursive and not files:
+        raise click.UsageError("-R is for the directories of -f.")
     if namespace is not None and all_namespaces:
         raise click.UsageError("-n and -A exclude each other.")
     if at is not None and recording is None:
@@ -253,7 +257,7 @@ def explain(
             if recording is not None:
                 found = ClusterSource.of_recording(recording, when, config, plugins)
             elif files:
-                found = ClusterSource.of_files(files, config, plugins)
+                found = ClusterSource.of_files(files, config, plugins, recursive=recursive)
                 found.check_nodes()
             else:
                 found = run(

@@ -62,16 +62,16 @@ def fit(
     """
     with reported(source["config"]):
         about = cluster_of(**source)
-        pod = _admitted(about, _pod_of(about, source["files"], what))
+        pod = _admitted(about, _pod_of(about, what, source["files"], recursive=source["recursive"]))
         kinds = [*_likes(likes), *_templates(templates)] or None
         record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds)
         answer(record, fit_page, output)
 
 
-def _pod_of(about: ClusterSource, files: Sequence[str], what: str) -> Pod:
+def _pod_of(about: ClusterSource, what: str, files: Sequence[str], *, recursive: bool) -> Pod:
     if what.endswith((".yaml", ".yml", ".json")) or Path(what).is_file():
         return pod_in(what)
-    return pod_named(about, files, what)
+    return pod_named(about, files, what, recursive=recursive)
 
 
 def _admitted(about: ClusterSource, pod: Pod) -> Pod:

@@ -16,6 +16,7 @@ from stowplan.cli.record import record
 from stowplan.cli.replay import replay
 from stowplan.cli.run import run
 from stowplan.cli.shadow import shadow
+from stowplan.cli.simulate import simulate
 from stowplan.cli.survive import survive
 from stowplan.cli.what_if import what_if
 from stowplan.command_line.commands import Commands, Section
@@ -37,6 +38,7 @@ _WHAT_IF = Section(
         ("stowplan drain node-1", "where its pods would go; evicts nobody"),
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
+        ("stowplan simulate week.yaml", "a week in a minute, with pictures"),
     ),
 )
 _RECORDINGS = Section(
@@ -75,7 +77,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, config, run, record, replay, shadow, completion):
+for command in (explain, fit, drain, survive, what_if, simulate, config, run, record, replay, shadow, completion):
     cli.add_command(command)
 
 

@@ -15,13 +15,13 @@ from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.config import load_config
-from stowplan.daemon.broken_off_calls import BrokenOffCalls
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.recording import RecordingError, read_entries
 from stowplan.engine.written_objects import as_written
 from stowplan.explain.tables import Grid, Line, write
 from stowplan.framework.explanations.formatting import count
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
 from stowplan.recordings.anew import decide_anew, percentiles, waits
 from stowplan.recordings.files import moment_text, opened
 from stowplan.recordings.moment import moment_of

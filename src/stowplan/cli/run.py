@@ -2,14 +2,16 @@
 
 The same scheduler as `kube-scheduler`, which has the other command's flags, finds the cluster as kubectl does, knows no
 limit of requests, and does not elect a leader. As it would so easily be started on a cluster that has a scheduler, it
-looks first: two of the same name would bind each other's pods.
+looks first: two of the same name would bind each other's pods. One that holds no lease is known by what it does, before
+the start and after it (`daemon.other_schedulers`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import socket
 import time
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,16 +26,18 @@ from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.errors import os_error_text
 from stowplan.daemon.config_watch import WatchedFile, on_hangup, watching, without_hangups
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.life_cycle import until_stopped
+from stowplan.daemon.other_schedulers import noticed, recently_heard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
 from stowplan.daemon.recording_file import kept_annotations, recording
 from stowplan.framework.explanations.formatting import count, joined
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.klog.values import duration_text
 from stowplan.timing.times import REAL_TIMES
 
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration
     from stowplan.daemon.life_cycle import ManagedScheduler
+    from stowplan.daemon.own_port import OwnPort
     from stowplan.daemon.process import Opener
     from stowplan.live.scheduler import Scheduler
 
@@ -91,6 +96,16 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     show_default=True,
     help="Whether other pods are decided while one waits for an extender.",
 )
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Answer `stowplan explain --from-scheduler` at this port, over TLS; 0 takes a free one. Without it, nobody "
+    "can ask.",
+)
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Where --port listens.")
+@click.option(
+    "--cert-dir", metavar="DIR", default="", help="Where the certificate of --port is kept, for clients to trust."
+)
 @click.option("--watch-config", is_flag=True, help="Read --config again when it changes, and on SIGHUP.")
 @click.option("--validate", is_flag=True, help="For debugging: end when the scheduler contradicts itself. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
@@ -106,6 +121,9 @@ def run(
     log_format: str,
     record: str | None,
     extender_mode: str,
+    port: int | None,
+    bind_address: str,
+    cert_dir: str,
     watch_config: bool,
     validate: bool,
     force: bool,
@@ -121,8 +139,12 @@ def run(
       kubectl run web --image=nginx --overrides='{"spec": {"schedulerName": "mine"}}'
     \b
       stowplan run --config scheduler.yaml --plugin my_module:MyPlugin -v 2
+    \b
+      stowplan run --port 10259 --cert-dir . &
+      stowplan explain --from-scheduler https://127.0.0.1:10259 --certificate-authority kube-scheduler.crt pod web
     """
     from stowplan.client.connection import ClientConfigError, connect_from_flags
+    from stowplan.daemon.own_port import OwnPort
 
     with reported(config), _logging(verbosity, log_format) as flush:
         guard = HangGuard()
@@ -132,6 +154,7 @@ def run(
             config,
             plugins=registry.declarations,
             adjust=lambda found: _adjusted(found, scheduler_name, qps),
+            asked_for=plugin_names(plugins),
         )
         configuration = load()
         if watch_config and config is None:
@@ -155,7 +178,12 @@ def run(
             validate=validate,
         )
         with _recorded(job, record, **recording_to) as job:
-            work(job, force=force, flush=flush)
+            own = None
+            if port is not None:
+                own = OwnPort(port=port, bind_address=bind_address, certificate_directory=cert_dir)
+            elif cert_dir:
+                raise InputError("--cert-dir is for --port: without a port there is no certificate")
+            work(job, force=force, flush=flush, own=own)
 
 
 @contextmanager
@@ -211,16 +239,23 @@ def work(
     *,
     force: bool,
     flush: Callable[[], None],
+    own: OwnPort | None = None,
     opener: Opener = opened,
     wall_clock: Callable[[], float] = time.time,
 ) -> None:
     """Schedule until a signal comes."""
     with stop_signals(flush) as stop, nullcontext() if job.watched is None else without_hangups():
-        event_loop.run(_schedule(job, stop, opener, wall_clock, force=force))
+        event_loop.run(_schedule(job, stop, opener, wall_clock, force=force, own=own))
 
 
 async def _schedule(
-    job: Job, stop: StopSignals, opener: Opener, wall_clock: Callable[[], float], *, force: bool
+    job: Job,
+    stop: StopSignals,
+    opener: Opener,
+    wall_clock: Callable[[], float],
+    *,
+    force: bool,
+    own: OwnPort | None,
 ) -> None:
     stopped = stop.event()
     async with opener(job) as cluster:
@@ -230,8 +265,14 @@ async def _schedule(
             return
         scheduler = cluster.new_scheduler()
         began = wall_clock()
-        async with _watched(job.watched, scheduler):
-            await until_stopped(scheduler, stopped, on_ready=lambda: click.echo(_ready(scheduler, job.connection)))
+        others = noticed(scheduler, sleep=REAL_TIMES.sleep, report=_warn)
+        async with (
+            _watched(job.watched, scheduler),
+            _answering(own, job, scheduler) as told,
+            event_loop.beside(others),
+        ):
+            ready = partial(_ready, scheduler, job.connection)
+            await until_stopped(scheduler, stopped, on_ready=lambda: click.echo("\n".join([ready(), *told])))
         click.echo(_summary(scheduler, wall_clock() - began))
 
 
@@ -247,6 +288,20 @@ async def _watched(file: WatchedFile | None, scheduler: Scheduler) -> AsyncItera
             yield
 
 
+@asynccontextmanager
+async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> AsyncIterator[list[str]]:
+    """Answer questions while this lasts, if they are wanted; yield what to say of that."""
+    if own is None:
+        yield []
+        return
+    from stowplan.daemon.own_port import answering
+
+    async with answering(own, job, scheduler) as url:
+        trust = own.certificate_authority
+        option = f"--certificate-authority {trust}" if trust else "--insecure-skip-tls-verify"
+        yield [f"ask it: stowplan explain --from-scheduler {url} {option} pod NAME"]
+
+
 # --- who else is there
 
 
@@ -259,17 +314,19 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
     from stowplan.client.unreachable import why_no_answer
 
     election = job.config.leader_election
+    names = [profile.scheduler_name for profile in job.config.profiles]
+    lease = None
     try:
-        lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
-    except (NotFound, Forbidden):
-        # No lease, or none that we may see: then nothing is known against it.
-        return
+        with suppress(NotFound, Forbidden):
+            lease = await api.get(Lease, election.resource_name, namespace=election.resource_namespace)
     except CredentialsError as error:
         raise InputError(str(error)) from error
     except (ApiError, Unreachable) as error:
         raise InputError(why_no_answer(job.connection.server, error)) from error
-    names = [profile.scheduler_name for profile in job.config.profiles]
-    if DEFAULT_SCHEDULER_NAME not in names or not is_held(lease, now):
+    if DEFAULT_SCHEDULER_NAME not in names or lease is None or not is_held(lease, now):
+        heard = await recently_heard(api, names, hostname=socket.gethostname(), now=now)
+        if heard:
+            _warn(heard)
         return
     where = f"Lease {lease.metadata.namespace}/{lease.metadata.name}"
     found = f"{lease.spec.holder_identity} schedules for {DEFAULT_SCHEDULER_NAME} here ({where})"
@@ -278,7 +335,11 @@ async def _look_first(api: Api, job: Job, now: float, *, force: bool) -> None:
             f"{found}; two of that name would race for the same pods. --scheduler-name NAME works beside it, "
             "--force starts all the same"
         )
-    click.echo(f"warning: {found}, and will race for the same pods", err=True)
+    _warn(f"{found}, and will race for the same pods")
+
+
+def _warn(text: str) -> None:
+    click.echo(f"warning: {text}", err=True)
 
 
 def is_held(lease: Lease, now: float) -> bool:

@@ -61,7 +61,11 @@ def complete_question(ctx: click.Context, param: click.Parameter, incomplete: st
 def _objects(ctx: click.Context, kind: type[ApiStruct]) -> list[Any]:
     given = ctx.params
     return objects_of(
-        kind, files=given.get("files") or (), kubeconfig=given.get("kubeconfig"), context=given.get("context")
+        kind,
+        files=given.get("files") or (),
+        recursive=bool(given.get("recursive")),
+        kubeconfig=given.get("kubeconfig"),
+        context=given.get("context"),
     )
 
 

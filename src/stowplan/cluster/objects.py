@@ -40,6 +40,7 @@ STORED: tuple[type[Any], ...] = (
     t.CSIStorageCapacity,
     t.VolumeAttachment,
     t.PodDisruptionBudget,
+    t.PodGroup,
     t.PriorityClass,
     t.ResourceClaim,
     t.ResourceSlice,

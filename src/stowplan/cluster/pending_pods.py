@@ -9,15 +9,22 @@ A `namespace/name` belongs to one pod at a time, as in the API.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from stowplan.cluster.pod_info import group_key
 from stowplan.cluster.transaction import CopiedBeforeChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, ValuesView
+    from collections.abc import Callable, Iterator, Mapping, ValuesView
 
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
+
+    _ByName = dict[str, PodInfo]
+    _Copy = tuple[_ByName, _ByName, dict[str, _ByName]]
+
+_NONE: Mapping[str, PodInfo] = MappingProxyType({})
 
 
 class PendingPods(CopiedBeforeChange):
@@ -27,6 +34,8 @@ class PendingPods(CopiedBeforeChange):
         super().__init__()
         self._by_key: dict[str, PodInfo] = {}
         self._by_uid: dict[str, PodInfo] = {}
+        #: Group -> its pods by UID, while it has any.
+        self._of_group: dict[str, dict[str, PodInfo]] = {}
         #: Makes a `PodInfo` of a pod; `load` needs it.
         self.compile: Callable[[Pod], PodInfo] | None = None
 
@@ -48,6 +57,10 @@ class PendingPods(CopiedBeforeChange):
     def by_uid(self, uid: str) -> PodInfo | None:
         return self._by_uid.get(uid)
 
+    def of_group(self, group: str) -> Mapping[str, PodInfo]:
+        """UID -> pod of a pod group, in the order in which they came."""
+        return self._of_group.get(group, _NONE)
+
     def put(self, info: PodInfo) -> None:
         """Take in a pod or its new version; another pod of its name is gone."""
         if self._uncopied:
@@ -55,7 +68,10 @@ class PendingPods(CopiedBeforeChange):
         known = self._by_key.get(info.key)
         if known is not None and known.uid != info.uid:
             del self._by_uid[known.uid]
+            self._leave_group(known)
         self._by_key[info.key] = self._by_uid[info.uid] = info
+        if info.pod.spec.scheduling_group is not None:
+            self._of_group.setdefault(group_key(info.pod), {})[info.uid] = info
 
     def remove(self, key: str) -> PodInfo | None:
         """Take out the pod of that name; no-op if there is none."""
@@ -64,15 +80,26 @@ class PendingPods(CopiedBeforeChange):
             if self._uncopied:
                 self._copy_now()
             del self._by_key[key], self._by_uid[info.uid]
+            self._leave_group(info)
         return info
+
+    def _leave_group(self, info: PodInfo) -> None:
+        if info.pod.spec.scheduling_group is None:
+            return
+        group = group_key(info.pod)
+        members = self._of_group[group]
+        del members[info.uid]
+        if not members:
+            del self._of_group[group]
 
     # -- as a participant of transactions -----------------------------------------------------------------------------
 
-    def _copied(self) -> tuple[dict[str, PodInfo], dict[str, PodInfo]]:
-        return dict(self._by_key), dict(self._by_uid)
+    def _copied(self) -> _Copy:
+        of_group = {group: dict(members) for group, members in self._of_group.items()}
+        return dict(self._by_key), dict(self._by_uid), of_group
 
-    def _restore(self, copy: tuple[dict[str, PodInfo], dict[str, PodInfo]]) -> None:
-        self._by_key, self._by_uid = copy
+    def _restore(self, copy: _Copy) -> None:
+        self._by_key, self._by_uid, self._of_group = copy
 
     def changed_nodes(self, mark: object) -> tuple[str, ...]:
         return ()
@@ -82,7 +109,7 @@ class PendingPods(CopiedBeforeChange):
 
     def load(self, dumped: list[Pod]) -> None:
         assert self.compile is not None, "only a ClusterState's pending pods can be loaded"
-        self._by_key, self._by_uid = {}, {}
+        self._by_key, self._by_uid, self._of_group = {}, {}, {}
         for pod in dumped:
             self.put(self.compile(pod))
 
@@ -95,5 +122,8 @@ class PendingPods(CopiedBeforeChange):
                 yield f"pod {info.key}: pending under the name {key}"
             if self._by_uid.get(info.uid) is not info:
                 yield f"pod {key}: pending, but it is not what is found by its UID {info.uid}"
+        grouped = {info.uid: info for info in self._by_key.values() if info.pod.spec.scheduling_group is not None}
+        if grouped != {uid: info for members in self._of_group.values() for uid, info in members.items()}:
+            yield f"pending pods of groups are {sorted(grouped)}, and are found by group otherwise"
         if len(self._by_uid) != len(self._by_key):
             yield f"{len(self._by_key)} pending pods by name, {len(self._by_uid)} by UID"

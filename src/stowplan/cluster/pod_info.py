@@ -383,6 +383,12 @@ def shape_key(pod: Pod, template: bytes) -> bytes:
     return template + _encode((pod.metadata.labels, controller, claims))
 
 
+def group_key(pod: Pod) -> str:
+    """`namespace/name` of the pod's group; "" for a pod without one."""
+    group = pod.spec.scheduling_group
+    return "" if group is None else f"{pod.metadata.namespace or 'default'}/{group.pod_group_name or ''}"
+
+
 class PodInfo:
     """One pod: the object, its shape, and where the cluster has put it."""
 

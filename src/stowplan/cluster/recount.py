@@ -125,6 +125,7 @@ def _problems_of_placed_pods(state: ClusterState) -> Iterator[str]:
     slots = sum(info is not None for info in pods.infos)
     if slots != len(state._placed):
         yield f"{slots} slots of the pod table are taken, by {len(state._placed)} placed pods"
+    yield from state.pod_groups.problems(state._placed.values())
     for uid in state._assumed - state._placed.keys():
         yield f"pod {uid}: assumed, but on no node"
 

@@ -25,6 +25,7 @@ from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.objects import ObjectStore
 from stowplan.cluster.pending_pods import PendingPods
 from stowplan.cluster.placements import PlacementLog, Placements
+from stowplan.cluster.pod_groups import PodGroups
 from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, is_copy, shape_key, template_key
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
@@ -61,6 +62,7 @@ class ClusterState:
         self.assumed = AssumedObjects(self.objects)
         self.nominator = Nominator()
         self.pending = PendingPods()
+        self.pod_groups = PodGroups(self.pending)
         #: Rows whose pods changed, in order; what reuse looks at.
         self.changes: ChangeLog[int] = ChangeLog()
         #: Pods on each row, in the order in which a node lists them.
@@ -285,6 +287,8 @@ class ClusterState:
         info.node_name, info.row = node_name, row
         info.slot = self.pods.add(info, row)
         self._placed[info.uid] = info
+        if info.pod.spec.scheduling_group is not None:
+            self.pod_groups.attached(info)
         if row < 0:
             self._ghosts.setdefault(node_name, []).append(info)
         else:
@@ -324,6 +328,8 @@ class ClusterState:
             del self._ghosts[info.node_name]
         self.pods.remove(info.slot)
         del self._placed[info.uid]
+        if info.pod.spec.scheduling_group is not None:
+            self.pod_groups.detached(info)
         self._release(info.shape)
         info.slot, info.row, info.node_name = -1, -1, ""
 

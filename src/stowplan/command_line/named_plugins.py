@@ -19,3 +19,8 @@ def named_plugins(paths: Sequence[str]) -> list[type[Plugin]]:
         # As with `python -m`: modules of the current directory can be named.
         sys.path.insert(0, "")
     return [load_plugin(path) for path in paths]
+
+
+def plugin_names(paths: Sequence[str]) -> list[str]:
+    """What they are called in configurations."""
+    return [plugin.name for plugin in named_plugins(paths)]

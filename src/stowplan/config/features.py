@@ -9,6 +9,7 @@ Upstream: pkg/features/kube_features.go, pkg/scheduler/framework/plugins/feature
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 
 import msgspec
@@ -72,8 +73,16 @@ class FeatureGates(msgspec.Struct, frozen=True):
 
 DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **dict.fromkeys(_OFF, False)}))
 
-_GROUPS = "pods are scheduled one by one; groups of pods are not built"
+_EVICTING = "groups of pods do not preempt as a whole; their pods do so one by one"
 _DEVICES = "the allocation of devices (DRA) is not built"
+
+#: Gate -> the gates that must be on with it, of those that are off by default.
+NEEDED_WITH = {
+    "DRAWorkloadResourceClaims": ("DynamicResourceAllocation", "GenericWorkload"),
+    "GangScheduling": ("GenericWorkload",),
+    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
+    "WorkloadAwarePreemption": ("GangScheduling",),
+}
 
 #: Gates that are off, and that would switch on what is not built -> what that is.
 UNBUILT = {
@@ -81,9 +90,27 @@ UNBUILT = {
     "DRAListTypeAttributes": _DEVICES,
     "DRANodeAllocatableResources": _DEVICES,
     "DRAWorkloadResourceClaims": _DEVICES,
-    "GangScheduling": _GROUPS,
-    "GenericWorkload": _GROUPS,
     "NativeHistograms": "histograms have fixed buckets",
-    "TopologyAwareWorkloadScheduling": _GROUPS,
-    "WorkloadAwarePreemption": _GROUPS,
+    "WorkloadAwarePreemption": _EVICTING,
 }
+
+
+class GateError(ValueError):
+    """A feature gate is set that cannot be."""
+
+
+def with_chosen(changes: Mapping[str, bool]) -> FeatureGates:
+    """The defaults with some gates set otherwise, as somebody wishes; GateError if that cannot be."""
+    for name, wanted in changes.items():
+        if name not in DEFAULT_FEATURES.gates:
+            near = get_close_matches(name, DEFAULT_FEATURES.gates, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise GateError(f"the scheduler has no gate {name!r}{hint}")
+        if wanted and name in UNBUILT:
+            raise GateError(f"{name} cannot be on: {UNBUILT[name]}")
+    chosen = DEFAULT_FEATURES.with_gates(changes)
+    for name, needed in NEEDED_WITH.items():
+        off = [other for other in needed if not chosen.enabled(other)]
+        if chosen.enabled(name) and off:
+            raise GateError(f"{name} needs {' and '.join(off)}, too")
+    return chosen

@@ -7,8 +7,10 @@ Configuration that exists is therefore one that kube-scheduler would start with.
 Upstream: cmd/kube-scheduler/app/options/configfile.go, cmd/kube-scheduler/app/server.go.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from stowplan.api.field_errors import aggregate
@@ -25,9 +27,12 @@ from stowplan.config.older.schema import VERSIONS, api_version
 from stowplan.config.older.upgrade import Upgrade, tell, upgrade
 from stowplan.config.schema import API_VERSION, CONFIGURATION_KIND
 from stowplan.config.source import GivenSource, read_source
-from stowplan.config.suggestions import header_hints, plugin_hints
+from stowplan.config.suggestions import MAX_HINTS, header_hints, plugin_hints
 from stowplan.config.types import Configuration
+from stowplan.config.unused import unknown_arguments, unused_plugins
 from stowplan.config.validation import configuration_errors
+
+_LOG = logging.getLogger(__name__)
 
 Source = GivenSource | None
 
@@ -49,18 +54,29 @@ def load_config(
     plugins: Declarations,
     features: FeatureGates = DEFAULT_FEATURES,
     adjust: Callable[[Configuration], Configuration] | None = None,
+    asked_for: Collection[str] = (),
 ) -> Configuration:
     """Load a KubeSchedulerConfiguration.
 
     `source` is the configuration as a mapping, the path of a YAML or JSON file, or None for the defaults. `plugins`
-    are all that exist. `adjust` changes the defaulted configuration before it is validated, as the leader-election
-    flags do.
+    are all that exist; a warning is logged for each of those `asked_for` that nothing enables. `adjust` changes the
+    defaulted configuration before it is validated, as the leader-election flags do.
     """
     document = None if source is None else parse_document(read_source(source))
     loaded = load_document(document, plugins=plugins, features=features, adjust=adjust)
     if loaded.upgrade is not None:
         tell(loaded.upgrade)
+    _warn(loaded, plugins, asked_for)
     return loaded.configuration
+
+
+def _warn(loaded: Loaded, plugins: Declarations, asked_for: Collection[str]) -> None:
+    if loaded.upgrade is None or not loaded.upgrade.origin:
+        # Of an older version the paths are those of the converted file, and the conversion has warned already.
+        for warning in islice(unknown_arguments(loaded.fields, plugins), MAX_HINTS):
+            _LOG.warning(warning)
+    for warning in unused_plugins(loaded.configuration, asked_for):
+        _LOG.warning(warning)
 
 
 def load_document(

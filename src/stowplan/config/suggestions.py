@@ -18,8 +18,8 @@ from stowplan.config.types import Configuration
 #: More would bury the message.
 MAX_HINTS = 10
 _HOW_TO_LOAD = (
-    "a plugin of your own is loaded with --plugin MODULE:CLASS, or from an installed package by an entry point of the "
-    "group stowplan.plugins (docs/plugins.md)"
+    "a plugin of your own is loaded with --plugin MODULE:CLASS (in Python: plugins=[CLASS]), or from an installed "
+    "package by an entry point of the group stowplan.plugins (docs/plugins.md)"
 )
 
 
@@ -113,7 +113,7 @@ def unknown_plugin_hint(name: str, known: Declarations) -> str:
             f"Python: {_HOW_TO_LOAD}"
         )
     found = nearest(name, known)
-    return f"{name}: did you mean {found}?" if found is not None else f"{name}: {_HOW_TO_LOAD}"
+    return f"{name}: {_HOW_TO_LOAD}" if found is None else f"{name}: did you mean {found}? Else, {_HOW_TO_LOAD}"
 
 
 # --- headers

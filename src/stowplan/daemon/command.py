@@ -167,11 +167,11 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
     from stowplan.command_line.event_loop import run
     from stowplan.daemon.assembly import Process, schedule
     from stowplan.daemon.config_watch import WatchedFile, without_hangups
-    from stowplan.daemon.hang_guard import HangGuard
     from stowplan.daemon.plugin_registry import registry_with
     from stowplan.daemon.process import Job, opened
     from stowplan.daemon.secure_port import metrics_of
     from stowplan.framework.registry import PluginLoadError
+    from stowplan.guarding.hang_guard import HangGuard
 
     guard = HangGuard(seconds=line["plugin-timeout"].seconds, binding_seconds=line["plugin-binding-timeout"].seconds)
     try:
@@ -247,8 +247,15 @@ def _configuration(line: CommandLine, registry: Registry, features: FeatureGates
 
 def _from_its_file(line: CommandLine, registry: Registry, features: FeatureGates) -> Configuration:
     """What --config names, or the defaults."""
-    adjust = partial(with_flags, line=line)
-    return load_config(line["config"] or None, plugins=registry.declarations, features=features, adjust=adjust)
+    from stowplan.command_line.named_plugins import plugin_names
+
+    return load_config(
+        line["config"] or None,
+        plugins=registry.declarations,
+        features=features,
+        adjust=partial(with_flags, line=line),
+        asked_for=plugin_names(line["plugin"]),
+    )
 
 
 def _admit_what_is_missing(line: CommandLine) -> None:

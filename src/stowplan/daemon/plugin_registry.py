@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.command_line.named_plugins import named_plugins
-from stowplan.daemon.guarded_plugins import guarded
 from stowplan.framework.registry import installed_plugins
+from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.in_tree.registry import in_tree_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stowplan.daemon.guarded_plugins import Guard
     from stowplan.framework.registry import Registry
+    from stowplan.guarding.guarded_plugins import Guard
 
 
 def registry_with(paths: Sequence[str], *, guard: Guard | None = None) -> Registry:
     """With users' plugins called through a guard, if there is one; raise PluginLoadError for one that cannot be had."""
-    registry = in_tree_registry()
     # A plugin that is named may be installed, too; it joins once.
-    for plugin in dict.fromkeys((*installed_plugins(), *named_plugins(paths))):
+    plugins = dict.fromkeys((*installed_plugins(), *named_plugins(paths)))
+    if guard is not None:
+        return guarded_registry(plugins, guard)
+    registry = in_tree_registry()
+    for plugin in plugins:
         registry.register(plugin)
-    return registry if guard is None else guarded(registry, in_tree_registry(), guard)
+    return registry

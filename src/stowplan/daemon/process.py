@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stowplan import __version__
 from stowplan.command_line.event_loop import beside
-from stowplan.daemon.hang_guard import HangGuard
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:

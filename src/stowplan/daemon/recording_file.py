@@ -28,8 +28,8 @@ from stowplan.recordings.files import rotated
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from stowplan.daemon.hang_guard import HangGuard
     from stowplan.framework.registry import Registry
+    from stowplan.guarding.hang_guard import HangGuard
 
 #: Seconds between two writes.
 FLUSH_INTERVAL = 0.5

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from stowplan.client.http.lanes import Lanes
-    from stowplan.daemon.hang_guard import HangGuard
+    from stowplan.guarding.hang_guard import HangGuard
     from stowplan.metrics.component import ComponentMetrics
     from stowplan.metrics.families import Histogram
     from stowplan.timing.times import Times

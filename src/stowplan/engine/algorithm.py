@@ -40,10 +40,13 @@ if TYPE_CHECKING:
     from stowplan.framework.interface import PostFilterPlugin, PostFilterResult
     from stowplan.framework.runtime import Framework
 
+    Rows = npt.NDArray[np.intp]
+
 #: Attributes of an enumeration take their time.
 _SUCCESS, _ERROR = Code.Success, Code.Error
 
 NO_NODES = "no nodes available to schedule pods"
+POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
 
 #: Evaluations kept a profile; each holds a few arrays with a row a node.
 _KEPT_EVALUATIONS = 64
@@ -174,29 +177,39 @@ class SchedulingAlgorithm:
         """The profile that is responsible for a pod."""
         return self.frameworks.get(scheduler_name_of(pod.pod))
 
-    def schedule(self, framework: Framework, pod: PodInfo) -> Decision:
-        """Find the best node for a pod."""
-        if not self.cluster.table.count:
+    def schedule(
+        self, framework: Framework, pod: PodInfo, *, within: Rows | None = None, helped: bool = True
+    ) -> Decision:
+        """Find the best node for a pod.
+
+        `within`: the rows that it may be on; None: all. Without `helped`, no PostFilter plugin is asked.
+        """
+        if not (self.cluster.table.count if within is None else len(within)):
             return without_nodes(pod)
-        evaluation, outcome, found = self.searched(framework, pod, row_tried_first(self.cluster, pod))
+        tried = row_tried_first(self.cluster, pod)
+        if tried is not None and within is not None and tried not in within:
+            tried = None
+        evaluation, outcome, found = self.searched(framework, pod, tried, within)
         if isinstance(found, Status):
             return Decision(pod, status=found, state=outcome.state)
         if outcome.diagnosis is not None:
+            if not helped:
+                return unhelped(outcome.state, pod, outcome.diagnosis)
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
         return self._chosen(framework, evaluation, outcome.state, pod, found)
 
     def searched(
-        self, framework: Framework, pod: PodInfo, tried: int | None
+        self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
     ) -> tuple[Evaluation, Outcome, Found | Status]:
         """The verdict on the nodes, and those that the choice is made from; `tried`: a row that wins if it fits."""
         metrics = framework.metrics
         if metrics is None:
             evaluation = self.evaluation(framework, pod)
-            return evaluation, *self._search(framework, evaluation, pod, tried)
+            return evaluation, *self._search(framework, evaluation, pod, tried, within)
         asked = metrics.now()
         evaluation = self.evaluation(framework, pod)
         started = metrics.now()
-        outcome, found = self._search(framework, evaluation, pod, tried)
+        outcome, found = self._search(framework, evaluation, pod, tried, within)
         early, failed = outcome.ended_early, isinstance(found, Status)
         metrics.points["PreFilter"].took(outcome.preparing, ended(early))
         if early is None:
@@ -207,22 +220,30 @@ class SchedulingAlgorithm:
         return evaluation, outcome, found
 
     def _search(
-        self, framework: Framework, evaluation: Evaluation, pod: PodInfo, tried: int | None
+        self, framework: Framework, evaluation: Evaluation, pod: PodInfo, tried: int | None, within: Rows | None
     ) -> tuple[Outcome, Found | Status]:
-        outcome = evaluation.filter(pod, one_by_one=not self.sampling.stops_early(framework))
-        found = self._found(framework, evaluation, outcome, pod, tried)
+        listed = None if within is None else len(within)
+        early = self.sampling.stops_early(framework, listed=listed)
+        outcome = evaluation.filter(pod, one_by_one=not early, within=within)
+        found = self._found(framework, evaluation, outcome, pod, tried, listed)
         if isinstance(found, Found) and not found.feasible_count and outcome.diagnosis is None:
             # Plugins that look at nodes one by one left none: now the reasons count.
             preparing = outcome.preparing
-            outcome = evaluation.filter(pod)
+            outcome = evaluation.filter(pod, within=within)
             outcome.preparing += preparing
-            found = self._found(framework, evaluation, outcome, pod, tried)
+            found = self._found(framework, evaluation, outcome, pod, tried, listed)
         return outcome, found
 
     def _found(
-        self, framework: Framework, evaluation: Evaluation, outcome: Outcome, pod: PodInfo, tried: int | None
+        self,
+        framework: Framework,
+        evaluation: Evaluation,
+        outcome: Outcome,
+        pod: PodInfo,
+        tried: int | None,
+        listed: int | None,
     ) -> Found | Status:
-        """The nodes that the choice is made from; none when nothing fits."""
+        """The nodes that the choice is made from; none when nothing fits. `listed`: how many there are; None: all."""
         if outcome.error is not None:
             return outcome.error
         feasible, seen = outcome.feasible, outcome.seen
@@ -232,12 +253,17 @@ class SchedulingAlgorithm:
                 only = np.zeros(len(feasible), np.bool_)
                 only[tried] = True
                 return Found(only, 1, 1)
-            if self.sampling.stops_early(framework):
+            if self.sampling.stops_early(framework, listed=listed):
                 return self.sampling.search(
-                    framework, outcome.examined, feasible, ask=lambda rows: evaluation.passing(pod, rows), tried=tried
+                    framework,
+                    outcome.examined,
+                    feasible,
+                    ask=lambda rows: evaluation.passing(pod, rows),
+                    tried=tried,
+                    listed=listed,
                 )
-        if seen < self.cluster.table.count:
-            self.sampling.saw(seen)
+        if seen < (self.cluster.table.count if listed is None else listed):
+            self.sampling.saw(seen, listed=listed)
         return Found(feasible, int(np.count_nonzero(feasible)), seen)
 
     def _chosen(
@@ -380,6 +406,12 @@ def post_filtered(framework: Framework, state: CycleState, pod: PodInfo, diagnos
         plugins, run = framework.effect_free_post_filter, _run_post_filter
     answers = run(framework, plugins, state, pod, diagnosis) if plugins else PostFilterAnswers()
     return answers.decision(state, pod, diagnosis)
+
+
+def unhelped(state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Decision:
+    """The decision about a pod that fits nowhere, where no PostFilter plugin is to help it."""
+    status = Status(Code.Unschedulable, (diagnosis.message(POST_FILTERS_SKIPPED),))
+    return Decision(pod, "", status, diagnosis, (), state, diagnosis.evaluated)
 
 
 def _unheard(

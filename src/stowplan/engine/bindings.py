@@ -36,7 +36,7 @@ from stowplan.framework.events import ASSIGNED_POD_DELETE
 from stowplan.framework.extender import answer_of
 from stowplan.framework.metrics import ended
 from stowplan.framework.requests import Ask, Done, OddStepError, Request, Wait, problem_of
-from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, well_formed
+from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, described, error, raised, well_formed
 from stowplan.framework.waiting_pods import permit_outcome
 from stowplan.klog import get_logger
 
@@ -285,7 +285,7 @@ class Bindings:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                self._call_ended(binding, call, error(e))
+                self._call_ended(binding, call, raised(e))
                 return
             self._step(binding, call, None)
             return
@@ -312,7 +312,7 @@ class Bindings:
         except PROPAGATED:
             raise
         except BaseException as e:
-            answer = error(e)
+            answer = error(e) if call.is_extenders else raised(e)
         else:
             if isinstance(asked, Wait):
                 self._sleep(call, asked)
@@ -382,7 +382,7 @@ class Bindings:
         except PROPAGATED:
             raise
         except BaseException as e:
-            self._report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {e}')
+            self._report(f'plugin "{call.plugin}", broken off in {_POINTS[binding.stage]}: {described(e)}')
 
     def _call_ended(self, binding: Binding, call: PluginCall, answer: Status | None) -> None:
         if call in binding.calls:

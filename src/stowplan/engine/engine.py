@@ -40,6 +40,10 @@ from stowplan.engine.dumping import Dumping
 from stowplan.engine.event_handlers import EventHandlers
 from stowplan.engine.evictions import Evictions
 from stowplan.engine.failure_handler import FailureHandler
+from stowplan.engine.group_cycle import GroupCycle
+from stowplan.engine.group_metrics import GroupMetrics
+from stowplan.engine.group_statuses import GroupStatuses
+from stowplan.engine.group_trial import GroupTrials
 from stowplan.engine.inputs import (
     Activated,
     Adopted,
@@ -251,12 +255,15 @@ class Engine:
             settler=self,
             overlaps=settings.overlaps,
         )
+        self.group_statuses = GroupStatuses(outbox, self.state, wall_clock=self._wall_clock)
+        self._groups = self._new_group_cycle(features, stopwatch) if features.enabled("GenericWorkload") else None
         self.handlers = EventHandlers(
             self.parts,
             algorithm=self.algorithm,
             statuses=self.statuses,
             durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
+            gangs=features.enabled("GangScheduling"),
         )
         self._dumping = Dumping(
             self.parts,
@@ -269,6 +276,17 @@ class Engine:
         )
         self._stopwatch = stopwatch
         self._take = self._takers()
+
+    def _new_group_cycle(self, features: FeatureGates, stopwatch: _Stopwatch) -> GroupCycle:
+        placements = features.enabled("TopologyAwareWorkloadScheduling")
+        return GroupCycle(
+            self.parts,
+            pods=self,
+            trials=GroupTrials(self.algorithm, self.state, _report, placements=placements),
+            cycle=self._cycle,
+            statuses=self.group_statuses,
+            metrics=GroupMetrics(self.metrics, now=stopwatch.now),
+        )
 
     def _new_queue(self, config: Configuration, meter: Meter) -> SchedulingQueue:
         return SchedulingQueue(
@@ -438,6 +456,9 @@ class Engine:
     def _try(self, queued: QueuedPod) -> None:
         """Run a popped pod's scheduling cycle, and set off its binding."""
         pod = queued.pod
+        if self._groups is not None and pod.pod.spec.scheduling_group is not None:
+            self._groups.run(queued, started=self._stopwatch.now())
+            return
         verbose = _log.v(4)
         if verbose.enabled:
             verbose.info("About to try and schedule pod", pod=pod)
@@ -592,7 +613,7 @@ class Engine:
     def unfinished(self) -> list[str]:
         """What the engine is in the middle of, and cannot be dumped for."""
         offered = [] if self.profiles.offer is None else ["a configuration is offered"]
-        return [*offered, *self._dumping.unfinished()]
+        return [*offered, *self._dumping.unfinished(), *self.group_statuses.unfinished]
 
     def dump(self) -> EngineDump:
         """The whole engine as a plain value, between two steps; UnfinishedError while it is in the middle of something.

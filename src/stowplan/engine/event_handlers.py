@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stowplan.api.types import Node, Pod
+from stowplan.api.types import Node, Pod, PodGroup
 from stowplan.cluster.node_order import zone_of
 from stowplan.cluster.objects import STORED
-from stowplan.cluster.pod_info import scheduler_name_of
+from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.engine.attempt import on_node
 from stowplan.framework.events import (
     ASSIGNED_POD_ADD,
@@ -67,8 +67,12 @@ class EventHandlers:
         statuses: PodStatuses,
         durations: HistogramVec | None,
         now: Callable[[], float],
+        gangs: bool = False,
     ) -> None:
-        """`durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts."""
+        """`durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts.
+
+        `gangs`: whether pods wait for others of their group to come.
+        """
         self._outbox = parts.outbox
         self._state = parts.state
         self._queue = parts.queue
@@ -77,8 +81,11 @@ class EventHandlers:
         self._stories = parts.stories
         self._algorithm = algorithm
         self._statuses = statuses
+        self._gangs = gangs
         self._durations = durations
         self._now = now
+        #: The first of our pods that somebody else bound, and its node.
+        self.bound_by_others: tuple[str, str] | None = None
         #: By label; made when they are needed, as series show from then on.
         self._by_label: dict[str, Histogram] = {}
 
@@ -179,6 +186,19 @@ class EventHandlers:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
+    def _worth_telling(self, added: Pod) -> Callable[[PodInfo], bool] | None:
+        """Which pods to tell of one that was added: those of its group not before the gang is complete.
+
+        They would only be held back again, each by counting its group.
+        """
+        group = group_key(added)
+        found = self._state.objects.get(PodGroup, group) if group else None
+        gang = None if found is None else found.spec.scheduling_policy.gang
+        if gang is None or self._state.pod_groups.pods(group) >= gang.min_count:
+            return None
+        name = added.spec.scheduling_group
+        return lambda info: info.pod.spec.scheduling_group != name or group_key(info.pod) != group
+
     def _ours(self, pod: Pod) -> bool:
         # A profile may be gone while the last of its pods is on its way.
         return scheduler_name_of(pod) in self._algorithm.frameworks or self._state.is_assumed(pod.metadata.uid)
@@ -214,6 +234,9 @@ class EventHandlers:
             info = self._state.pod_info(pod)
             self._state.pending.put(info)
             self._queue.add(info)
+            if self._gangs:
+                # A gang may be complete now: its other pods hear of it.
+                self._queue.move_all(UNSCHEDULABLE_POD_ADD, None, pod, pre_check=self._worth_telling(pod))
             self._handled(_POD_ADD, started)
 
     def _pod_bound(self, pod: Pod) -> None:
@@ -229,6 +252,8 @@ class EventHandlers:
                 currentNode=pod.spec.node_name,
             )
         ours = self._ours(pod)
+        if ours and self.bound_by_others is None and (known is None or known.node_name != pod.spec.node_name):
+            self.bound_by_others = (f"{pod.metadata.namespace}/{pod.metadata.name}", pod.spec.node_name)
         info = self._state.add_pod(pod)
         self._note_if_it_goes(pod)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)

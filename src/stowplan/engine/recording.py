@@ -259,7 +259,7 @@ def _is_torn(line: bytes | str) -> bool:
 
 
 class BrokenOffCalls(Protocol):
-    """Breaks off the calls of users' plugins that were broken off then: `daemon.broken_off_calls`."""
+    """Breaks off the calls of users' plugins that were broken off then: `guarding.broken_off_calls`."""
 
     def expect(self, calls: Sequence[BrokenOff], /) -> None:
         """In the step that comes, these."""

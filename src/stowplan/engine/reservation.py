@@ -25,6 +25,8 @@ class Reservation:
 
     #: Why the pod does not get the node: a rejection, or an error. Everything was given back.
     failed: Status | None = None
+    #: What Permit said, if the pod has to wait.
+    wait: Status | None = None
     #: Permit plugins that make the pod wait -> seconds.
     permit_timeouts: Mapping[str, float] = field(default_factory=dict)
     #: What went wrong while giving back.
@@ -42,7 +44,9 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
     result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)
     if result.failed is None:
         answer, result.permit_timeouts = run_permit(framework, state, pod, node_name)
-        if answer is not None and answer.code != Code.Wait:
+        if answer is not None and answer.code == Code.Wait:
+            result.wait = answer
+        elif answer is not None:
             result.failed = answer
             result.problems += run_unreserve(framework, state, pod, node_name)
     if result.failed is not None:

@@ -17,7 +17,7 @@ from stowplan.engine.attempt_outcome import attempt_outcome
 from stowplan.engine.reservation import reserve
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
-from stowplan.framework.status import Code, Status, error
+from stowplan.framework.status import Code, Status, error, raised
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -67,16 +67,21 @@ class SchedulingCycle:
             return self.broken(queued, e, started=started)
         return self.conclude(framework, queued, decision, started=started)
 
-    def broken(self, queued: QueuedPod, raised: Exception, *, started: float) -> Failure:
+    def broken(self, queued: QueuedPod, cause: Exception, *, started: float) -> Failure:
         """Such as by a plugin that answers with what is no answer: this pod's attempt fails, not the scheduler."""
         self._metrics.decided(started)
-        _log.error(raised, "the scheduling cycle failed", trace=True, pod=queued.pod)
-        return Failure(status=error(raised))
+        _log.error(cause, "the scheduling cycle failed", trace=True, pod=queued.pod)
+        return Failure(status=raised(cause))
 
     def conclude(
         self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
     ) -> Attempt | Failure:
         """What comes after the decision, in the same breath."""
+        self.note(framework, queued, decision, started=started)
+        return self.assume(framework, queued, decision, started=started) if decision.node_name else undecided(decision)
+
+    def note(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
+        """Tell whoever wants to know what was decided."""
         self._metrics.decided(started)
         if self._stories.kept:
             seconds = self._metrics.now() - started
@@ -85,10 +90,13 @@ class SchedulingCycle:
             )
         if self._listener is not None:
             self._listener.decided(decision)
-        if not decision.node_name:
-            if decision.diagnosis is not None:
-                _log_filters(framework, decision)
-            return _undecided(decision)
+        if not decision.node_name and decision.diagnosis is not None:
+            _log_filters(framework, decision)
+
+    def assume(
+        self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float
+    ) -> Attempt | Failure:
+        """Give the pod the node that was chosen, if Reserve and Permit let it have it."""
         attempt = Attempt(
             queued=queued,
             framework=framework,
@@ -167,7 +175,8 @@ def _post_filter_message(decision: Decision) -> str:
     return ", ".join(reason for _, result in decision.post_filter for reason in result.status.shown_reasons)
 
 
-def _undecided(decision: Decision) -> Failure:
+def undecided(decision: Decision) -> Failure:
+    """What a decision for no node makes of the attempt."""
     assert decision.status is not None
     if decision.diagnosis is None:
         return Failure(status=decision.status)

@@ -51,7 +51,7 @@ MAX_TRIES = 4
 RETRYING = BackoffPolicy(initial=0.01, factor=5.0, cap=1.0, jitter=0.1)
 
 _FAILURES = (ApiError, Unreachable)
-_RETRIABLE = (Unreachable, InternalError, ServiceUnavailable, Conflict)
+RETRIABLE = (Unreachable, InternalError, ServiceUnavailable, Conflict)
 
 
 class StatusListener(Protocol):
@@ -424,7 +424,7 @@ class PodStatuses:
 
     def _is_tried_again(self, writes: PodWrites, note: Note, outcome: Outcome) -> bool:
         # Like upstream's "connection refused": it was not carried out.
-        retriable = isinstance(outcome, Refused) and isinstance(outcome.error, _RETRIABLE)
+        retriable = isinstance(outcome, Refused) and isinstance(outcome.error, RETRIABLE)
         outdated = writes.bound and not note.listeners
         return retriable and note.tries < MAX_TRIES and not self._last_try and not outdated
 

@@ -76,6 +76,9 @@ def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:
     needed: _Plugins = {}
     read: _Plugins = {}
     for framework in frameworks:
+        if framework.handle.features.enabled("GenericWorkload"):
+            # The scheduler itself reads them.
+            read.setdefault(t.PodGroup, set())
         for name, declaration in framework.declarations.items():
             for kind in declaration.needs:
                 needed.setdefault(kind, set()).add(name)

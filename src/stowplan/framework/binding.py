@@ -15,11 +15,27 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from math import isnan
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from stowplan.framework.interface import PreBindPreFlightResult
+from stowplan.framework.interface import PreBindPreFlightResult, awaited
 from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
-from stowplan.framework.status import PROPAGATED, RAISED, SKIP, SUCCESS, Code, Status, error, well_formed, wrapped
+from stowplan.framework.status import (
+    PROPAGATED,
+    RAISED,
+    SKIP,
+    SUCCESS,
+    Code,
+    Status,
+    described,
+    error,
+    raised,
+    unexpected,
+    well_formed,
+    wrapped,
+)
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -81,7 +97,7 @@ def _reserve(plugin: ReservePlugin, state: CycleState, pod: PodInfo, node_name: 
     except PROPAGATED:
         raise
     except BaseException as e:
-        return error(e)
+        return raised(e)
 
 
 @timed("Unreserve")
@@ -94,7 +110,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
         except PROPAGATED:
             raise
         except BaseException as e:
-            problems.append(f'running Unreserve plugin "{plugin.name}": {e}')
+            problems.append(f'running Unreserve plugin "{plugin.name}": {described(e)}')
     return problems
 
 
@@ -128,15 +144,25 @@ def run_permit(
 
 def _permit(plugin: PermitPlugin, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
     try:
-        answer, timeout = watched(state, "Permit", plugin.name, plugin.permit, state, pod, node_name)
-        answer = well_formed(answer)
+        found: object = watched(state, "Permit", plugin.name, plugin.permit, state, pod, node_name)
+        if not isinstance(found, tuple) or len(found) != 2:
+            raise unexpected("(a Status or None, seconds)", found)
+        answer = well_formed(found[0])
         if answer is None or answer.code != Code.Wait:
             return answer, 0.0
-        return answer, min(float(timeout), MAX_PERMIT_TIMEOUT)
+        return answer, _permit_timeout(found[1])
     except PROPAGATED:
         raise
     except BaseException as e:
-        return error(e), 0.0
+        return raised(e), 0.0
+
+
+def _permit_timeout(seconds: object) -> float:
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or isnan(seconds):
+        raise unexpected("a number of seconds beside Wait", seconds)
+    return min(float(seconds), MAX_PERMIT_TIMEOUT)
 
 
 # -- PreBind ----------------------------------------------------------------------------------------------------------
@@ -167,11 +193,13 @@ def _pre_flight(
 ) -> PreBindPreFlightResult | Status | None:
     try:
         answer = watched(state, "PreBindPreFlight", plugin.name, plugin.pre_bind_pre_flight, state, pod, node_name)
-        return answer if isinstance(answer, PreBindPreFlightResult) else well_formed(answer)
+        if answer is None or isinstance(answer, PreBindPreFlightResult | Status):
+            return answer
+        raise unexpected("a PreBindPreFlightResult, a Status or None", answer)
     except PROPAGATED:
         raise
     except BaseException as e:
-        return error(e)
+        return raised(e)
 
 
 def _pre_flight_failure(plugin: str, status: Status) -> Status:
@@ -216,11 +244,11 @@ async def call_plugin(
     """What a plugin's coroutine answers. A cancellation is no answer: it goes through to whoever asked for it."""
     method = getattr(framework.plugins[name], _METHODS[point])
     try:
-        answer = await watched_awaitable(state, point, name, method, state, pod, node_name)
+        answer = await watched_awaitable(state, point, name, awaited, method, state, pod, node_name)
         # Nothing is to be said by PostBind.
         return None if point == "PostBind" else well_formed(answer)
     except RAISED as e:
-        return error(e)
+        return raised(e)
 
 
 def steps_of(framework: Framework, point: str, name: str, state: CycleState, pod: PodInfo, node_name: str) -> Steps:

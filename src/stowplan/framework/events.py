@@ -59,6 +59,7 @@ RESOURCES: dict[type[Any], str] = {
     t.ResourceClaim: "resource.k8s.io/ResourceClaim",
     t.ResourceSlice: "resource.k8s.io/ResourceSlice",
     t.DeviceClass: "resource.k8s.io/DeviceClass",
+    t.PodGroup: "scheduling.k8s.io/PodGroup",
     # Upstream has no such event since 1.23, when its last plugin of services went.
     t.Service: "Service",
 }
@@ -67,6 +68,7 @@ CSI_NODE, CSI_DRIVER = RESOURCES[t.CSINode], RESOURCES[t.CSIDriver]
 VOLUME_ATTACHMENT, CSI_STORAGE_CAPACITY = RESOURCES[t.VolumeAttachment], RESOURCES[t.CSIStorageCapacity]
 STORAGE_CLASS, RESOURCE_CLAIM = RESOURCES[t.StorageClass], RESOURCES[t.ResourceClaim]
 SERVICE = RESOURCES[t.Service]
+POD_GROUP = RESOURCES[t.PodGroup]
 RESOURCE_SLICE, DEVICE_CLASS = RESOURCES[t.ResourceSlice], RESOURCES[t.DeviceClass]
 
 

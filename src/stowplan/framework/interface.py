@@ -19,16 +19,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from stowplan.cluster.object_dependencies import ANY_OBJECT
 from stowplan.framework.rejections import Rejections, from_statuses
-from stowplan.framework.status import Code, Status, error, well_formed
+from stowplan.framework.status import Code, Status, error, unexpected, well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from stowplan.framework.requests import Ask, Outcome, Request, Steps, Wait
 
 MIN_SCORE, MAX_SCORE = 0, 100
+_WHOLE = (int, np.integer)
 
 
 class Reads(Enum):
@@ -292,6 +294,8 @@ class NodeScorePlugin(ScorePlugin):
             score = self.score_node(state, pod, nodes.info(i))
             if isinstance(score, Status):
                 return score
+            if not isinstance(score, _WHOLE):
+                raise unexpected("a whole number or a Status", score)
             scores[i] = score
         return scores
 
@@ -385,6 +389,14 @@ class PlacementScorePlugin(Plugin):
     ) -> Sequence[int] | Status:
         """The scores of all placements brought into 0…100, in the same order."""
         return scores
+
+
+async def awaited(method: Callable[..., Any], *args: Any) -> Any:
+    """The answer of a method that is to be `async def`; raise for one that is not."""
+    found = method(*args)
+    if not isawaitable(found):
+        raise unexpected(f"{method.__name__} to be `async def` or a generator of steps", found)
+    return await found
 
 
 def trusted_reads(plugin: Plugin) -> Reads:

@@ -18,7 +18,7 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.framework.interface import MAX_SCORE, MIN_SCORE
 from stowplan.framework.runtime import out_of_range
-from stowplan.framework.status import Code, Status, error, unschedulable, wrapped
+from stowplan.framework.status import Code, Status, error, raised, unschedulable, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +111,7 @@ def _generated(
             return answer
         found = [] if isinstance(answer, Status) else list(answer)
     except Exception as e:
-        return error(e)
+        return raised(e)
     return found or unschedulable(NO_PLACEMENTS)
 
 
@@ -139,7 +139,7 @@ def _scored(
             score = plugin.score_placement(group_state, group, trial)
             score = score if isinstance(score, Status) else index(score)
         except Exception as e:
-            score = error(e)
+            score = raised(e)
         if isinstance(score, Status):
             return wrapped(f'running PlacementScore plugins: plugin "{plugin.name}" failed with', score)
         scores.append(score)
@@ -160,7 +160,7 @@ def _normalized(
             return answer
         normal = [index(score) for score in answer]
     except Exception as e:
-        return error(e)
+        return raised(e)
     if len(normal) != len(scores):
         return error(f"got {len(normal)} scores for {len(scores)} placements")
     return normal

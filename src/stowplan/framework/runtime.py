@@ -55,7 +55,18 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.metrics import timed, watched
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import PROPAGATED, SKIP, Code, Status, error, unexpected, well_formed, wrapped
+from stowplan.framework.status import (
+    PROPAGATED,
+    SKIP,
+    Code,
+    Status,
+    described,
+    error,
+    raised,
+    unexpected,
+    well_formed,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -77,6 +88,7 @@ P = TypeVar("P", bound=Plugin)
 
 #: An attribute of an enumeration takes its time.
 _SKIP = Code.Skip
+_SCORES = np.dtype(np.int64)
 #: Points whose plugins can refuse a pod, and so are asked which events would help.
 _REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
@@ -202,7 +214,7 @@ class Framework:
         except PROPAGATED:
             raise
         except BaseException as e:
-            raise PluginInitError(f'initializing plugin "{name}": {e}') from e
+            raise PluginInitError(f'initializing plugin "{name}": {described(e)}') from e
 
     def _at(self, point: str, kind: type[P]) -> tuple[P, ...]:
         found = []
@@ -287,7 +299,7 @@ class Framework:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', error(e)))
+                return PreFiltered(wrapped(f'running PreFilter plugin "{plugin.name}"', raised(e)))
             if answer is None:
                 continue
             if isinstance(answer, PreFilterResult):
@@ -345,7 +357,7 @@ class Framework:
         except PROPAGATED:
             raise
         except BaseException as e:
-            answer = error(e)
+            answer = raised(e)
         if answer is None or isinstance(answer, Rejections):
             return answer
         if not isinstance(answer, Status):
@@ -392,7 +404,7 @@ class Framework:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                answer = error(e)
+                answer = raised(e)
             if answer is not None and answer.code != Code.Success:
                 return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
         return None
@@ -440,7 +452,7 @@ class Framework:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                answer = error(e)
+                answer = raised(e)
             if answer is None or answer.code == Code.Success:
                 continue
             if answer.code != Code.Skip:
@@ -486,7 +498,7 @@ class Framework:
         except PROPAGATED:
             raise
         except BaseException as e:
-            answer = error(e)
+            answer = raised(e)
         if isinstance(answer, Status):
             return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
         return answer
@@ -511,7 +523,7 @@ class Framework:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                answer = error(e)
+                answer = raised(e)
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
             scores = answer
@@ -544,7 +556,7 @@ class Framework:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                problems.append(f"{plugin.name} failed to close: {e}")
+                problems.append(f"{plugin.name} failed to close: {described(e)}")
         return problems
 
 
@@ -576,7 +588,7 @@ def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
     except PROPAGATED:
         raise
     except BaseException as e:
-        raise PluginInitError(f'registering the events of plugin "{plugin.name}": {e}') from e
+        raise PluginInitError(f'registering the events of plugin "{plugin.name}": {described(e)}') from e
     for event in own:
         if not isinstance(event, ClusterEventWithHint):
             wrong = unexpected("what `on` makes of a resource and an action", event)
@@ -585,9 +597,16 @@ def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
 
 
 def _scores(answer: npt.NDArray[np.int64] | Status, count: int) -> npt.NDArray[np.int64] | Status:
-    if not isinstance(answer, Status) and (not isinstance(answer, np.ndarray) or answer.shape != (count,)):
+    if isinstance(answer, Status):
+        return answer
+    if not isinstance(answer, np.ndarray) or answer.shape != (count,):
         raise unexpected(f"an array of {count} scores or a Status", answer)
-    return answer
+    if answer.dtype == _SCORES:
+        return answer
+    if answer.dtype.kind not in "iu":
+        # Cut off, the scores of several nodes would become equal without a word.
+        raise TypeError(f"want whole numbers as scores, got an array of {answer.dtype}: round them first")
+    return answer.astype(_SCORES)
 
 
 def _post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
@@ -598,8 +617,8 @@ def _post_filter_result(answer: object, pod: PodInfo) -> PostFilterResult:
     return answer
 
 
-def _failed_post_filter(plugin: PostFilterPlugin, raised: BaseException) -> PostFilterResult:
-    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', error(raised)))
+def _failed_post_filter(plugin: PostFilterPlugin, cause: BaseException) -> PostFilterResult:
+    return PostFilterResult(wrapped(f'running PostFilter plugin "{plugin.name}"', raised(cause)))
 
 
 def _check_plan(answer: PostFilterResult, pod: PodInfo) -> None:
@@ -625,7 +644,7 @@ def _guarded(call: Callable[[], Status | None]) -> Status | None:
     except PROPAGATED:
         raise
     except BaseException as e:
-        return error(e)
+        return raised(e)
 
 
 def out_of_range(point: str, plugin: str, score: int) -> Status:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from inspect import iscoroutine
 from typing import Any
 
 
@@ -109,6 +110,50 @@ def error(what: str | BaseException) -> Status:
     return Status(Code.Error, error=told)
 
 
+def raised(what: BaseException) -> Status:
+    """The Error of a plugin's call that raised: what a user's code raised comes with its type, file and line."""
+    text = described(what)
+    if text == str(what):
+        return error(what)
+    told = RuntimeError(text)
+    told.__cause__ = what
+    return Status(Code.Error, error=told)
+
+
+def described(what: BaseException) -> str:
+    """An exception in words; one that users' code raised, or let through, with its type and where that was.
+
+    In-tree plugins say what went wrong in the reference's words: theirs stay as they are.
+    """
+    place = place_of(what)
+    return f"{type(what).__name__}: {what} ({place})" if place else str(what)
+
+
+#: Packages whose frames are not users' code.
+_OURS = frozenset(("stowplan", "stowplan_cluster"))
+
+
+def place_of(raised: BaseException) -> str:
+    """Where users' code raised, or called what raised: the innermost line of the first package that is not ours.
+
+    A library that a plugin calls is of no interest: its author looks for a line of their own. "" where nothing but
+    our code is involved.
+    """
+    package, place = "", ""
+    traceback = raised.__traceback__
+    while traceback is not None:
+        frame = traceback.tb_frame
+        module = (frame.f_globals.get("__name__") or "").partition(".")[0]
+        if module not in _OURS and (not place or module == package):
+            package = module
+            code = frame.f_code
+            # Without its folder, which differs from host to host.
+            file = code.co_filename.rpartition("/")[2]
+            place = f"{file}:{traceback.tb_lineno} in {code.co_name}"
+        traceback = traceback.tb_next
+    return place
+
+
 def well_formed(answer: Status | None) -> Status | None:
     """Raise for what no plugin may answer: nobody checks the types of users' plugins."""
     if answer is not None and not isinstance(answer, Status):
@@ -117,6 +162,10 @@ def well_formed(answer: Status | None) -> Status | None:
 
 
 def unexpected(wanted: str, answer: object) -> TypeError:
+    if iscoroutine(answer):
+        # Nobody will await it, and Python would complain about that.
+        answer.close()
+        return TypeError(f"want {wanted}, got a coroutine: this method is not `async def`")
     return TypeError(f"want {wanted}, got {answer!r}")
 
 

@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 
 
 class GuardedCalls(Protocol):
-    """Calls of users' plugins, counted step by step: `daemon.hang_guard.HangGuard`."""
+    """Calls of users' plugins, counted step by step: `guarding.hang_guard.HangGuard`."""
 
     def begin_step(self) -> None: ...
 

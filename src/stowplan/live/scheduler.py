@@ -218,6 +218,11 @@ class Scheduler:
         return self.engine.stories
 
     @property
+    def bound_by_others(self) -> tuple[str, str] | None:
+        """The first pod of our profiles that came to a node which we did not give it, and that node."""
+        return self.engine.handlers.bound_by_others
+
+    @property
     def configuration(self) -> Configuration:
         """The one in force."""
         return self.engine.profiles.configuration

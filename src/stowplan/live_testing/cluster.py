@@ -13,19 +13,22 @@ from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.resources import resource_of
 from stowplan.api.types import Event, Namespace, ObjectMeta, Pod
 from stowplan.config import load_config
+from stowplan.config.features import with_chosen
 from stowplan.engine.engine import Engine
 from stowplan.engine.inputs import Served, Stopped
 from stowplan.engine.watched_kinds import watched_kinds
 from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.extenders.calls import Calls
 from stowplan.framework.requests import Create, Delete, Patch
-from stowplan.in_tree.registry import in_tree_registry
+from stowplan.guarding.guarded_plugins import guarded_registry
+from stowplan.guarding.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.klog import get_logger
 from stowplan.live_testing.events import Events
 from stowplan.live_testing.kinds import Definition, Kinds
 from stowplan.simulate.driver import VirtualTime
 from stowplan.simulate.latency import NO_LATENCY
 from stowplan.simulate.object_store import ObjectStore
+from stowplan.simulate.stopped_clock import StoppedClock
 from stowplan.simulate.virtual_api import VirtualApi
 
 if TYPE_CHECKING:
@@ -65,18 +68,21 @@ class LiveCluster:
         seed: int,
         latency: Latency,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
+        plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
-        registry = in_tree_registry()
-        for plugin in plugins:
-            registry.register(plugin)
+        registry = guarded_registry(plugins, CallGuard(seconds=plugin_timeout))
         self._attempts = _Attempts()
-        configuration = load_config(config, plugins=registry.declarations)
+        features = with_chosen(feature_gates or {})
+        asked_for = [plugin.name for plugin in plugins]
+        configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=asked_for)
         self.engine = Engine(
             configuration,
             registry=registry,
             now=START,
-            meter=_StoppedClock(),
+            meter=StoppedClock(),
             random=Random(seed),
+            features=features,
             api=VirtualApi(),
             listener=self._attempts,
             extenders=extenders_without_binders(configuration),
@@ -232,18 +238,6 @@ class _Attempts:
         """Nothing, either."""
 
 
-class _StoppedClock:
-    """Time and chance for metrics that nobody counts."""
-
-    @staticmethod
-    def clock() -> float:
-        return 0.0
-
-    @staticmethod
-    def random() -> float:
-        return 0.0
-
-
 @contextmanager
 def live_cluster(
     *objects: Mapping[str, Any],
@@ -252,14 +246,25 @@ def live_cluster(
     seed: int = 1,
     latency: Latency = NO_LATENCY,
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    plugin_timeout: float = PLUGIN_TIMEOUT,
 ) -> Iterator[LiveCluster]:
     """A cluster with these objects and a scheduler that is ready.
 
     `seed` decides wherever chance does; `latency` says how long requests, news and the ends of evicted pods take, if
     not nothing. `call_extender` answers for the extenders of `config`: it gets the URL of a call and its body, and
-    returns the answer, as JSON would hold them; nobody is asked to bind.
+    returns the answer, as JSON would hold them; nobody is asked to bind. `feature_gates` are those that differ from the
+    defaults. `plugin_timeout`: seconds after which a call of a plugin that hangs is broken off; 0: never.
     """
-    cluster = LiveCluster(config=config, plugins=plugins, seed=seed, latency=latency, call_extender=call_extender)
+    cluster = LiveCluster(
+        config=config,
+        plugins=plugins,
+        seed=seed,
+        latency=latency,
+        call_extender=call_extender,
+        feature_gates=feature_gates,
+        plugin_timeout=plugin_timeout,
+    )
     try:
         cluster._begin(objects)
         yield cluster

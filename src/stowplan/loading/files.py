@@ -27,9 +27,9 @@ class Filed:
     notes: tuple[str, ...]
 
 
-def objects_of_files(paths: Sequence[str], stdin: BinaryIO | None = None) -> Filed:
+def objects_of_files(paths: Sequence[str], stdin: BinaryIO | None = None, *, recursive: bool = False) -> Filed:
     """From files, directories and, for `-`, `stdin`; raise LoadError."""
-    loaded = load_files(paths, stdin, others=WORKLOADS)
+    loaded = load_files(paths, stdin, others=WORKLOADS, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(list(zip(manifests, (*loaded.sources, *loaded.other_sources), strict=True)))
     made, made_notes = unmade(manifests, loaded.objects)

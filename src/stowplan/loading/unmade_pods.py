@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from stowplan.api.meta import ApiStruct
 
+#: Workloads that have a note each.
+_TOLD = 3
 #: Kinds whose pods are made here. A DaemonSet's hang on the nodes, a CronJob's on the time.
 WORKLOADS = frozenset(("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job"))
 
@@ -31,6 +33,8 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct])
     pods = [obj for obj in objects if isinstance(obj, Pod)]
     made: list[ApiStruct] = []
     notes = []
+    workloads = []
+    all_pods = 0
     for manifest in manifests:
         if not _is_written_by_hand(manifest) or _has_pods(manifest, pods):
             continue
@@ -41,10 +45,20 @@ def unmade(manifests: Iterable[Mapping[str, Any]], objects: Sequence[ApiStruct])
         number = _replicas(manifest)
         if number:
             made += _made(manifest, number)
-            first = f"{_namespace(manifest)}/{_pod_name(manifest, 0)}"
-            who = count(number, "pod")
-            notes.append(f"{_name(manifest)} has no pods yet: judged is what it asks for, {who} ({first}…)")
+            workloads.append((manifest, number))
+            all_pods += number
+    if len(workloads) > _TOLD:
+        first = f"{_name(workloads[0][0])}, …"
+        asked = f"judged is what they ask for, {count(all_pods, 'pod')}"
+        notes.append(f"{len(workloads)} workloads ({first}) have no pods yet: {asked}")
+    else:
+        notes += (_asking(*each) for each in workloads)
     return made, notes
+
+
+def _asking(manifest: Mapping[str, Any], number: int) -> str:
+    first = f"{_namespace(manifest)}/{_pod_name(manifest, 0)}"
+    return f"{_name(manifest)} has no pods yet: judged is what it asks for, {count(number, 'pod')} ({first}…)"
 
 
 def _is_written_by_hand(manifest: Mapping[str, Any]) -> bool:

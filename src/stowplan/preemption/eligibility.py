@@ -7,16 +7,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.types import PodGroup
+from stowplan.cluster.pod_info import group_key
 from stowplan.framework.status import Code
 
 if TYPE_CHECKING:
     from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
+    from stowplan.config import FeatureGates
     from stowplan.framework.diagnosis import Diagnosis
 
+NO_GROUP = "pod group for pod not found"
+PLACED_GROUP = "not eligible due to placement-based pod group scheduling limitation"
 NEVER = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+
+
+def ineligible_in_group(cluster: ClusterState, pod: PodInfo, features: FeatureGates) -> str:
+    """Why a pod that is scheduled with its group may not preempt; "" when it may."""
+    if pod.pod.spec.scheduling_group is None or not features.enabled("TopologyAwareWorkloadScheduling"):
+        return ""
+    group = cluster.objects.get(PodGroup, group_key(pod.pod))
+    if group is None:
+        return NO_GROUP
+    return "" if group.spec.scheduling_constraints is None else PLACED_GROUP
 
 
 def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis) -> str:

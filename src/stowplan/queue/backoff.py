@@ -99,7 +99,7 @@ class BackoffQueue:
 
     def put(self, queued: QueuedPod) -> Place:
         """Add the pod; the heap that it was added to."""
-        if queued.failed_with_error:
+        if queued.waits_out:
             self.errors.put(queued)
             return Place.ERROR_BACKOFF
         self.rejected.put(queued)

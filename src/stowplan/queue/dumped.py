@@ -31,6 +31,7 @@ class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
     unschedulable_plugins: list[str]
     pending_plugins: list[str]
     gating_plugin: str
+    with_group: bool = False
 
 
 class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,7 @@ def dumped_pod(queued: QueuedPod) -> DumpedQueuedPod:
         unschedulable_plugins=sorted(queued.unschedulable_plugins),
         pending_plugins=sorted(queued.pending_plugins),
         gating_plugin=queued.gating_plugin,
+        with_group=queued.with_group,
     )
 
 
@@ -83,4 +85,5 @@ def restored_pod(dumped: DumpedQueuedPod, info: PodInfo) -> QueuedPod:
         unschedulable_plugins=set(dumped.unschedulable_plugins),
         pending_plugins=set(dumped.pending_plugins),
         gating_plugin=dumped.gating_plugin,
+        with_group=dumped.with_group,
     )

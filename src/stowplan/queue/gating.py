@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.status import PROPAGATED, Code, Status, error, well_formed
+from stowplan.framework.status import PROPAGATED, Code, Status, raised, well_formed
 from stowplan.klog import get_logger
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Gate:
             except PROPAGATED:
                 raise
             except BaseException as e:
-                status = error(e)
+                status = raised(e)
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:
                     self._report(plugin, queued, status)

@@ -57,6 +57,8 @@ class QueuedPod:
     gating_plugin: str = ""
     #: What that plugin registered for, in any profile.
     gating_plugin_events: tuple[ClusterEvent, ...] = ()
+    #: Whether it was last tried with its group, and waits its backoff out: see `waits_out`.
+    with_group: bool = False
     place: Place = Place.GONE
     #: Grows with each move to a place; breaks ties of the order.
     arrival: int = 0
@@ -77,6 +79,15 @@ class QueuedPod:
     def failed_with_error(self) -> bool:
         """Whether no plugin rejected it, so that its last attempt (if there was one) ended in an error."""
         return not self.unschedulable_plugins and not self.pending_plugins
+
+    @property
+    def waits_out(self) -> bool:
+        """Whether its backoff counts even when nothing else is to be tried.
+
+        No event brings a group's pods back, so they always back off; without a pause a group that fits nowhere would
+        be tried again and again.
+        """
+        return self.with_group or self.failed_with_error
 
     @property
     def rejectors(self) -> set[str]:

@@ -234,6 +234,7 @@ class SchedulingQueue:
         queued.timestamp = self._now()
         queued.backoff_expiration = None
         queued.was_flushed = False
+        queued.with_group = self._is_member(queued.pod)
         self._places.count_rejectors(queued, 1)
         strategy = self._strategy_after_attempt(queued)
         self._in_flight.end(queued.pod.uid)
@@ -258,7 +259,7 @@ class SchedulingQueue:
     def _strategy_after_attempt(self, queued: QueuedPod) -> Strategy:
         if queued.failed_with_error:
             return Strategy.AFTER_BACKOFF
-        if self._pod_groups and queued.pod.pod.spec.scheduling_group is not None:
+        if queued.with_group:
             return Strategy.AFTER_BACKOFF
         verbose = _log.v(5)
         if verbose.enabled:
@@ -310,8 +311,12 @@ class SchedulingQueue:
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move these pods to the active queue, whatever they wait for; unknown ones are ignored."""
         for info in pods:
-            if not self._activate(info) and info.uid in self._in_flight:
+            if not self._activate(info) and info.uid in self._in_flight and not self._is_member(info):
                 self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))
+
+    def _is_member(self, info: PodInfo) -> bool:
+        """Whether the pod is scheduled with its group: then what happens while it is in flight does not matter."""
+        return self._pod_groups and info.pod.spec.scheduling_group is not None
 
     def _activate(self, info: PodInfo) -> bool:
         queued = self._places.get(info.key)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _GZIP = 31
-_MAGIC = b"\x1f\x8b"
+#: How a member begins, and no line.
+_MAGIC = b"\x1f"
 #: A higher level takes twice the time for a tenth of the size.
 _LEVEL = 3
 _CHUNK = 2**18
@@ -35,7 +36,8 @@ def packed(lines: bytes) -> bytes:
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
     """Lines with their ends, the last one perhaps without; raise RecordingError where the file is broken."""
     first = file.read(_CHUNK)
-    chunks = _unpacked(file, first) if first[:2] == _MAGIC else _plain(file, first)
+    # One byte of it may be all that was written.
+    chunks = _unpacked(file, first) if first[:1] == _MAGIC else _plain(file, first)
     #: The beginning of a line whose end has not come yet.
     begun: list[bytes] = []
     size = 0

@@ -8,7 +8,7 @@ the seconds that somebody says, and one that is deleted after its grace.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from stowplan.api.changes import Change
 from stowplan.api.pod import FINISHED, Pod
@@ -40,6 +40,13 @@ class Ending(NamedTuple):
     uid: str
 
 
+class Watcher(Protocol):
+    """Somebody beside the engine who sees what happens to objects, such as a model of a controller."""
+
+    def changed(self, change: Change[Any], /) -> None:
+        """It has happened in the store. Whoever wants to write for it does so in its turn (`VirtualTime.at`)."""
+
+
 class SimulatedCluster:
     def __init__(
         self,
@@ -62,6 +69,8 @@ class SimulatedCluster:
         self._runs_for = runs_for
         self._volume_controllers = None if binds_volumes_after is None else VolumeControllers(store)
         self._binds_volumes_after = binds_volumes_after or 0.0
+        #: They see every change at once, in this order.
+        self.watchers: list[Watcher] = []
         #: Kind -> when the last of its news is told, unless that is at once.
         self._told_at: dict[type[ApiStruct], float] = {}
 
@@ -115,6 +124,8 @@ class SimulatedCluster:
         new: Any = change.new
         if old is new:
             return
+        for watcher in self.watchers:
+            watcher.changed(change)
         if self._volume_controllers is not None:
             for request in self._volume_controllers.requests_after(change):
                 self._agenda.put(self._agenda.now + self._binds_volumes_after, request)

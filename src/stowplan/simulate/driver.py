@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stowplan.api.pod import Pod
     from stowplan.framework.requests import Outcome
     from stowplan.framework.status import Status
+    from stowplan.simulate.cluster import Watcher
     from stowplan.simulate.object_store import ObjectStore
 
 _REQUESTS = (Bind, Create, Update, Patch, Delete, Read)
@@ -60,6 +61,12 @@ class Engine(Protocol):
     def attach(self, driver: VirtualTime, /) -> None: ...
 
 
+class Call(NamedTuple):
+    """Something of a caller's that is due at a time: a model that goes on."""
+
+    action: Callable[[], object]
+
+
 class _Sent(NamedTuple):
     """A request on its way to the store."""
 
@@ -71,14 +78,14 @@ class _Sent(NamedTuple):
 
 
 class _Feed:
-    """Requests of a caller, in order of time, each taken from its source when it is due."""
+    """Requests and calls of a caller, in order of time, each taken from its source when it is due."""
 
     __slots__ = ("request", "source")
 
-    def __init__(self, source: Iterator[tuple[float, Request]]) -> None:
+    def __init__(self, source: Iterator[tuple[float, Request | Call]]) -> None:
         self.source = source
         #: The one that is due next; None at the end.
-        self.request: Request | None = None
+        self.request: Request | Call | None = None
 
     def draw(self) -> float:
         """Go on to the next request; when it is due."""
@@ -128,6 +135,8 @@ class VirtualTime:
         self._sweep_at = 1024
         #: What callers have put in and the store has refused, with the time.
         self.refused: list[tuple[float, Request, Exception]] = []
+        #: Set to True by whoever wants no later moment to be gone to; the present one is finished.
+        self.halted = False
         self._begin: dict[type[Any], Callable[[Effect], None]] = {
             Tell: self._tell,
             Wake: self._wake,
@@ -149,6 +158,7 @@ class VirtualTime:
             PluginCall: self._resume,
             Ending: self._cluster.end,
             _Feed: self._take_from,
+            Call: _make,
             **dict.fromkeys(_REQUESTS, self._callers),
             **dict.fromkeys(_HANDED_IN, self.submit),
         }
@@ -169,12 +179,21 @@ class VirtualTime:
         self._cluster.tell(change)
         return change.old if change.new is None else change.new
 
-    def at(self, when: float, what: Request | Input) -> None:
-        """Have something written at that time, or an input handed to the engine; see `refused`."""
+    def at(self, when: float, what: Request | Input | Call) -> None:
+        """Have something written at that time, an input handed to the engine, or a call made; see `refused`."""
         self._agenda.put(when, what)
 
-    def feed(self, requests: Iterable[tuple[float, Request]]) -> None:
-        """The same of any number of requests, each with its time, in order: each is asked for when it is due."""
+    def watch(self, watcher: Watcher) -> None:
+        """Let somebody see every change in the store from now on."""
+        self._cluster.watchers.append(watcher)
+
+    def end(self, pod: Pod) -> None:
+        """Whoever ran the pod is through with it; no-op if it has gone."""
+        metadata = pod.metadata
+        self._cluster.end(Ending(type(pod), metadata.namespace, metadata.name, metadata.uid))
+
+    def feed(self, requests: Iterable[tuple[float, Request | Call]]) -> None:
+        """The same of any number of them, each with its time, in order: each is asked for when it is due."""
         self._await_next(_Feed(iter(requests)))
 
     def submit(self, input_: Input) -> None:
@@ -190,7 +209,7 @@ class VirtualTime:
         """
         limit = inf if until is None else until
         self._settle()
-        while not self._agenda.only_wakes and self._agenda.next <= limit:
+        while not self._agenda.only_wakes and self._agenda.next <= limit and not self.halted:
             self._agenda.advance()
             self._settle()
 
@@ -200,6 +219,8 @@ class VirtualTime:
         until = agenda.now + seconds
         self._settle()
         while agenda.next <= until:
+            if self.halted:
+                return
             agenda.advance()
             self._settle()
         agenda.now = until
@@ -210,6 +231,11 @@ class VirtualTime:
         self._under_way.clear()
         for call in calls:
             call.stop()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is due but times at which the engine wants to be woken."""
+        return self._agenda.only_wakes
 
     @property
     def under_way(self) -> int:
@@ -369,7 +395,7 @@ class VirtualTime:
         at = self.now
         # All of a moment at once, so that they are news of one batch.
         while at <= self.now and feed.request is not None:
-            self._callers(feed.request)
+            self._do[type(feed.request)](feed.request)
             at = feed.draw()
         if feed.request is not None:
             self._agenda.put(at, feed)
@@ -378,3 +404,7 @@ class VirtualTime:
         at = feed.draw()
         if feed.request is not None:
             self._agenda.put(at, feed)
+
+
+def _make(call: Call) -> None:
+    call.action()

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.requests import Done
-from stowplan.framework.status import PROPAGATED, Status, error
+from stowplan.framework.status import PROPAGATED, Status, error, raised
 from stowplan.simulate.virtual_api import Asked
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class PluginCall:
             raise
         except BaseException as e:
             self.ended = True
-            return Done(error(e))
+            return Done(raised(e))
         if type(asked) is not Asked:
             self._close()
             return Done(self._foreign(f"a {type(asked).__name__}"))
@@ -99,7 +99,12 @@ class PluginCall:
     def _explained(self, answer: Status | None) -> Status | None:
         """The answer; if what it awaited found no event loop, an Error that says why."""
         failed = None if answer is None else answer.error
-        if failed is None or not _wants_loop(failed):
+        if failed is None:
+            return answer
+        # A user's exception is within one that says where it was raised.
+        cause = failed.__cause__
+        failed = cause if isinstance(cause, Exception) else failed
+        if not _wants_loop(failed):
             return answer
         explained = self._foreign("something that needs an event loop")
         assert explained.error is not None

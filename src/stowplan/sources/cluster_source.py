@@ -13,14 +13,19 @@ from stowplan.api.pod import FINISHED
 from stowplan.api.types import Event, Pod
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.config.features import UNBUILT
 from stowplan.engine.dumped import DumpError
 from stowplan.engine.recording import RecordingError
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined
+from stowplan.framework.registry import installed_plugins
 from stowplan.framework.status import error
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
+from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.loading.files import objects_of_files
-from stowplan.offline import Cluster, known_gates, registry_of
+from stowplan.offline import Cluster
 from stowplan.recordings.files import moment_text
 from stowplan.recordings.moment import moment_of
 from stowplan.sources.missing_kinds import why_not_judged
@@ -54,8 +59,10 @@ class ClusterSource:
     events: list[Event] | None = field(default=None, repr=False)
 
     @classmethod
-    def of_files(cls, files: Sequence[str], config: str | None, plugins: Sequence[str]) -> ClusterSource:
-        found = objects_of_files(files, sys.stdin.buffer if "-" in files else None)
+    def of_files(
+        cls, files: Sequence[str], config: str | None, plugins: Sequence[str], *, recursive: bool = False
+    ) -> ClusterSource:
+        found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
         _note(*found.notes)
         return cls(Cluster(found.objects, config, plugins=named_plugins(plugins)), _finished(found.objects))
 
@@ -63,7 +70,9 @@ class ClusterSource:
     def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
         """A moment of a recording, None: its end; `config` of None: the configuration that was in force then."""
         try:
-            moment = moment_of(path, when, registry_of(named_plugins(plugins)))
+            calls = BrokenOffCalls()
+            registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
+            moment = moment_of(path, when, registry, broken_off=calls)
         except (RecordingError, DumpError) as error:
             text = str(error)
             raise InputError(text if path in text else f"{path}: {text}") from error
@@ -73,7 +82,7 @@ class ClusterSource:
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
             # A whole kube-scheduler has gates that no decision depends on.
-            feature_gates=known_gates(moment.header.gates) if own else None,
+            feature_gates=_known_gates(moment.header.gates) if own else None,
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
@@ -198,6 +207,11 @@ class ClusterSource:
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""
         return ReportedStatus.about(info.pod, self.events) if self.reports else None
+
+
+def _known_gates(gates: dict[str, bool]) -> dict[str, bool]:
+    """Those of these gates that a `Cluster` takes."""
+    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates and not (on and name in UNBUILT)}
 
 
 def _note(*notes: str) -> None:

@@ -26,12 +26,18 @@ _STDIN = "-"
 
 
 def objects_of(
-    kind: type[ApiStruct], *, files: Sequence[str] = (), kubeconfig: str | None = None, context: str | None = None
+    kind: type[ApiStruct],
+    *,
+    files: Sequence[str] = (),
+    recursive: bool = False,
+    kubeconfig: str | None = None,
+    context: str | None = None,
 ) -> list[Any]:
     """The objects of a kind; none where they cannot be had."""
     if files:
         try:
-            return [obj for obj in load_files([file for file in files if file != _STDIN]).objects if type(obj) is kind]
+            loaded = load_files([file for file in files if file != _STDIN], recursive=recursive)
+            return [obj for obj in loaded.objects if type(obj) is kind]
         except LoadError:
             return []
     return run(_listed(kind, kubeconfig, context))

@@ -51,12 +51,13 @@ def pod_in(path: str) -> Pod:
     return pod_of(found[0])
 
 
-def pod_named(about: ClusterSource, files: Sequence[str], text: str) -> Pod:
+def pod_named(about: ClusterSource, files: Sequence[str], text: str, *, recursive: bool = False) -> Pod:
     """The pod that is meant by `[KIND/][NS/]NAME`: a pod, the one in a controller's template, or one that it has."""
     kind, namespace, name = named_object(text, about.namespace)
     if kind == "Pod":
         return about.find(f"{namespace}/{name}").pod
-    for manifest in (raw for _, raw in load_manifests([path for path in files if path != "-"])) if files else ():
+    given = [path for path in files if path != "-"]
+    for _, manifest in load_manifests(given, recursive=recursive):
         metadata = manifest["metadata"]
         if (manifest["kind"], metadata.get("namespace") or "default", metadata.get("name")) == (kind, namespace, name):
             return pod_of(manifest)

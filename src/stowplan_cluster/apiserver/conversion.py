@@ -4,14 +4,20 @@ Only events differ by more than their apiVersion: the core kind and the one of e
 store and call the same things by different names. Both have fields that are always written, even
 when empty; the store does not keep those, so that reading and writing back changes nothing.
 
+Autoscalers are kept as v2. Their v1 knows one metric only; what else there is goes along in annotations, so that
+nothing is lost by writing back what was read.
+
 Custom resources convert as their strategy None says: by apiVersion alone.
 
-Upstream: pkg/apis/events/v1/conversion.go, apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go.
+Upstream: pkg/apis/events/v1/conversion.go, pkg/apis/autoscaling/v1/conversion.go,
+apiextensions-apiserver/pkg/apiserver/conversion/nop_converter.go.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,10 +62,18 @@ _ALWAYS_WRITTEN: dict[str, JsonObject] = {
 _DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITTEN.values() for name in written}
 
 
+_AUTOSCALER_V1 = "autoscaling/v1"
+_CPU_TARGET = "targetCPUUtilizationPercentage"
+#: Where v1 carries the fields of v2 that it does not have. Parity: upstream's have the metrics in a form of their own.
+_CARRIED = {name: f"autoscaling.alpha.kubernetes.io/{name}" for name in ("metrics", "behavior")}
+
+
 def to_storage(resource: Resource, obj: JsonObject, *, stored_as: Resource | None = None) -> JsonObject:
     """The object in the form in which it is kept; `stored_as` is `Catalogue.of_storage(resource.storage)`."""
     if resource.storage == "events":
         return _stored_event(obj)
+    if obj.get("apiVersion") == _AUTOSCALER_V1:
+        obj = _stored_autoscaler(obj)
     return _with_api_version(obj, (stored_as or resource).api_version)
 
 
@@ -67,6 +81,8 @@ def from_storage(resource: Resource, obj: JsonObject) -> JsonObject:
     """The object as readers of this resource see it."""
     if resource.storage == "events":
         return _read_event(obj, resource.api_version)
+    if resource.api_version == _AUTOSCALER_V1:
+        obj = _read_autoscaler(obj)
     return _with_api_version(obj, resource.api_version)
 
 
@@ -94,3 +110,57 @@ def _renamed(event: JsonObject, names: Mapping[str, str], api_version: str) -> J
 
 def _with_api_version(obj: JsonObject, api_version: str) -> JsonObject:
     return obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
+
+
+def _stored_autoscaler(scaler: JsonObject) -> JsonObject:
+    spec = dict(scaler.get("spec") or {})
+    metadata = dict(scaler.get("metadata") or {})
+    annotations = dict(metadata.get("annotations") or {})
+    carried = {name: _decoded(annotations.pop(key)) for name, key in _CARRIED.items() if key in annotations}
+    percentage = spec.pop(_CPU_TARGET, None)
+    metrics = [] if percentage is None else [_cpu_metric(percentage)]
+    others = carried.pop("metrics", None)
+    metrics += others if isinstance(others, list) else []
+    spec |= {name: value for name, value in carried.items() if isinstance(value, dict)}
+    if metrics:
+        spec["metrics"] = metrics
+    return {**scaler, "metadata": _annotated(metadata, annotations), "spec": spec}
+
+
+def _read_autoscaler(scaler: JsonObject) -> JsonObject:
+    spec = dict(scaler.get("spec") or {})
+    metadata = dict(scaler.get("metadata") or {})
+    annotations = dict(metadata.get("annotations") or {})
+    metrics = spec.pop("metrics", None) or []
+    cpu = next((metric for metric in metrics if _percentage(metric) is not None), None)
+    if cpu is not None:
+        spec[_CPU_TARGET] = _percentage(cpu)
+    carried = {"metrics": [metric for metric in metrics if metric is not cpu], "behavior": spec.pop("behavior", None)}
+    annotations |= {_CARRIED[name]: msgspec.json.encode(value).decode() for name, value in carried.items() if value}
+    status = {name: value for name, value in (scaler.get("status") or {}).items() if name in _V1_STATUS}
+    return {**scaler, "metadata": _annotated(metadata, annotations), "spec": spec, "status": status}
+
+
+_V1_STATUS = ("observedGeneration", "lastScaleTime", "currentReplicas", "desiredReplicas")
+
+
+def _annotated(metadata: JsonObject, annotations: JsonObject) -> JsonObject:
+    others = {key: value for key, value in metadata.items() if key != "annotations"}
+    return others | {"annotations": annotations} if annotations else others
+
+
+def _cpu_metric(percentage: object) -> JsonObject:
+    target = {"type": "Utilization", "averageUtilization": percentage}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
+def _percentage(metric: JsonObject) -> object:
+    resource = metric.get("resource") or {}
+    return (resource.get("target") or {}).get("averageUtilization") if resource.get("name") == "cpu" else None
+
+
+def _decoded(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None

@@ -29,18 +29,25 @@ AGGREGATED_VERSIONS = ("v2", "v2beta1")
 #: Groups in the order a cluster lists them, which decides whose short name wins; others follow by name.
 _GROUP_ORDER = (
     "",
+    "apiregistration.k8s.io",
     "apps",
     "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
     "autoscaling",
     "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
     "policy",
     "rbac.authorization.k8s.io",
     "storage.k8s.io",
+    "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
     "resource.k8s.io",
 )
 _READ_WRITE = ("get", "patch", "update")

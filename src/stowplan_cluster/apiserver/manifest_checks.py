@@ -13,6 +13,7 @@ import msgspec
 
 from stowplan.api.api_errors import BadRequest
 from stowplan_cluster.apiserver import validation
+from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform, schema_of
@@ -51,6 +52,9 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     if resource.namespaced:
         obj["metadata"].setdefault("namespace", "default")
     apply_defaults(resource, obj)
+    if resource.storage == "services":
+        # Addresses are the server's to give; that a headless service has none is said in two fields.
+        allocate_addresses(obj, lambda *_: [])
     for problem in validation.validate_create(resource, obj):
         yield _misleads(resource, problem), str(problem)
 

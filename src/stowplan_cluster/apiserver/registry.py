@@ -72,6 +72,8 @@ class Options:
     #: "Ignore", "Warn" or "Strict": what becomes of fields that the kind does not have.
     field_validation: str = "Warn"
     dry_run: bool = False
+    #: The object comes from another server, with its uid: who refers to it goes on to do so.
+    keep_uid: bool = False
     #: Server-side apply takes fields from other managers.
     force: bool = False
     #: Filled with what the client should be told though the request succeeds.
@@ -132,7 +134,10 @@ class Registry:
         def taken(name: str) -> bool:
             return self.has(resource, namespace, name)
 
+        uid = metadata_of(obj).get("uid") if options.keep_uid else None
         prepare_metadata(resource, obj, namespace, names=self._names, taken=taken, now=now)
+        if uid:
+            metadata_of(obj)["uid"] = uid
         self._apply_defaults(resource, obj)
         # Before the server adds to it: a client owns what it has sent.
         record(None, obj, "")

@@ -7,7 +7,7 @@ resources join and leave the catalogue as their definitions do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Resource:
     #: Of custom resources: a CustomResourceColumnDefinition each.
     printer_columns: tuple[Mapping[str, str | int], ...] = ()
     custom: bool = False
+    #: Stored, and nothing else: no validation of spec, no controller, no admission that reads it.
+    inert: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "singular", self.singular or self.kind.lower())
@@ -332,6 +334,69 @@ _EVENTS = (
     ),
 )
 
+_API_EXTENSIONS: dict[str, object] = {"categories": ("api-extensions",), "generation": True}
+_ADMISSION: dict[str, object] = {"group": "admissionregistration.k8s.io", **_API_EXTENSIONS}
+_FLOW_CONTROL: dict[str, object] = {
+    "group": "flowcontrol.apiserver.k8s.io",
+    "generation": True,
+    "subresources": ("status",),
+}
+_SCALED: dict[str, object] = {"group": "autoscaling", "categories": ("all",), "subresources": ("status",)}
+_NETWORKING: dict[str, object] = {"group": "networking.k8s.io", "generation": True}
+#: What manifests of other projects bring along and nobody here acts on: plain storage, so that all of them load.
+_INERT = tuple(
+    replace(resource, inert=True)
+    for resource in (
+        _resource("endpoints", "Endpoints", "ep", created_by_update=True),
+        _resource("limitranges", "LimitRange", "limits"),
+        _resource("podtemplates", "PodTemplate", generation=True),
+        _resource("resourcequotas", "ResourceQuota", "quota", subresources=("status",)),
+        _resource(
+            "cronjobs",
+            "CronJob",
+            "cj",
+            group="batch",
+            categories=("all",),
+            generation=True,
+            subresources=("status",),
+        ),
+        # The version in which they are kept comes first.
+        _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", version="v2", **_SCALED),
+        _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", **_SCALED),
+        _resource("networkpolicies", "NetworkPolicy", "netpol", **_NETWORKING),
+        _resource("ingresses", "Ingress", "ing", subresources=("status",), **_NETWORKING),
+        _cluster("ingressclasses", "IngressClass", **_NETWORKING),
+        _cluster("ipaddresses", "IPAddress", "ip", group="networking.k8s.io"),
+        _cluster("servicecidrs", "ServiceCIDR", group="networking.k8s.io", subresources=("status",)),
+        _resource("endpointslices", "EndpointSlice", group="discovery.k8s.io", generation=True),
+        _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", **_ADMISSION),
+        _cluster("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", **_ADMISSION),
+        _cluster("validatingadmissionpolicies", "ValidatingAdmissionPolicy", subresources=("status",), **_ADMISSION),
+        _cluster("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", **_ADMISSION),
+        _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", **_ADMISSION),
+        _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", **_ADMISSION),
+        _cluster(
+            "apiservices",
+            "APIService",
+            group="apiregistration.k8s.io",
+            categories=("api-extensions",),
+            subresources=("status",),
+        ),
+        _cluster("runtimeclasses", "RuntimeClass", group="node.k8s.io"),
+        _cluster("flowschemas", "FlowSchema", **_FLOW_CONTROL),
+        _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", **_FLOW_CONTROL),
+        _cluster(
+            "certificatesigningrequests",
+            "CertificateSigningRequest",
+            "csr",
+            group="certificates.k8s.io",
+            subresources=("status",),
+            selectable_fields=("spec.signerName",),
+        ),
+        _cluster("volumeattributesclasses", "VolumeAttributesClass", "vac", group="storage.k8s.io"),
+    )
+)
+
 BUILT_IN: tuple[Resource, ...] = (
     *_EVENTS,
     *_CORE,
@@ -341,4 +406,5 @@ BUILT_IN: tuple[Resource, ...] = (
     *_DEVICES,
     *_ACCESS,
     *_EXTENSIONS,
+    *_INERT,
 )

@@ -29,6 +29,7 @@ _OPTIONS = (
         type=click.Path(exists=True, allow_dash=True),
         help="Manifests to create at the start, as far as they are not there yet. Repeatable; - is stdin.",
     ),
+    click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too."),
     click.option("--state", type=_FILE, help="File that keeps the cluster; without it, all is gone at the end."),
     click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 takes a free one."),
     click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
@@ -80,6 +81,7 @@ class ClusterOptions:
     nodes: int | None
     node_template: str | None
     filenames: Sequence[str]
+    recursive: bool = False
     controllers: str
     disable_admission_plugins: str
     without: str = ""

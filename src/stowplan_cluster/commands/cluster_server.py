@@ -15,6 +15,8 @@ from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from stowplan.api.api_errors import ApiError
 from stowplan.api.load import load_manifests
 from stowplan.command_line.errors import InputError
@@ -56,15 +58,21 @@ def open_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
         yield EmbeddedCluster(server, controllers, _front(server, options), options.kubeconfig_out)
 
 
-def _check_replaceable(kubeconfig: Path) -> None:
-    """Never overwrite a kubeconfig that this program has not written."""
+def _check_replaceable(kubeconfig: Path, *, own: str = "") -> None:
+    """Never overwrite a kubeconfig that this program has not written, nor that of a cluster that still runs."""
     # What talks HTTP takes a while to import; other commands do without.
-    from stowplan_cluster.front.kubeconfig_file import is_ours
+    from stowplan_cluster.front.kubeconfig_file import is_ours, server_at_work
 
     if not kubeconfig.parent.is_dir():
         raise InputError(f"{kubeconfig}: {kubeconfig.parent} is not a directory")
     if kubeconfig.exists() and not is_ours(kubeconfig):
         raise InputError(f"{kubeconfig}: already exists and was not written by stowplan; name another file")
+    other = server_at_work(kubeconfig, own=own)
+    if other:
+        raise InputError(
+            f"{kubeconfig}: belongs to the cluster at {other}, which still runs; "
+            "--kubeconfig-out FILE gives this one a file of its own"
+        )
 
 
 @contextmanager
@@ -107,10 +115,12 @@ def _listed(text: str) -> list[str]:
 
 
 def _fill(server: ApiServer, options: ClusterOptions) -> None:
-    problems: list[str] = []
-    for source, obj in load_manifests(options.filenames, sys.stdin.buffer if _STDIN in options.filenames else None):
-        with _problem_at(str(source), problems):
-            server.create_all([obj])
+    from stowplan_cluster.commands.filling import Filling
+
+    stdin = sys.stdin.buffer if _STDIN in options.filenames else None
+    filling = Filling(server)
+    filling.add(load_manifests(options.filenames, stdin, recursive=options.recursive))
+    problems = filling.problems
     template = options.node_template
     count = _node_count(server, options)
     if count:
@@ -119,6 +129,8 @@ def _fill(server: ApiServer, options: ClusterOptions) -> None:
             server.create_all(_nodes(count, documents))
     if problems:
         raise InputError(*problems)
+    for note in filling.notes():
+        click.echo(f"note: {note}", err=True)
 
 
 def _node_count(server: ApiServer, options: ClusterOptions) -> int:
@@ -207,6 +219,8 @@ def _no_listening(error: OSError) -> str:
 def kubeconfig_written(cluster: EmbeddedCluster) -> Iterator[None]:
     """Write the kubeconfig, and remove it at the end."""
     kubeconfig = cluster.kubeconfig
+    # Again: somebody else may have been quicker.
+    _check_replaceable(kubeconfig, own=cluster.front.url)
     try:
         cluster.front.write_kubeconfig(kubeconfig)
         written = kubeconfig.read_bytes()

@@ -21,13 +21,14 @@ from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.command_line.commands import Command
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import end_of_input, first_of, run, running
+from stowplan.command_line.named_plugins import plugin_names
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import load_config
-from stowplan.daemon.hang_guard import HangGuard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.explain.tables import write
 from stowplan.extenders.calls import kinds_wanted
 from stowplan.framework.explanations.formatting import count, joined
+from stowplan.guarding.hang_guard import HangGuard
 from stowplan_cluster.commands.cluster_options import ClusterOptions, cluster_options
 from stowplan_cluster.commands.cluster_server import DEFAULT_NODES, kubeconfig_written, open_cluster, served
 from stowplan_cluster.commands.help_section import WITHOUT_A_CLUSTER
@@ -107,7 +108,7 @@ def up(
     with reported(config), _logging(verbosity):
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        configuration = load_config(config, plugins=registry.declarations)
+        configuration = load_config(config, plugins=registry.declarations, asked_for=plugin_names(plugins))
         with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
             documents = Documents(kinds_wanted(configuration))
             serving = _guarded(

@@ -8,7 +8,10 @@ Upstream: staging/src/k8s.io/client-go/tools/clientcmd/api/v1.
 from __future__ import annotations
 
 import base64
+import socket
+import ssl
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.objects import JsonObject
 
 NAME = "stowplan"
+#: Seconds. It is on this machine, or it is not ours.
+_ANSWER_WITHIN = 2.0
 
 
 def kubeconfig(url: str, *, token: str, ca_certificate: bytes | None) -> JsonObject:
@@ -45,12 +50,40 @@ def write_kubeconfig(path: Path, config: JsonObject) -> None:
 
 def is_ours(path: Path) -> bool:
     """Whether a file is a kubeconfig as written here, and so may be replaced."""
+    return _cluster_of(path) is not None
+
+
+def server_at_work(path: Path, *, own: str = "") -> str:
+    """The address of the server whose kubeconfig this is, if it still answers there; "" otherwise.
+
+    A server that was killed leaves its file behind, and its port may have become somebody else's: only who proves to
+    be the one that the file trusts counts. `own` is the asker's own address.
+    """
+    cluster = _cluster_of(path) or {}
+    url, authority = cluster.get("server"), cluster.get("certificate-authority-data")
+    if not isinstance(url, str) or url == own:
+        return ""
+    address = urlsplit(url)
+    try:
+        with socket.create_connection((address.hostname, address.port), timeout=_ANSWER_WITHIN) as plain:
+            if address.scheme != "https":
+                return url
+            context = ssl.create_default_context(cadata=base64.b64decode(authority or "").decode())
+            with context.wrap_socket(plain, server_hostname=address.hostname):
+                return url
+    except (OSError, ValueError):
+        return ""
+
+
+def _cluster_of(path: Path) -> JsonObject | None:
+    """The cluster that our kubeconfig is for; None if the file is none of ours."""
     try:
         config = first_value(path.read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError, HostileYamlError, UnicodeDecodeError):
-        return False
-    if not isinstance(config, dict):
-        return False
-    clusters = config.get("clusters")
-    names = [entry.get("name") for entry in clusters if isinstance(entry, dict)] if isinstance(clusters, list) else []
-    return config.get("current-context") == NAME and names == [NAME]
+        return None
+    if not isinstance(config, dict) or config.get("current-context") != NAME:
+        return None
+    match config.get("clusters"):
+        case [{"name": "stowplan", "cluster": dict(cluster)}]:
+            return cluster
+    return None

@@ -116,9 +116,9 @@ def test_gates_that_will_go_are_told():
     ("text", "message"),
     [
         (
-            "GenericWorkload=true",
-            "cannot set feature gate GenericWorkload to true, Stowplan cannot do that yet: "
-            "pods are scheduled one by one; groups of pods are not built",
+            "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true",
+            "cannot set feature gate WorkloadAwarePreemption to true, Stowplan cannot do that yet: "
+            "groups of pods do not preempt as a whole; their pods do so one by one",
         ),
         (
             "AllBeta=true",

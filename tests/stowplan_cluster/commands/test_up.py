@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 import pytest
 import yaml
 
+from stowplan_cluster.front.kubeconfig_file import server_at_work
 from support.api import manifests
 from support.processes import cluster_commands as commands
 from support.processes.cluster_commands import serving
@@ -241,3 +242,20 @@ class TestRefusals:
         assert code == 2
         assert told.startswith("error: cannot listen: ")
         assert told.endswith("; --port 0 takes a free port\n")
+
+
+# --- a second one in the same folder
+
+
+def test_the_kubeconfig_of_a_cluster_that_runs_is_not_taken(tmp_path):
+    with up(tmp_path) as (process, client, _):
+        before = (tmp_path / "kubeconfig").read_bytes()
+        code, said = refused(f"--kubeconfig-out={tmp_path / 'kubeconfig'}", cwd=tmp_path)
+        assert code == 2
+        assert f"belongs to the cluster at {client.url}, which still runs" in said
+        assert "--kubeconfig-out FILE" in said
+        assert (tmp_path / "kubeconfig").read_bytes() == before
+        assert client.names("/api/v1/nodes")
+        process.kill()
+        process.wait(20)
+    assert not server_at_work(tmp_path / "kubeconfig"), "what a killed one leaves is nobody's"

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 from stowplan.api.api_errors import not_found
+from stowplan.api.port import Listing
 from stowplan.client.election.leader_election import LeadershipLost
 from stowplan.daemon.process import Election, Reached
 
@@ -20,6 +21,7 @@ class FakeScheduler:
         self.state = SimpleNamespace(table=SimpleNamespace(count=nodes), pending=list(pending))
         self.frameworks = {"default-scheduler": None}
         self.informers = SimpleNamespace(awaited={}, known=lambda kind: [])
+        self.bound_by_others = None
         self.syncs = True
         #: Whether its lease is lost as soon as it is had.
         self.loses = False
@@ -114,10 +116,17 @@ class FakeOpener:
 
 
 class FakeApi:
-    """Has a lease, or an error in place of it."""
+    """Has a lease, or an error in place of it; and Events."""
 
-    def __init__(self, lease=None):
+    def __init__(self, lease=None, events=()):
         self._lease = lease
+        self._events = events
+
+    async def list(self, kind, **selection):
+        self.asked = selection
+        if isinstance(self._events, Exception):
+            raise self._events
+        return Listing(self._events, "1")
 
     async def get(self, kind, name, *, namespace=""):
         if self._lease is None:

@@ -31,6 +31,7 @@ from stowplan.framework.rejections import Rejections
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import Reason, unschedulable
 from stowplan.testing import a_pod
+from support.plugins.raised import in_short
 
 
 class Clock:
@@ -155,4 +156,4 @@ def an_attempt(framework, pod=None):
 
 def shown(status):
     """A status in one line: code, plugin, message."""
-    return None if status is None else (status.code.name, status.plugin, status.message)
+    return None if status is None else (status.code.name, status.plugin, in_short(status.message))

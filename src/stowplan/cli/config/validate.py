@@ -9,11 +9,13 @@ import click
 
 from stowplan.cli.config.about import features_of, file_argument, known_plugins, output_option, read, shown, what_exists
 from stowplan.cli.data_output import write_data
+from stowplan.command_line.named_plugins import plugin_names
 from stowplan.config import ConfigError
 from stowplan.config.errors import ConfigFileError
 from stowplan.config.load import load_document
 from stowplan.config.reports.idle import idle_settings
 from stowplan.config.schema import API_VERSION
+from stowplan.config.unused import unused_plugins
 
 if TYPE_CHECKING:
     from stowplan.config import Declarations, FeatureGates
@@ -39,7 +41,7 @@ def validate(
     Exit code: 0 all are valid, 2 one is not.
     """
     known, features = known_plugins(plugins), features_of(gates)
-    found = [_validated(file, known, features) for file in files]
+    found = [_validated(file, known, features, plugin_names(plugins)) for file in files]
     if output == "text":
         for record in found:
             _tell(record)
@@ -48,7 +50,7 @@ def validate(
     ctx.exit(0 if all(record["valid"] for record in found) else _INVALID)
 
 
-def _validated(file: str, known: Declarations, features: FeatureGates) -> dict[str, Any]:
+def _validated(file: str, known: Declarations, features: FeatureGates, asked_for: list[str]) -> dict[str, Any]:
     record: dict[str, Any] = {"file": shown(file), "valid": False}
     try:
         document = read(file)
@@ -63,7 +65,8 @@ def _validated(file: str, known: Declarations, features: FeatureGates) -> dict[s
     record["version"] = upgrade.origin if upgrade is not None and upgrade.origin else API_VERSION
     record["profiles"] = [profile.scheduler_name for profile in loaded.configuration.profiles]
     warnings = upgrade.warnings if upgrade is not None else ()
-    record["warnings"] = list(islice(chain(warnings, idle_settings(loaded, known)), _MAX_WARNINGS))
+    unused = unused_plugins(loaded.configuration, asked_for)
+    record["warnings"] = list(islice(chain(warnings, idle_settings(loaded, known), unused), _MAX_WARNINGS))
     return record
 
 

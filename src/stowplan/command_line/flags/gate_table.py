@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from stowplan.command_line.flags.gate_history import EARLIER, MINORS
+from stowplan.config.features import NEEDED_WITH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,9 +163,7 @@ REQUIRED_GATES: dict[str, tuple[str, ...]] = {
     **{name: (_DRA,) for name in KNOWN_GATES if name.startswith("DRA") and name != "DRAResourceClaimDeviceStatus"},
     "DRADeviceBindingConditions": (_DRA, "DRAResourceClaimDeviceStatus"),
     "DRADeviceTaintRules": (_DRA, "DRADeviceTaints"),
-    "DRAWorkloadResourceClaims": (_DRA, "GenericWorkload"),
     "ExtendWebSocketsToKubelet": ("NodeDeclaredFeatures",),
-    "GangScheduling": ("GenericWorkload",),
     "InPlacePodLevelResourcesVerticalScaling": (
         "InPlacePodVerticalScaling",
         "PodLevelResources",
@@ -172,7 +171,6 @@ REQUIRED_GATES: dict[str, tuple[str, ...]] = {
     ),
     "InPlacePodVerticalScalingInitContainers": ("NodeDeclaredFeatures",),
     "RestartAllContainersOnContainerExits": ("NodeDeclaredFeatures",),
-    "TopologyAwareWorkloadScheduling": ("GenericWorkload",),
     "UserNamespacesHostNetworkSupport": ("NodeDeclaredFeatures",),
-    "WorkloadAwarePreemption": ("GangScheduling",),
+    **NEEDED_WITH,
 }

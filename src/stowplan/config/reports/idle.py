@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan.config.plugins import ALL
 from stowplan.config.schema import POINTS
 from stowplan.config.suggestions import unknown_plugin_hint
+from stowplan.config.unused import unknown_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ def idle_settings(loaded: Loaded, plugins: Declarations) -> Iterator[str]:
     if loaded.upgrade is not None and loaded.upgrade.origin:
         # Paths are those of the converted file, and the conversion has warned already.
         return
+    yield from unknown_arguments(loaded.fields, plugins)
     for i, given in enumerate(loaded.fields.get("profiles") or ()):
         profile = loaded.configuration.profiles[i]
         yield from _disabled(f"profiles[{i}].plugins", given.get("plugins", {}), plugins)
@@ -51,7 +53,5 @@ def _arguments(path: str, given: tuple[dict[str, Any], ...], profile: Profile, p
     running = {ref.name for refs in profile.points.values() for ref in refs}
     for i, entry in enumerate(given):
         name = entry.get("name", "")
-        if name not in plugins:
-            yield f"{path}[{i}]: there is no such plugin; {unknown_plugin_hint(name, plugins)}"
-        elif name not in running:
+        if name in plugins and name not in running:
             yield f"{path}[{i}]: without effect, {name} does not run in this profile"

@@ -20,7 +20,7 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
 from stowplan.framework.metrics import measured
 from stowplan.framework.rejections import Rejections
-from stowplan.framework.status import PROPAGATED, Code, Status, error
+from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -209,7 +209,7 @@ class Filtering:
             raise
         except BaseException as e:
             # The full run that follows finds it again and reports it.
-            return error(e)
+            return raised(e)
 
     def _filter_rows(self, plugin: FilterPlugin, pod: PodInfo, rows: Rows) -> Mask | None:
         """A plugin's fresh verdict on some rows; None for an error."""

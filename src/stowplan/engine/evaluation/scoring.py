@@ -16,7 +16,7 @@ from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.interface import CountsPods, Reads
 from stowplan.framework.metrics import measured
-from stowplan.framework.status import PROPAGATED, Code, Status, error
+from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -219,7 +219,7 @@ class Scoring:
             raise
         except BaseException as e:
             # The full run that follows finds it again and reports it.
-            return error(e)
+            return raised(e)
 
     def _replace_score(self, plugin: ScorePlugin, pod: PodInfo, nodes: Nodes, feasible: Mask) -> Status | None:
         """Score all nodes anew with one plugin."""

@@ -23,7 +23,7 @@ from stowplan.in_tree.default_preemption.declaration import DECLARATION
 from stowplan.klog import get_logger
 from stowplan.preemption.candidates import Candidates
 from stowplan.preemption.dry_run import dry_run
-from stowplan.preemption.eligibility import ineligible_reason
+from stowplan.preemption.eligibility import ineligible_in_group, ineligible_reason
 from stowplan.preemption.extenders import ask_extenders, interested_extenders
 from stowplan.preemption.plan import eviction_plan
 
@@ -64,7 +64,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, EnqueueExtensions):
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | PostFilterSteps:
         if self.handle.metrics is not None and not state.asking:
             self.handle.metrics.scheduler.preemption_attempts_total.inc()
-        reason = ineligible_reason(self.handle.cluster, pod, diagnosis)
+        reason = ineligible_in_group(self.handle.cluster, pod, self.handle.features) or ineligible_reason(
+            self.handle.cluster, pod, diagnosis
+        )
         if reason:
             if not state.asking:
                 _log.v(5).info("Pod is not eligible for preemption", pod=pod, reason=reason)

@@ -1,9 +1,11 @@
 """What GangScheduling declares about itself."""
 
+from stowplan.api.types import PodGroup
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
 
 DECLARATION = PluginDeclaration(
     name="GangScheduling",
     points=frozenset({"preEnqueue", "permit"}),
     default=EnabledByDefault(order=210, gate="GangScheduling"),
+    needs=(PodGroup,),
 )

@@ -1,6 +1,7 @@
-"""Place the pods of a group together or not at all.
+"""Place the pods of a gang together or not at all.
 
-Not built yet: pods of groups are rejected.
+A pod is held back until its gang has enough pods to be tried. Those that got a node wait on Permit until enough of them
+have one; the one that completes the gang lets the others go.
 
 Upstream: pkg/scheduler/framework/plugins/gangscheduling.
 """
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.framework.events import POD, Action, Hint, on, queue_if
+from stowplan.api.types import PodGroup
+from stowplan.cluster.pod_info import group_key
+from stowplan.framework.events import POD, POD_GROUP, Action, Hint, on, queue_if
 from stowplan.framework.interface import EnqueueExtensions, PermitPlugin, PreEnqueuePlugin
-from stowplan.framework.status import Status, unresolvable
-from stowplan.in_tree.common.not_built import NOT_BUILT, PODS_OF_GROUPS
+from stowplan.framework.status import Code, Reason, Status, error, unresolvable
+from stowplan.in_tree.common.pod_groups import without_state
 from stowplan.in_tree.common.volume_claims import same_namespace
 from stowplan.in_tree.gang_scheduling.declaration import DECLARATION
 
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
 
+NO_GROUP = Reason("PodGroupAbsent", 'waiting for pods\'s pod group "{group}" to appear in scheduling queue')
+INCOMPLETE = Reason("GangIncomplete", "waiting for minCount pods from a gang to appear in scheduling queue")
+NOT_SCHEDULED = Reason("GangNotScheduled", "waiting for minCount pods from a gang to be scheduled")
+
+#: Seconds that a pod with a node waits for the rest of its gang.
+PATIENCE = 300.0
+
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     name = "GangScheduling"
@@ -32,19 +42,63 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.scheduling_group is None:
             return None
-        return unresolvable(NOT_BUILT.of(what=PODS_OF_GROUPS, plugin=self.name))
+        key = group_key(pod.pod)
+        group = self._group(key)
+        if group is None:
+            return unresolvable(NO_GROUP.of(group=pod.pod.spec.scheduling_group.pod_group_name or ""))
+        gang, groups = group.spec.scheduling_policy.gang, self.handle.cluster.pod_groups
+        if gang is None:
+            return None
+        if not self._follows or not groups.known(key):
+            return without_state(key)
+        return unresolvable(INCOMPLETE) if groups.pods(key) < gang.min_count else None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
-        return self.pre_enqueue(pod), 0.0
+        if pod.pod.spec.scheduling_group is None:
+            return None, 0.0
+        key = group_key(pod.pod)
+        group = self._group(key)
+        if group is None:
+            name = key.partition("/")[2]
+            return error(f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{name}" not found'), 0.0
+        gang, groups = group.spec.scheduling_policy.gang, self.handle.cluster.pod_groups
+        if gang is None:
+            return None, 0.0
+        if not self._follows or not groups.known(key):
+            return without_state(key), 0.0
+        if groups.scheduled(key) < gang.min_count:
+            self.handle.activate(groups.unscheduled(key))
+            return Status(Code.Wait, (str(NOT_SCHEDULED),)), PATIENCE
+        self._let_go(key)
+        return None, 0.0
+
+    @property
+    def _follows(self) -> bool:
+        return self.handle.features.enabled("GenericWorkload")
+
+    def _group(self, key: str) -> PodGroup | None:
+        return self.handle.cluster.objects.get(PodGroup, key)
+
+    def _let_go(self, key: str) -> None:
+        """The gang is complete: its pods that wait for it go on."""
+        waiting_pods = self.handle.waiting_pods
+        if not len(waiting_pods):
+            return
+        for info in tuple(self.handle.cluster.pod_groups.placed(key)):
+            waiting = waiting_pods.get(info.uid)
+            if waiting is not None:
+                waiting.allow(self.name)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(POD, Action.Add, _after_pod_added),)
+        return (on(POD, Action.Add, self._after_pod_added), on(POD_GROUP, Action.Add, _after_group_added))
+
+    def _after_pod_added(self, pod: PodInfo, old: None, new: Pod) -> Hint:
+        added = new.spec.scheduling_group
+        group = pod.pod.spec.scheduling_group
+        if added is None or group is None or added.pod_group_name != group.pod_group_name:
+            return Hint.SKIP
+        return queue_if(same_namespace(pod, new))
 
 
-def _group_of(pod: Pod) -> str | None:
-    return pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group is not None else None
-
-
-def _after_pod_added(pod: PodInfo, old: None, new: Pod) -> Hint:
-    group = _group_of(pod.pod)
-    return queue_if(group is not None and same_namespace(pod, new) and _group_of(new) == group)
+def _after_group_added(pod: PodInfo, old: None, new: PodGroup) -> Hint:
+    return queue_if(group_key(pod.pod) == f"{new.metadata.namespace or 'default'}/{new.metadata.name}")

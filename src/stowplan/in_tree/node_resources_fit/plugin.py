@@ -5,15 +5,16 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/fit.go and its scoring s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.api.pod_requests import pod_requests
-from stowplan.api.resource_names import DEVICE_CLASS_PREFIX, is_extended
+from stowplan.api.resource_names import DEVICE_CLASS_PREFIX, is_extended, is_scalar
 from stowplan.cluster.node_table import allocatable_amounts
 from stowplan.framework.events import DEVICE_CLASS, NODE, POD, Action, Hint, on, queue_if
 from stowplan.framework.interface import (
+    MAX_SCORE,
     EnqueueExtensions,
     FilterPlugin,
     PlacementScorePlugin,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.handle import Handle
+    from stowplan.framework.placements import PodGroupAssignments, PodGroupInfo
     from stowplan.in_tree.node_resources_fit.declaration import NodeResourcesFitArgs
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
@@ -181,8 +183,37 @@ class NodeResourcesFit(
         rounded: npt.NDArray[np.int64] = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
         return rounded
 
-    def score_placement(self, group_state: CycleState, group: Any, assignments: Any) -> int | Status:
-        return error("pod groups are not scheduled yet")
+    # -- placements of pod groups -------------------------------------------------------------------------------------
+
+    def score_placement(
+        self, group_state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
+    ) -> int | Status:
+        """How full the placement would be, all its nodes together; whatever the strategy, fuller is better."""
+        nodes = assignments.placement.nodes
+        demands = [pod.pod.shape.scoring_requests for pod in assignments.proposed]
+        total = weights = 0
+        for name, weight in self._resources:
+            wanted = sum(demand.get(name, 0) for demand in demands)
+            if is_scalar(name) and not wanted:
+                continue
+            there, taken = self._summed(nodes, name)
+            if there:
+                used = min(taken + wanted, there)
+                total += weight * (used * MAX_SCORE // there)
+                weights += weight
+        return total // weights if weights else 0
+
+    @staticmethod
+    def _summed(nodes: Nodes, name: str) -> tuple[int, int]:
+        """What the nodes have of a resource, and what their pods take; nodes without it do not count."""
+        index = nodes.table.resources.get(name)
+        if index is None:
+            return 0, 0
+        there = nodes.allocatable(index)
+        base = {"cpu": 0, "memory": 1}.get(name)
+        taken = nodes.requested(index) if base is None else nodes.non_zero_requested(base)
+        # Sums of large nodes' memory may exceed 64 bits.
+        return sum(there.tolist()), sum(taken[there > 0].tolist())
 
     # -- events -------------------------------------------------------------------------------------------------------
 

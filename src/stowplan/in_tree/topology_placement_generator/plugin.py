@@ -1,28 +1,76 @@
 """Propose placements of a pod group, one per topology domain.
 
-Not built yet: groups are rejected.
+A domain is the nodes that have one value of the label that the group's constraint names. Once pods of the group are
+on nodes, their domain is the only one.
 
 Upstream: pkg/scheduler/framework/plugins/topologyaware.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from stowplan.api.types import PodGroup
 from stowplan.framework.interface import PlacementGeneratePlugin
-from stowplan.framework.status import Status, unresolvable
-from stowplan.in_tree.common.not_built import NOT_BUILT, PODS_OF_GROUPS
+from stowplan.framework.status import Status, error
+from stowplan.in_tree.common.pod_groups import without_state
 from stowplan.in_tree.topology_placement_generator.declaration import DECLARATION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stowplan.framework.cycle_state import CycleState
+    from stowplan.framework.placements import Placement, PodGroupInfo
+
+_UNDETERMINED = "cannot determine domain for already scheduled pods: "
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
     name = "TopologyPlacementGenerator"
     declaration = DECLARATION
 
-    def generate_placements(self, group_state: CycleState, group: Any, parent: Any) -> Sequence[Any] | Status:
-        return unresolvable(NOT_BUILT.of(what=PODS_OF_GROUPS, plugin=self.name))
+    def generate_placements(
+        self, group_state: CycleState, group: PodGroupInfo, parent: Placement
+    ) -> Sequence[Placement] | Status:
+        key = f"{group.namespace}/{group.name}"
+        found = self.handle.cluster.objects.get(PodGroup, key)
+        if found is None:
+            return error(f'podgroup.scheduling.k8s.io "{group.name}" not found')
+        constraints = found.spec.scheduling_constraints
+        if constraints is None or not constraints.topology:
+            return [parent]
+        if not self.handle.cluster.pod_groups.known(key):
+            return without_state(key)
+        label = constraints.topology[0].key
+        required = self._required_domain(key, label)
+        if isinstance(required, Status):
+            return required
+        return self._domains(parent, label, required)
+
+    def _required_domain(self, group: str, label: str) -> str | Status | None:
+        """The domain that the group's pods on nodes are in; None while there are none."""
+        domains = set()
+        for pod in self.handle.cluster.pod_groups.placed(group):
+            node = self.handle.node(pod.node_name)
+            if node is None:
+                return error(
+                    f'{_UNDETERMINED}getting node for pod {pod.key}: nodeinfo not found for node name "{pod.node_name}"'
+                )
+            domain = node.node.metadata.labels.get(label)
+            if domain is None:
+                return error(f"{_UNDETERMINED}no topology domain found for pod {pod.key}")
+            domains.add(domain)
+        if len(domains) > 1:
+            return error(f"{_UNDETERMINED}more than 1 domain found for pod group: {', '.join(sorted(domains))}")
+        return domains.pop() if domains else None
+
+    @staticmethod
+    def _domains(parent: Placement, label: str, required: str | None) -> list[Placement]:
+        """The domains within the parent, by their first node in its order."""
+        codes, values = parent.nodes.codes(label), parent.nodes.label(label).values
+        # Code 0 stands for nodes without the label.
+        firsts = dict.fromkeys(code for code in codes.tolist() if code)
+        wanted = [(code, values[code]) for code in firsts if required in (None, values[code])]
+        return [parent.restricted(np.asarray(codes == code), value) for code, value in wanted]

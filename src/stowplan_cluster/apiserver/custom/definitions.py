@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from stowplan.api.field_errors import go_quote
-from stowplan_cluster.apiserver.custom import formats
+from stowplan_cluster.apiserver.custom import formats, re2
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
 from stowplan_cluster.apiserver.json_values import equal
 from stowplan_cluster.apiserver.validation.fields import Errors, duplicate, invalid, required, too_many
@@ -37,6 +37,11 @@ _SELECTABLE = (
 NO_RULES = (
     "x-kubernetes-validations are not evaluated by this server: "
     "objects that a cluster would refuse by these rules are accepted"
+)
+
+NO_PATTERNS = (
+    "patterns are not evaluated by this server, as google-re2 is not installed (pip install google-re2): "
+    "objects that a cluster would refuse by them are accepted"
 )
 
 
@@ -188,6 +193,8 @@ def _warnings(definition: JsonObject) -> Iterator[str]:
                 yield f"unrecognized format {go_quote(name)}"
             if schema.get("x-kubernetes-validations"):
                 yield NO_RULES
+            if schema.get("pattern") and not re2.available():
+                yield NO_PATTERNS
     if ((definition.get("spec") or {}).get("conversion") or {}).get("strategy") == "Webhook":
         yield "conversion webhooks are not called by this server: versions differ by apiVersion alone"
 

@@ -38,12 +38,15 @@ _STARTS: dict[str, JsonObject] = {
     "podgroups.scheduling.k8s.io": {},
     "resourceclaims.resource.k8s.io": {},
     "customresourcedefinitions.apiextensions.k8s.io": {},
+    "ingresses.networking.k8s.io": {"loadBalancer": {}},
+    "horizontalpodautoscalers.autoscaling": {"desiredReplicas": 0},
 }
+_NOTHING: JsonObject = {}
 
 
 def start(resource: Resource, obj: JsonObject) -> None:
     """Nodes bring their status along; of the other kinds nobody may set it on creation."""
-    beginning = _STARTS.get(resource.storage)
+    beginning = _STARTS.get(resource.storage, _NOTHING if resource.inert and resource.has_status else None)
     if beginning is not None:
         obj["status"] = {name: _fresh(value) for name, value in beginning.items()}
 

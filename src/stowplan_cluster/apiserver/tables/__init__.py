@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stowplan.api.api_errors import BadRequest
 from stowplan.api.field_errors import go_quote
-from stowplan_cluster.apiserver.tables import access, core, events, pods, scheduling, storage, workloads
+from stowplan_cluster.apiserver.tables import access, core, events, inert, pods, scheduling, storage, workloads
 from stowplan_cluster.apiserver.tables.cells import NAME, Cell, Column, Printer, name_of, part
 from stowplan_cluster.apiserver.tables.custom import custom_printer
 
@@ -60,6 +60,17 @@ _PRINTERS: dict[str, Printer] = {
     "resourceslices.resource.k8s.io": scheduling.RESOURCE_SLICES,
     "clusterrolebindings.rbac.authorization.k8s.io": access.BINDINGS,
     "rolebindings.rbac.authorization.k8s.io": access.BINDINGS,
+    "networkpolicies.networking.k8s.io": inert.NETWORK_POLICIES,
+    "ingresses.networking.k8s.io": inert.INGRESSES,
+    "ingressclasses.networking.k8s.io": inert.INGRESS_CLASSES,
+    "cronjobs.batch": inert.CRON_JOBS,
+    "horizontalpodautoscalers.autoscaling": inert.AUTOSCALERS,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": inert.WEBHOOKS,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": inert.WEBHOOKS,
+    "endpoints": inert.ENDPOINTS,
+    "resourcequotas": inert.QUOTAS,
+    "runtimeclasses.node.k8s.io": inert.RUNTIME_CLASSES,
+    "apiservices.apiregistration.k8s.io": inert.API_SERVICES,
 }
 
 
@@ -97,7 +108,7 @@ def table_of(
 def _printer_of(resource: Resource) -> Printer:
     if resource.custom:
         return custom_printer(resource)
-    return _PRINTERS.get(resource.qualified, _PLAIN)
+    return _PRINTERS.get(resource.qualified, core.NAME_AND_AGE if resource.inert else _PLAIN)
 
 
 def _checked(include_object: str) -> IncludeObject:

@@ -3,7 +3,7 @@
 Metadata follows one set of rules, names one rule a kind; the rest is a function for each kind and
 one for its updates. They get objects after their defaults and their kind's strategy, so what is
 missing is missing for good. Custom resources have their metadata checked here, all else by their
-schema.
+schema; of inert kinds nothing else is checked at all.
 
 Upstream: pkg/apis/*/validation, called by pkg/registry/*/strategy.go.
 """
@@ -73,6 +73,8 @@ def _accept_update(errors: Errors, obj: JsonObject, old: JsonObject, subresource
 
 
 _CUSTOM = _Rules(_accept, _accept_update, known_finalizers=False)
+#: The widest rule for names that any of these kinds has.
+_INERT = _Rules(_accept, _accept_update, names.path_segment, known_finalizers=False)
 
 _CORE = {
     "configmaps": _Rules(data.check_config_map, data.check_config_map_update),
@@ -155,7 +157,9 @@ _RULES = {
 
 
 def _rules_of(resource: Resource) -> _Rules | None:
-    return _CUSTOM if resource.custom else _RULES.get(resource.qualified)
+    if resource.custom:
+        return _CUSTOM
+    return _INERT if resource.inert else _RULES.get(resource.qualified)
 
 
 def validate_create(resource: Resource, obj: JsonObject) -> list[FieldError]:

@@ -1,0 +1,271 @@
+"""Selectors of devices: the environment with the variable `device`, and what it makes of a device.
+
+A selector is compiled once per text. A `Device` is made once per device and asked by every selector; two with equal
+content are equal, so a caller can ask once per distinct content.
+
+Upstream: k8s.io/dynamic-resource-allocation/cel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from stowplan.cel import types as t
+from stowplan.cel import values as v
+from stowplan.cel.declarations import function, member
+from stowplan.cel.environment import CompiledExpression, Environment, environment, walked
+from stowplan.cel.errors import CompileError, EvaluationError, EvaluationStopped, Interrupted, ValueProblem
+from stowplan.cel.functions.semvers import read_semver
+from stowplan.cel.syntax import Call, Literal, Node, Select
+from stowplan.cel.values import DomainMap, Quantity, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "AttributeValue",
+    "CompileError",
+    "Device",
+    "DeviceSelector",
+    "Evaluation",
+    "EvaluationError",
+    "Read",
+    "Version",
+    "compile_selector",
+    "device_environment",
+]
+
+#: What one evaluation may cost.
+MAX_COST = 1_000_000
+#: How many values a list may have that `includes` is asked of.
+_MAX_INCLUDES = 48
+#: Selectors in use are far fewer; the reference keeps ten.
+_CACHED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The text of an attribute that is a semantic version."""
+
+    text: str
+
+
+_Scalar: TypeAlias = bool | int | str | Version
+#: None is an attribute whose value is of no kind that is supported.
+AttributeValue: TypeAlias = _Scalar | tuple[_Scalar, ...] | None
+
+
+class Device:
+    """What a selector sees of a device. Building one never fails: a value that is wrong fails each evaluation."""
+
+    __slots__ = ("__dict__", "_key", "allow_multiple_allocations", "attributes", "capacity", "driver")
+
+    def __init__(
+        self,
+        *,
+        driver: str,
+        attributes: Mapping[str, AttributeValue],
+        capacity: Mapping[str, int],
+        allow_multiple_allocations: bool = False,
+    ) -> None:
+        """`capacity` is in nano-units, as `stowplan.api.quantity.parse_quantity` gives them."""
+        self.driver = driver
+        self.attributes = attributes
+        self.capacity = capacity
+        self.allow_multiple_allocations = allow_multiple_allocations
+        self._key = (
+            driver,
+            allow_multiple_allocations,
+            frozenset((name, type(value), _typed(value)) for name, value in attributes.items()),
+            frozenset(capacity.items()),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @cached_property
+    def variable(self) -> dict[Value, Value]:
+        """The value of `device`. Raises a `ValueProblem` if an attribute has no value for expressions."""
+        return self._variable(lists=False)
+
+    @cached_property
+    def variable_with_lists(self) -> dict[Value, Value]:
+        """The same where attributes may be lists."""
+        return self._variable(lists=True)
+
+    def _variable(self, *, lists: bool) -> dict[Value, Value]:
+        attributes = {name: _attribute(name, value, lists=lists) for name, value in self.attributes.items()}
+        capacity: dict[str, Value] = {name: Quantity(nano) for name, nano in self.capacity.items()}
+        return {
+            "driver": self.driver,
+            "allowMultipleAllocations": self.allow_multiple_allocations,
+            "attributes": self._by_domain(attributes),
+            "capacity": self._by_domain(capacity),
+        }
+
+    def _by_domain(self, values: Mapping[str, Value]) -> DomainMap:
+        domains: dict[str, dict[Value, Value]] = {}
+        for name, value in values.items():
+            domain, slash, id = name.partition("/")
+            if not slash:
+                domain, id = self.driver, name
+            domains.setdefault(domain, {})[id] = value
+        return DomainMap(domains)
+
+
+def _typed(value: AttributeValue) -> Value:
+    """A value that is unequal to those of other types, as True is not 1 here."""
+    return tuple((type(part), part) for part in value) if isinstance(value, tuple) else value
+
+
+def _attribute(name: str, value: AttributeValue, *, lists: bool) -> Value:
+    if isinstance(value, tuple) and lists:
+        return [_scalar(name, part) for part in value]
+    if value is None or isinstance(value, tuple):
+        raise ValueProblem(f"attribute {name}: unsupported attribute value")
+    return _scalar(name, value)
+
+
+def _scalar(name: str, value: _Scalar) -> Value:
+    if not isinstance(value, Version):
+        return value
+    try:
+        return read_semver(value.text)
+    except ValueProblem as error:
+        raise ValueProblem(f"attribute {name}: parse semantic version: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    value: Value
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An attribute or a capacity that an expression names with constants."""
+
+    #: "attributes" or "capacity".
+    kind: str
+    domain: str
+    name: str
+
+
+@dataclass(frozen=True)
+class DeviceSelector:
+    """A compiled selector."""
+
+    text: str
+    _expression: CompiledExpression
+    _has_lists: bool
+
+    def matches(self, device: Device, *, interrupted: Callable[[], bool] | None = None) -> bool:
+        """Whether the device is selected. Raises an `EvaluationError` where that has no answer.
+
+        `interrupted` is asked every now and then whether to give up.
+        """
+        value = self.evaluate(device, interrupted=interrupted).value
+        if not isinstance(value, bool):
+            name = v.type_name(value)
+            raise EvaluationError(f"CEL result of type {name} could not be converted to bool: {_no_bool(value)}")
+        return value
+
+    def evaluate(
+        self, device: Device, *, interrupted: Callable[[], bool] | None = None, limit: int = MAX_COST
+    ) -> Evaluation:
+        try:
+            variable = device.variable_with_lists if self._has_lists else device.variable
+            value, cost = self._expression.program.run({"device": variable}, limit=limit, interrupted=interrupted)
+        except (ValueProblem, EvaluationStopped) as problem:
+            error = EvaluationError(str(problem))
+            error.interrupted = isinstance(problem, Interrupted)
+            raise error from None
+        return Evaluation(value, cost)
+
+    @cached_property
+    def reads(self) -> frozenset[Read]:
+        """The attributes and capacities that the text names with constants: what an explanation shows values of."""
+        return frozenset(_reads(self._expression.root))
+
+
+def _no_bool(value: Value) -> str:
+    """The reference's words, which depend on the type."""
+    if isinstance(value, list):
+        return "type conversion error from list to 'bool'"
+    if isinstance(value, dict):
+        return "type conversion error from map to 'bool'"
+    name = v.type_name(value)
+    return _NO_BOOL.get(type(value), f"unsupported native conversion from {name} to 'bool'")
+
+
+_NO_BOOL: dict[type, str] = {
+    int: "unsupported type conversion from 'int' to bool",
+    str: "unsupported native conversion from string to 'bool'",
+}
+
+
+def compile_selector(text: str, *, list_type_attributes: bool = False) -> DeviceSelector:
+    """The selector of a text, remembered by it. Raises a `CompileError`, with the detail that the reference reports."""
+    return _compiled(text, list_type_attributes)
+
+
+@lru_cache(maxsize=_CACHED)
+def _compiled(text: str, has_lists: bool) -> DeviceSelector:
+    results = (t.BOOL, t.ANY, t.DYN) if has_lists else (t.BOOL, t.ANY)
+    return DeviceSelector(text, device_environment(has_lists).compiled(text, results=results), has_lists)
+
+
+@cache
+def device_environment(has_lists: bool) -> Environment:
+    """What selectors may refer to; `has_lists` is the reference's gate DRAListTypeAttributes."""
+    attribute = t.DYN if has_lists else t.ANY
+    device = t.Type(t.TypeKind.STRUCT, "kubernetes.DRADevice")
+    fields = {
+        "driver": t.STRING,
+        "allowMultipleAllocations": t.BOOL,
+        "attributes": t.map_of(t.STRING, t.map_of(t.STRING, attribute)),
+        "capacity": t.map_of(t.STRING, t.map_of(t.STRING, t.QUANTITY)),
+    }
+    includes = function("includes", member("dra_includes_dyn_dyn", "dyn, dyn -> bool", _includes))
+    return environment({"device": device}, {device.name: fields}, [includes] if has_lists else [])
+
+
+def _includes(target: Value, wanted: Value) -> Value:
+    """`x.includes(y)`: membership of a list, equality with anything else."""
+    if not isinstance(target, list):
+        return v.is_equal(target, wanted)
+    if v.member(wanted, target[:_MAX_INCLUDES]):
+        return True
+    if len(target) > _MAX_INCLUDES:
+        raise ValueProblem(f"'includes' function cannot be applied to lists longer than {_MAX_INCLUDES} values")
+    return False
+
+
+def _reads(root: Node) -> list[Read]:
+    found: list[Read] = []
+    for node in walked(root):
+        path = _path(node)
+        if len(path) == 4 and path[0] == "device" and path[1] in ("attributes", "capacity"):
+            found.append(Read(path[1], path[2], path[3]))
+    return found
+
+
+def _path(node: Node) -> list[str]:
+    """`device.attributes["domain"].name` as its four words; empty if it is not made of constants."""
+    words: list[str] = []
+    while True:
+        match node:
+            case Select():
+                words.append(node.field)
+                node = node.operand
+            case Call(function="_[_]" | "_[?_]" | "_?._", args=[operand, Literal(value=str() as word)]):
+                words.append(word)
+                node = operand
+            case _:
+                name = getattr(node, "name", None)
+                return [name, *reversed(words)] if isinstance(name, str) else []

@@ -1,0 +1,364 @@
+"""Values at run time: those that Python lacks, and what CEL means by type, equality, order and size.
+
+Python's bool, int, float, str, bytes, None, list and dict are CEL's bool, int, double, string, bytes, null, list and
+map. Lists and maps are never changed once a value. A map's keys are kept by `map_key`, as Python takes True for 1.
+
+Upstream: common/types.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, TypeAlias
+
+from stowplan.cel import types as t
+from stowplan.cel.errors import ValueProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+Value: TypeAlias = object
+
+INT_MAX, INT_MIN, UINT_MAX = (1 << 63) - 1, -(1 << 63), (1 << 64) - 1
+
+
+class UInt(int):
+    """An unsigned integer; compares with the others as CEL's numbers do."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    value: Value
+
+
+#: The optional without a value.
+NONE = Optional(None)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
+    """A point in time; nanoseconds since 1970."""
+
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A Kubernetes quantity, in nano-units."""
+
+    nano: int
+    #: Parity: nothing can be compared for equality with the result of `add` or `sub` on the right.
+    is_computed: bool = field(default=False, compare=False)
+
+
+class BoolKey:
+    """A bool as the key of a map."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+
+_TRUE_KEY, _FALSE_KEY = BoolKey(True), BoolKey(False)
+
+
+class DomainMap(dict[str, Value]):
+    """The map of domains of a device: one that it does not have is an empty map when asked for, but not `in` it."""
+
+    __slots__ = ()
+
+
+_NO_NAMES: dict[Value, Value] = {}
+
+
+def map_key(key: Value) -> Value:
+    if key is True:
+        return _TRUE_KEY
+    if key is False:
+        return _FALSE_KEY
+    return key
+
+
+def key_value(key: Value) -> Value:
+    """The value that a key stands for."""
+    return key.value if type(key) is BoolKey else key
+
+
+class _Absent:
+    __slots__ = ()
+
+
+ABSENT = _Absent()
+
+
+def find(mapping: dict[Value, Value], key: Value) -> Value:
+    """The value at a key, `ABSENT` if there is none."""
+    try:
+        value = mapping.get(map_key(key), ABSENT)
+    except TypeError:  # A list or a map as a key: nothing is kept by one.
+        return ABSENT
+    return _NO_NAMES if value is ABSENT and type(mapping) is DomainMap else value
+
+
+def contains_key(mapping: dict[Value, Value], key: Value) -> bool:
+    try:
+        return map_key(key) in mapping
+    except TypeError:
+        return False
+
+
+# --- Types.
+
+_TYPES: dict[type, t.Type] = {
+    bool: t.BOOL,
+    int: t.INT,
+    UInt: t.UINT,
+    float: t.DOUBLE,
+    str: t.STRING,
+    bytes: t.BYTES,
+    type(None): t.NULL,
+    list: t.list_of(t.DYN),
+    dict: t.map_of(t.DYN, t.DYN),
+    DomainMap: t.map_of(t.DYN, t.DYN),
+    Optional: t.optional_of(t.DYN),
+    Duration: t.DURATION,
+    Timestamp: t.TIMESTAMP,
+    Quantity: t.QUANTITY,
+    t.Type: t.TYPE,
+}
+
+
+def register(python_type: type, cel_type: t.Type) -> None:
+    """Make a class one of CEL's; for the libraries that bring values of their own."""
+    _TYPES[python_type] = cel_type
+
+
+def type_of(value: Value) -> t.Type:
+    return _TYPES[type(value)]
+
+
+def type_name(value: Value) -> str:
+    return _TYPES[type(value)].name
+
+
+_BY_NAME: dict[t.TypeKind, type] = {
+    t.TypeKind.BOOL: bool,
+    t.TypeKind.INT: int,
+    t.TypeKind.UINT: UInt,
+    t.TypeKind.DOUBLE: float,
+    t.TypeKind.STRING: str,
+    t.TypeKind.BYTES: bytes,
+    t.TypeKind.NULL: type(None),
+    t.TypeKind.DURATION: Duration,
+    t.TypeKind.TIMESTAMP: Timestamp,
+    t.TypeKind.TYPE: t.Type,
+}
+
+
+def type_guard(wanted: t.Type) -> Callable[[Value], bool]:
+    """Whether a value can be passed where a function declares this type.
+
+    Of lists and maps only the first element is looked at, as in the reference.
+    """
+    if wanted.is_dynamic or wanted.kind is t.TypeKind.PARAM:
+        return lambda _value: True
+    exact = _BY_NAME.get(wanted.kind)
+    if exact is not None:
+        return lambda value: type(value) is exact
+    if wanted.kind is t.TypeKind.LIST:
+        element = type_guard(wanted.params[0])
+        return lambda value: isinstance(value, list) and (not value or element(value[0]))
+    if wanted.kind is t.TypeKind.MAP:
+        key, item = type_guard(wanted.params[0]), type_guard(wanted.params[1])
+        return lambda value: isinstance(value, dict) and (not value or _first_fits(value, key, item))
+    return lambda value: type_name(value) == wanted.name
+
+
+def _first_fits(
+    mapping: dict[Value, Value], key_fits: Callable[[Value], bool], item_fits: Callable[[Value], bool]
+) -> bool:
+    key, item = next(iter(mapping.items()))
+    return key_fits(key_value(key)) and item_fits(item)
+
+
+# --- Equality and order.
+
+_NUMBERS = frozenset({int, UInt, float})
+#: Comparing these with another type for equality is an error, whereas most types are just not equal.
+_STRICT: set[type] = set()
+
+
+def register_strict_equality(python_type: type) -> None:
+    _STRICT.add(python_type)
+
+
+def equal(left: Value, right: Value) -> bool:
+    """`left == right`; raises where the reference has an error value for it."""
+    kind, other = type(left), type(right)
+    if kind is other and kind in _PLAIN:
+        return left == right
+    if kind is Quantity and (other is not Quantity or right.is_computed):  # type: ignore[attr-defined]
+        raise ValueProblem("no such overload")
+    if kind in _NUMBERS and other in _NUMBERS:
+        return _compared_numbers(left, right) == 0  # type: ignore[arg-type] # both are numbers
+    if left is None or right is None:
+        return left is right
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and all(map(_equal_elements, left, right))
+    if isinstance(left, dict):
+        return isinstance(right, dict) and len(left) == len(right) and _equal_maps(left, right)
+    if kind is Optional:
+        return other is Optional and _equal_optionals(left, right)  # type: ignore[arg-type] # both are optionals
+    if kind is t.Type:
+        return other is t.Type and left.name == right.name  # type: ignore[attr-defined]
+    if kind is not other:
+        if kind in _STRICT:
+            raise ValueProblem("no such overload")
+        return False
+    return left == right
+
+
+_PLAIN = frozenset({bool, int, UInt, float, str, bytes, Duration, Timestamp})
+
+
+def _equal_elements(left: Value, right: Value) -> bool:
+    """Elements that cannot be compared count as equal: only a plain "no" ends the comparison in the reference."""
+    try:
+        return equal(left, right)
+    except ValueProblem:
+        return True
+
+
+def _equal_maps(left: dict[Value, Value], right: dict[Value, Value]) -> bool:
+    for key, value in left.items():
+        other = right.get(key, ABSENT)
+        if other is ABSENT or not _equal_elements(value, other):
+            return False
+    return True
+
+
+def _equal_optionals(left: Optional, right: Optional) -> bool:
+    if left is NONE or right is NONE:
+        return left is right
+    return equal(left.value, right.value)
+
+
+def is_equal(left: Value, right: Value) -> bool:
+    """Equality where an error counts as unequal: membership, `!=`, searches."""
+    try:
+        return equal(left, right)
+    except ValueProblem:
+        return False
+
+
+#: Values that Go cannot hash, and what it calls their types.
+UNHASHABLE: dict[type, str] = {bytes: "types.Bytes"}
+
+_ORDERED = frozenset({bool, str, bytes, Duration, Timestamp})
+
+
+def is_comparable(value: Value) -> bool:
+    return type(value) in _ORDERED or type(value) in _NUMBERS
+
+
+def compare(left: Value, right: Value) -> int:
+    """-1, 0 or 1."""
+    kind = type(left)
+    if kind in _NUMBERS and type(right) in _NUMBERS:
+        return _checked_numbers(left, right)  # type: ignore[arg-type] # both are numbers
+    if kind is not type(right) or kind not in _ORDERED:
+        raise ValueProblem("no such overload")
+    if kind is str:
+        return _order(left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass"))  # type: ignore[attr-defined]
+    return _order(left, right)
+
+
+def _order(left: Value, right: Value) -> int:
+    return int(left > right) - int(left < right)  # type: ignore[operator] # of one ordered type
+
+
+def _checked_numbers(left: float, right: float) -> int:
+    if math.isnan(left) or math.isnan(right):
+        raise ValueProblem("NaN values cannot be ordered")
+    return _compared_numbers(left, right)
+
+
+def _compared_numbers(left: float, right: float) -> int:
+    """Order of numbers of any type. An integer meets a double as a double, as in the reference."""
+    if left != left or right != right:
+        return 2
+    if (type(left) is float) != (type(right) is float):
+        if not INT_MIN <= left <= UINT_MAX or not INT_MIN <= right <= UINT_MAX:
+            return _order(left, right)
+        return _order(float(left), float(right))
+    return _order(left, right)
+
+
+def member(element: Value, values: Iterable[Value]) -> bool:
+    return any(is_equal(element, value) for value in values)
+
+
+# --- Sizes, for `size()` and for costs.
+
+_SIZES: dict[type, Callable[[Value], int]] = {}
+
+
+def register_size(python_type: type, size: Callable[[Value], int]) -> None:
+    _SIZES[python_type] = size
+
+
+_SIZED = (str, bytes, list, dict)
+
+
+def cost_size(value: Value) -> int:
+    """How large a value counts in costs: its length, and 1 for what has none."""
+    if isinstance(value, _SIZED):
+        return len(value)
+    if type(value) is Optional and value is not NONE:
+        return cost_size(value.value)
+    size = _SIZES.get(type(value))
+    return size(value) if size is not None else 1
+
+
+def shown(value: Value) -> str:
+    """A value in an error message."""
+    if value is True or value is False:
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    if type(value) is float:
+        return go_float(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(shown(element) for element in value) + "]"
+    return str(value)
+
+
+def go_float(value: float) -> str:
+    """A double as Go's %g prints it: as many digits as it takes, with an exponent from a million on."""
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if math.isnan(value):
+        return "NaN"
+    _sign, digit_tuple, power = Decimal(repr(value)).normalize().as_tuple()
+    digits = "".join(map(str, digit_tuple))
+    exponent = len(digits) - 1 + int(power)
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    if value and not -4 <= exponent < 6:
+        mantissa = digits[0] + (f".{digits[1:]}" if len(digits) > 1 else "")
+        return f"{sign}{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return f"{sign}{Decimal(digits).scaleb(int(power)):f}"
+
+
+def has_size(value: Value) -> bool:
+    """Whether `size(value)` is defined for a value of a library."""
+    return type(value) in _SIZES

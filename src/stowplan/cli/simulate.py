@@ -1,0 +1,151 @@
+"""`stowplan simulate`: a scenario in virtual time, and a folder with what became of every pod."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stowplan.cli.data_output import write_data
+from stowplan.cli.shell_completion import complete_file
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.named_plugins import named_plugins
+from stowplan.command_line.stop_signals import stop_signals
+from stowplan.explain.tables import write
+from stowplan.scenarios.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan.scenarios.simulation import Progress, Simulation
+
+_EPILOG = "130: interrupted; what was simulated until then is in the folder."
+#: Seconds between two lines of progress, on a terminal and elsewhere.
+_OFTEN, _SELDOM = 0.2, 15.0
+
+
+@click.command(short_help="Run a scenario in virtual time: pods, nodes and faults as a file describes them.")
+@click.argument("scenario", metavar="SCENARIO", required=False, shell_complete=complete_file)
+@click.option("--out", metavar="FOLDER", help="Where the results go; without it, SCENARIO's name and -results.")
+@click.option(
+    "--config", metavar="FILE", shell_complete=complete_file, help="KubeSchedulerConfiguration in place of its own."
+)
+@click.option("--seed", type=int, metavar="N", help="In place of the scenario's.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
+@click.option("--no-decisions", is_flag=True, help="Leave the row of each pod out.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of scenarios, for editors, and end.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.pass_context
+def simulate(
+    context: click.Context,
+    *,
+    scenario: str | None,
+    out: str | None,
+    config: str | None,
+    seed: int | None,
+    plugins: tuple[str, ...],
+    no_decisions: bool,
+    quiet: bool,
+    schema: bool,
+    output: str,
+) -> None:
+    """Run a scenario in virtual time: the real scheduler, with its queue, preemption and plugins, on a cluster,
+    workloads and faults that a YAML file describes. The same file and seed give the same results, byte for byte.
+
+    The folder gets decisions.jsonl (a row per pod), series.jsonl (the state of things over time), summary.json and
+    report.html, a page with pictures that stands alone; where pyarrow is installed, Parquet files, too. Ctrl-C ends the
+    simulation early and keeps what is done. docs/simulate.md explains scenarios.
+
+    \b
+    Examples:
+      stowplan simulate week.yaml
+      stowplan simulate week.yaml --out results --seed 2 --config packing.yaml
+      stowplan simulate --schema > scenario.schema.json
+    """
+    if schema:
+        from stowplan.scenarios.json_schema import scenario_schema
+
+        click.echo(json.dumps(scenario_schema(), indent=2))
+        return
+    if scenario is None:
+        raise click.UsageError("Missing argument 'SCENARIO'.")
+    folder = Path(out if out is not None else f"{Path(scenario).stem}-results")
+    # NumPy and the scheduler take a while to import.
+    from stowplan.scenarios.simulation import simulate_scenario
+    from stowplan.scenarios.text import summary_page
+
+    with reported(config), stop_signals() as stop:
+        try:
+            result = simulate_scenario(
+                scenario,
+                config=config,
+                seed=seed,
+                plugins=named_plugins(plugins),
+                folder=folder,
+                decisions=not no_decisions,
+                progress=_Shown(stop, quiet=quiet),
+            )
+        except ScenarioError as error:
+            raise InputError(*error.problems, hints=error.hints) from error
+    if output == "text":
+        write(summary_page(result.summary, str(folder)), sys.stdout)
+    else:
+        write_data(result.summary.to_dict(), output)
+    if result.summary.interrupted:
+        context.exit(130)
+
+
+class _Shown:
+    """Progress on stderr, with an estimate of what is left; passes on that somebody wants it to end."""
+
+    def __init__(self, stop: StopSignals, *, quiet: bool) -> None:
+        self._stop = stop
+        self._quiet = quiet
+        self._begin = self._last = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+        self._shown = False
+
+    def __call__(self, progress: Progress, simulation: Simulation) -> None:
+        if self._stop.requested:
+            simulation.stop()
+        now = time.monotonic()
+        if self._quiet or now - self._last < (_OFTEN if self._is_terminal else _SELDOM):
+            return
+        self._last, self._shown = now, True
+        line = self._line(progress, now - self._begin)
+        click.echo(f"\r\x1b[K{line}" if self._is_terminal else line, err=True, nl=not self._is_terminal)
+
+    def close(self) -> None:
+        if self._shown and self._is_terminal:
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+    @staticmethod
+    def _line(progress: Progress, seconds: float) -> str:
+        rate = progress.arrived / seconds if seconds else 0.0
+        parts = [f"{_span(progress.time)} simulated", f"{progress.arrived:,} pods", f"{rate:,.0f} per second"]
+        share = _share(progress)
+        if share:
+            parts[0] += f" ({share:.0%})"
+            parts.append(f"about {_span(seconds / share - seconds)} left")
+        return ", ".join(parts)
+
+
+def _share(progress: Progress) -> float | None:
+    """How much is done."""
+    if progress.expected:
+        by_pods = progress.arrived / progress.expected
+        by_time = progress.time / progress.duration if progress.duration else by_pods
+        return min(1.0, max(by_pods, by_time)) or None
+    return progress.time / progress.duration if progress.duration and progress.time else None
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if whole >= 2 * length:
+            return f"{whole / length:.1f} {unit}"
+    return f"{whole} s"

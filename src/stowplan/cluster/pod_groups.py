@@ -1,0 +1,78 @@
+"""Which pods belong to a pod group, and how many of them have a node.
+
+A group is known by `namespace/name`, whether or not its PodGroup object is there. Nothing is kept here but the groups'
+pods on nodes, which follow every pod that is attached to a node and taken off, in transactions too; the others are
+among the pending pods. A pod that is assumed on a node is scheduled, as one that is bound is.
+
+Upstream: the pod group state in pkg/scheduler/backend/cache; docs/behaviour.md, Pod groups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.cluster.pod_info import group_key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from stowplan.cluster.pending_pods import PendingPods
+    from stowplan.cluster.pod_info import PodInfo
+
+
+class PodGroups:
+    """The pods of each group, as one scheduler knows them."""
+
+    def __init__(self, pending: PendingPods) -> None:
+        self._pending = pending
+        #: Group -> its pods on nodes by UID, while it has any.
+        self._placed: dict[str, dict[str, PodInfo]] = {}
+
+    # -- for the cluster's state --------------------------------------------------------------------------------------
+
+    def attached(self, info: PodInfo) -> None:
+        """A pod of a group is on a node."""
+        self._placed.setdefault(group_key(info.pod), {})[info.uid] = info
+
+    def detached(self, info: PodInfo) -> None:
+        group = group_key(info.pod)
+        members = self._placed[group]
+        del members[info.uid]
+        if not members:
+            del self._placed[group]
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def known(self, group: str) -> bool:
+        """Whether any pod of the group is known."""
+        return group in self._placed or bool(self._pending.of_group(group))
+
+    def pods(self, group: str) -> int:
+        """How many pods there are, with or without a node."""
+        placed, pending = self._placed.get(group), self._pending.of_group(group)
+        return len(pending) if placed is None else len(placed.keys() | pending.keys())
+
+    def scheduled(self, group: str) -> int:
+        """How many pods are assumed or bound."""
+        return len(self._placed.get(group, ()))
+
+    def placed(self, group: str) -> Collection[PodInfo]:
+        """The pods that are assumed or bound."""
+        return self._placed.get(group, {}).values()
+
+    def unscheduled(self, group: str) -> list[PodInfo]:
+        """The pods without a node, in the order in which they came."""
+        placed = self._placed.get(group, {})
+        return [info for uid, info in self._pending.of_group(group).items() if uid not in placed]
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self, placed: Collection[PodInfo]) -> Iterator[str]:
+        """Invariants that do not hold; `placed`: all pods that are on nodes."""
+        expected = {info.uid: info for info in placed if info.pod.spec.scheduling_group is not None}
+        found = {uid: info for members in self._placed.values() for uid, info in members.items()}
+        if expected != found:
+            yield f"pods of groups on nodes are {sorted(expected)}, and {sorted(found)} are known"
+        for group, members in self._placed.items():
+            if not members or any(group_key(info.pod) != group for info in members.values()):
+                yield f"pod group {group}: it is empty, or has pods of another group"

@@ -1,0 +1,32 @@
+"""What a configuration names and nobody has, and what somebody has loaded and it does not name.
+
+The reference starts without a word in either case, and the plugin's author wonders why nothing happens.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from stowplan.config.declaration import Declarations
+from stowplan.config.suggestions import unknown_plugin_hint
+from stowplan.config.types import Configuration
+
+
+def unknown_arguments(fields: Mapping[str, Any], plugins: Declarations) -> Iterator[str]:
+    """For each entry of pluginConfig, as the file has them: that there is no such plugin."""
+    for i, profile in enumerate(fields.get("profiles") or ()):
+        for j, entry in enumerate(profile.get("pluginConfig") or ()):
+            name = entry.get("name", "")
+            if name not in plugins:
+                path = f"profiles[{i}].pluginConfig[{j}]"
+                yield f"{path}: there is no such plugin, its args have no effect; {unknown_plugin_hint(name, plugins)}"
+
+
+def unused_plugins(configuration: Configuration, loaded: Collection[str]) -> Iterator[str]:
+    """For each plugin that somebody has loaded: that no profile enables it."""
+    running = {ref.name for profile in configuration.profiles for refs in profile.points.values() for ref in refs}
+    for name in loaded:
+        if name not in running:
+            yield (
+                f"plugin {name} is loaded, but no profile enables it: "
+                "add it to plugins.multiPoint.enabled of a profile in the configuration"
+            )

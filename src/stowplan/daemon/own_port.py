@@ -1,0 +1,102 @@
+"""The port of `stowplan run`: stories, queue and verdicts of a scheduler that somebody tries out.
+
+The same pages, and the same way in, as kube-scheduler's secure port (`secure_port`): the API server says who asks, and
+whether they may. It listens on this machine unless told otherwise, and shows nothing but its health to strangers. There
+are no flags for it but where it listens; what it asks of the API server it asks as the scheduler itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stowplan import __version__
+from stowplan.client.http.user_agent import user_agent
+from stowplan.client.http_api import HttpApi
+from stowplan.command_line.errors import InputError
+from stowplan.command_line.event_loop import beside
+from stowplan.command_line.flags.gates import gates_of
+from stowplan.daemon.pages import SchedulerPages
+from stowplan.serving.delegation import (
+    CLIENT_LIMITS,
+    CLIENT_SETTINGS,
+    AuthenticationOptions,
+    AuthorizationOptions,
+    DelegationError,
+    delegated,
+)
+from stowplan.serving.errors import ServingError
+from stowplan.serving.listener import Listener
+from stowplan.serving.requests.health import HealthChecks
+from stowplan.serving.server import SecureServer
+from stowplan.serving.settings import ServingSettings
+from stowplan.timing.times import REAL_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stowplan.daemon.pages import RunningScheduler
+    from stowplan.daemon.process import Job
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnPort:
+    #: 0: one that is free.
+    port: int
+    bind_address: str = "127.0.0.1"
+    #: Where the certificate that is made is kept, so that clients can trust it; empty: nowhere.
+    certificate_directory: str = ""
+
+    @property
+    def certificate_authority(self) -> str:
+        """The file that clients trust; "" without one."""
+        folder = self.certificate_directory
+        return str(Path(folder, "kube-scheduler.crt")) if folder else ""
+
+
+@asynccontextmanager
+async def answering(own: OwnPort, job: Job, scheduler: RunningScheduler) -> AsyncIterator[str]:
+    """Serve the pages of a scheduler; yield the address. Raise InputError."""
+    settings = ServingSettings(
+        bind_address=own.bind_address, port=own.port, certificate_directory=own.certificate_directory
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            listener = Listener(settings, wall_clock=REAL_TIMES.wall_clock)
+            listener.open()
+            stack.callback(listener.close)
+            agent = user_agent(command=job.command, version=__version__, purpose="port")
+            api = await stack.enter_async_context(
+                HttpApi.open(job.connection, client_settings=CLIENT_SETTINGS, agent=agent, limits=CLIENT_LIMITS)
+            )
+            delegation = await delegated(
+                AuthenticationOptions(),
+                AuthorizationOptions(),
+                authentication_api=api,
+                authorization_api=api,
+                # Gates of how clients are known; those of a job are about deciding.
+                gate=gates_of(()).features.enabled,
+                times=REAL_TIMES,
+            )
+        except (ServingError, DelegationError) as error:
+            raise InputError(f"--port {own.port}: {error}") from error
+        stack.push_async_callback(delegation.close)
+        await stack.enter_async_context(beside(delegation.run()))
+        ready = {"sched-handler-sync": lambda: None if scheduler.synced.is_set() else "the cluster is not read yet"}
+        server = SecureServer(
+            settings,
+            pages={
+                **HealthChecks("healthz", {}).pages,
+                **HealthChecks("livez", {}).pages,
+                **HealthChecks("readyz", ready).pages,
+                **SchedulerPages(scheduler).pages(),
+            },
+            authenticator=delegation.authenticator,
+            authorizer=delegation.authorizer,
+            listener=listener,
+        )
+        await server.start()
+        stack.push_async_callback(server.stop)
+        yield f"https://{own.bind_address}:{server.port}"

@@ -1,0 +1,234 @@
+"""A group of pods on trial: where its pods would go, one after the other, if each stayed where it was put.
+
+Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
+`GroupTrial`, a plain value. Each pod sees those before it on their nodes. Victims of preemption stay where they are, so
+a node may look fuller than it will be. Permit says of each pod whether the group may go now; one that only has to wait
+is placed, too.
+
+With placements, the group is tried in each of them, and the best of those in which it fits is taken.
+
+Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/behaviour.md, Pod groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stowplan.cluster.pod_info import PodInfo
+from stowplan.engine.algorithm import Decision
+from stowplan.engine.reservation import reserve
+from stowplan.engine.scheduling_cycle import failure_of
+from stowplan.framework.binding import run_unreserve
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.metrics import NO_FRAMEWORK_METRICS
+from stowplan.framework.placements import (
+    Placement,
+    PlacementScores,
+    PodGroupAssignments,
+    PodGroupInfo,
+    ProposedAssignment,
+    run_placement_generate,
+    run_placement_score,
+    whole_cluster,
+)
+from stowplan.framework.status import SUCCESS, Code, Status, error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.algorithm import SchedulingAlgorithm
+    from stowplan.engine.attempt import Failure
+    from stowplan.framework.runtime import Framework
+    from stowplan.queue.queued_pod import QueuedPod
+
+    Rows = npt.NDArray[np.intp]
+
+UNSCHEDULABLE = "pod group is unschedulable"
+WAITING = "pod group is waiting for preemption to complete"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class TriedPod:
+    """What became of one pod on trial."""
+
+    queued: QueuedPod
+    decision: Decision
+    #: The node that it was put on; "" if on none.
+    host: str = ""
+    #: Why it cannot go there, if Reserve or Permit refused it, or deciding failed.
+    failed: Failure | None = None
+    #: What Permit said if the pod would have to wait.
+    wait: Status | None = None
+
+    @property
+    def placed(self) -> bool:
+        return bool(self.host)
+
+    @property
+    def needs_preemption(self) -> bool:
+        """Whether it fits once pods have left its node."""
+        return self.placed and not self.decision.node_name
+
+    @property
+    def status(self) -> Status:
+        if self.failed is not None:
+            return self.failed.status
+        return SUCCESS if self.decision.status is None else self.decision.status
+
+
+@dataclass(slots=True, eq=False)
+class GroupTrial:
+    """What became of a group."""
+
+    #: Success; a rejection, waiting or not; or an Error.
+    status: Status
+    #: In the order in which they were tried; pods after an error were not.
+    pods: list[TriedPod] = field(default_factory=list)
+    #: Whether it is rejected only until preemption is through.
+    waiting: bool = False
+
+    @property
+    def proposed(self) -> tuple[ProposedAssignment, ...]:
+        return tuple(ProposedAssignment(pod.queued.pod, pod.host) for pod in self.pods if pod.placed)
+
+
+class GroupTrials:
+    """Tries groups of pods of one cluster."""
+
+    def __init__(
+        self, algorithm: SchedulingAlgorithm, state: ClusterState, report: Callable[[str], None], *, placements: bool
+    ) -> None:
+        """`placements`: whether groups may be bound to a domain."""
+        self._algorithm = algorithm
+        self._state = state
+        self._report = report
+        self._placements = placements
+
+    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> GroupTrial:
+        """Try a group's pods, in this order; the cluster is as before in the end."""
+        if not self._placements:
+            return self._tried(framework, pods, None)
+        namespace, _, name = group.partition("/")
+        info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
+        group_state, parent = CycleState(), whole_cluster(self._state)
+        found = run_placement_generate(framework, group_state, info, parent)
+        if isinstance(found, Status):
+            return GroupTrial(found)
+        trials: list[tuple[Placement, GroupTrial]] = []
+        for placement in found:
+            trial = self._tried(framework, pods, self._restriction(placement))
+            if trial.status.code == Code.Error:
+                return trial
+            trials.append((placement, trial))
+        return self._best(framework, group_state, info, trials)
+
+    def _restriction(self, placement: Placement) -> Rows | None:
+        """The placement's rows; None if it has all nodes."""
+        return None if len(placement.nodes) == self._state.table.count else placement.nodes.rows
+
+    def _best(
+        self,
+        framework: Framework,
+        group_state: CycleState,
+        group: PodGroupInfo,
+        trials: Sequence[tuple[Placement, GroupTrial]],
+    ) -> GroupTrial:
+        good = [(placement, trial) for placement, trial in trials if trial.status.code == Code.Success or trial.waiting]
+        if not good:
+            first = trials[0][1]
+            text = f"0/{len(trials)} placements are available, first placement status: {UNSCHEDULABLE}"
+            return GroupTrial(Status(Code.Unschedulable, error=RuntimeError(text)), first.pods)
+        if len(good) == 1:
+            return good[0][1]
+        assignments = [PodGroupAssignments(placement, trial.proposed) for placement, trial in good]
+        scores = run_placement_score(framework, group_state, group, assignments)
+        if isinstance(scores, Status):
+            return GroupTrial(scores)
+        return good[self._chosen(framework, scores)][1]
+
+    @staticmethod
+    def _chosen(framework: Framework, scores: Sequence[PlacementScores]) -> int:
+        most = max(score.total for score in scores)
+        best = [i for i, score in enumerate(scores) if score.total == most]
+        random = framework.handle.random
+        return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
+
+    # -- within one placement -----------------------------------------------------------------------------------------
+
+    def _tried(self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None) -> GroupTrial:
+        sampling = self._algorithm.sampling
+        with self._state.transaction():
+            attempts: list[tuple[TriedPod, PodInfo, CycleState]] = []
+            try:
+                trial = self._one_after_the_other(framework, pods, within, attempts)
+            finally:
+                for tried, info, state in reversed(attempts):
+                    for problem in run_unreserve(framework, state, info, tried.host):
+                        self._report(problem)
+                    self._state.forget(info)
+            start = sampling.start
+        # Searches go on behind the nodes that this one has seen.
+        sampling.start = start
+        return trial
+
+    def _one_after_the_other(
+        self,
+        framework: Framework,
+        pods: Sequence[QueuedPod],
+        within: Rows | None,
+        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+    ) -> GroupTrial:
+        trial = GroupTrial(_rejected())
+        preempting = False
+        for queued in pods:
+            tried = self._try(framework, queued, within, attempts)
+            trial.pods.append(tried)
+            if not tried.placed:
+                if tried.status.rejected:
+                    continue
+                trial.status = error(f"failed to schedule other pod from a pod group: {tried.status.message}")
+                trial.waiting = False
+                return trial
+            preempting = preempting or tried.needs_preemption
+            if tried.wait is None:
+                trial.status, trial.waiting = (_rejected(WAITING) if preempting else SUCCESS), preempting
+        return trial
+
+    def _try(
+        self,
+        framework: Framework,
+        queued: QueuedPod,
+        within: Rows | None,
+        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+    ) -> TriedPod:
+        (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
+        try:
+            decision = self._algorithm.schedule(framework, queued.pod, within=within)
+        except Exception as e:
+            return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
+        host = decision.node_name or decision.nominated_node_name or ""
+        # Equal pods share the decision's state, and it moves on with the next of them.
+        state = CycleState() if decision.state is None else decision.state.clone()
+        decision.state = state
+        tried = TriedPod(queued=queued, decision=decision)
+        if not host:
+            return tried
+        info = PodInfo(queued.pod.pod, queued.pod.shape)
+        reservation = reserve(framework, state, info, host)
+        for problem in reservation.problems:
+            self._report(problem)
+        if reservation.failed is not None:
+            tried.failed = failure_of(reservation.failed)
+            return tried
+        tried.host, tried.wait = host, reservation.wait
+        attempts.append((tried, info, state))
+        return tried
+
+
+def _rejected(*reasons: str) -> Status:
+    return Status(Code.Unschedulable, reasons, error=RuntimeError(UNSCHEDULABLE))

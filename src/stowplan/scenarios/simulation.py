@@ -1,0 +1,435 @@
+"""A simulation of a scenario: the engine in virtual time, the models around it, and what is told of them.
+
+    found = simulate_scenario("week.yaml")               # rows are kept in memory
+    found.summary.waits.p95
+    simulate_scenario("week.yaml", folder=Path("out"))     # rows go to files as they come
+
+The same scenario gives the same rows on every machine: nothing reads a clock, each model draws on chance of its own
+that the seed begins, and arrivals and lifetimes do not depend on what is decided. So two configurations meet the same
+pods at the same times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
+
+from stowplan.api.api_errors import ApiError
+from stowplan.api.documents import Documents
+from stowplan.api.meta import ObjectMeta, controller_of
+from stowplan.api.pod import Pod
+from stowplan.api.timestamps import parse_timestamp
+from stowplan.api.types import Namespace, Node, PriorityClass
+from stowplan.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.extenders.asking import asking, extenders_without_binders
+from stowplan.extenders.calls import Calls
+from stowplan.framework.registry import installed_plugins, load_plugin
+from stowplan.framework.requests import Create
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.offline import post_to_extender
+from stowplan.scenarios.autoscaler import Autoscaler
+from stowplan.scenarios.budgets import BudgetKeeper
+from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.faults import Faults
+from stowplan.scenarios.feeds import feed_of, size_of
+from stowplan.scenarios.fleet import Fleet
+from stowplan.scenarios.kubelet import Kubelets
+from stowplan.scenarios.ledger import Ledger, Origin
+from stowplan.scenarios.load import load_scenario
+from stowplan.scenarios.output import Digest, Folder, Kept, Nowhere
+from stowplan.scenarios.page import report_page
+from stowplan.scenarios.records import CauseRecord, SummaryRecord, WaitsRecord
+from stowplan.scenarios.series import Sampler
+from stowplan.scenarios.start import objects_at_start
+from stowplan.scenarios.templates import template_of
+from stowplan.scenarios.workloads import Adopted, DaemonKeeper, Keeper
+from stowplan.scenarios.world import World
+from stowplan.simulate.driver import VirtualTime
+from stowplan.simulate.latency import NO_LATENCY, Latency
+from stowplan.simulate.object_store import ObjectStore
+from stowplan.simulate.stopped_clock import StoppedClock
+from stowplan.simulate.virtual_api import VirtualApi
+from stowplan.what_if.pods import Fate, fate_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from stowplan.framework.interface import Plugin
+    from stowplan.scenarios.amounts import Distribution
+    from stowplan.scenarios.output import Sink
+    from stowplan.scenarios.records import DecisionRow, SampleRow
+    from stowplan.scenarios.schema import ModelsSpec, Scenario
+
+GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
+_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_NAME_LABEL = "kubernetes.io/metadata.name"
+#: Without a duration it ends when nothing but waiting has happened for so many seconds: more than any pod waits to be
+#: tried again.
+_QUIET = 700.0
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a simulation is."""
+
+    #: Seconds since its beginning, and when it ends if that is known.
+    time: float
+    duration: float | None
+    arrived: int
+    #: About how many pods will arrive, if that is known.
+    expected: int | None
+
+
+@dataclass
+class SimulationResult:
+    """What a simulation told."""
+
+    summary: SummaryRecord
+    series: list[SampleRow]
+    #: None if they went to a folder, or nobody wanted them.
+    decisions: list[DecisionRow] | None = field(repr=False, default=None)
+    folder: Path | None = None
+
+    def to_frame(self) -> Any:
+        """The decisions as a DataFrame of pandas or polars."""
+        from stowplan.inspection.frames import to_frame
+
+        if self.decisions is None:
+            raise ScenarioError(f"the decisions are in {self.folder}: read decisions.jsonl, or simulate without folder")
+        return to_frame(self.decisions)
+
+    def report(self) -> str:
+        """A page of HTML that stands alone; only of one that wrote no folder."""
+        return self.page
+
+    page: str = field(repr=False, default="")
+
+
+def simulate_scenario(
+    scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+    *,
+    config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
+    seed: int | None = None,
+    plugins: Sequence[type[Plugin]] = (),
+    folder: Path | None = None,
+    decisions: bool = True,
+    progress: Callable[[Progress, Simulation], object] | None = None,
+) -> SimulationResult:
+    """Run a scenario to its end; raise ScenarioError, or ConfigError for the configuration.
+
+    `config` and `seed` take the place of the scenario's, `plugins` are classes beside its own. With `folder` rows are
+    written there as they come; otherwise they are kept, unless `decisions` is False. `progress` is told now and then,
+    and may `stop` the simulation.
+    """
+    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    kept = Kept()
+    out = None if folder is None else Folder(folder)
+    sink: Sink = kept if out is None else out
+    if not decisions or not simulation.scenario.output.decisions:
+        sink = Nowhere()
+    try:
+        result = simulation.run(sink, progress)
+    except BaseException:
+        if out is not None:
+            out.abandon()
+        raise
+    if out is not None:
+        out.finish(result.series, result.summary, result.page)
+        result.folder = folder
+    elif not isinstance(sink, Nowhere):
+        result.decisions = kept.rows
+    return result
+
+
+class Simulation:
+    """One run; to be used once."""
+
+    def __init__(
+        self,
+        scenario: str | os.PathLike[str] | Mapping[str, Any] | Scenario,
+        *,
+        config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
+        seed: int | None = None,
+        plugins: Sequence[type[Plugin]] = (),
+    ) -> None:
+        located = load_scenario(scenario)
+        self.scenario, self._folder = located.scenario, located.folder
+        self.seed = self.scenario.seed if seed is None else seed
+        self._registry = in_tree_registry()
+        named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
+        for plugin in dict.fromkeys((*installed_plugins(), *named, *plugins)):
+            self._registry.register(plugin)
+        self.config = self._configuration(config)
+        self._stopped = False
+
+    def _configuration(self, given: Any) -> Configuration:
+        if isinstance(given, Configuration):
+            return given
+        source = given
+        if source is None:
+            own = self.scenario.scheduler.config
+            source = str(self._folder / own) if isinstance(own, str) else own
+        gates = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
+        return load_config(source, plugins=self._registry.declarations, features=gates)
+
+    def stop(self) -> None:
+        """Go to no later moment; what has happened so far is told."""
+        self._stopped = True
+        if hasattr(self, "_time"):
+            self._time.halted = True
+
+    # -- putting it together ------------------------------------------------------------------------------------------
+
+    def _build(self, sink: Sink) -> None:
+        scenario = self.scenario
+        start = parse_timestamp(scenario.start)
+        store = ObjectStore()
+        self._digest = Digest(sink)
+        self.ledger = ledger = Ledger(start, now=self._now, row=self._digest.decision)
+        self.engine = Engine(
+            self.config,
+            registry=self._registry,
+            now=start,
+            meter=StoppedClock(),
+            random=Random(self.seed),
+            settings=EngineSettings(stories=False, events=False),
+            features=DEFAULT_FEATURES.with_gates(scenario.scheduler.feature_gates),
+            api=VirtualApi(),
+            extenders=extenders_without_binders(self.config),
+            listener=ledger,
+        )
+        self._watched = watched_kinds(self.engine.frameworks.values(), report=self._note_early)
+        chance = Random(f"{self.seed}/latency")
+        self._time = time = VirtualTime(
+            self.engine,
+            store,
+            start=start,
+            latency=_latency(scenario.models, chance),
+            kinds=[one.kind for one in self._watched],
+            ask=asking(Calls(self.config, Documents(())), post_to_extender),
+            binds_volumes_after=scenario.models.volumes or None,
+        )
+        time.halted = self._stopped
+        self.world = world = World(time, ledger, self.engine.state, scenario.models, self.seed)
+        self.fleet = Fleet(world, scenario.cluster.groups)
+        self.kubelets = Kubelets(world)
+        self.budgets = BudgetKeeper(world)
+        for watcher in (ledger, self.fleet, self.kubelets, self.budgets):
+            time.watch(watcher)
+        self.sampler = Sampler(world, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
+        self.autoscaler = Autoscaler(world, self.fleet, self.engine) if scenario.models.autoscaler else None
+        self.faults = Faults(world, self.fleet, self.kubelets, self.budgets)
+        self._keepers: dict[str, list[Keeper]] = {}
+
+    def _now(self) -> float:
+        return self._time.now
+
+    def _note_early(self, text: str) -> None:
+        self._early_notes = (*getattr(self, "_early_notes", ()), text)
+
+    def _begin(self) -> None:
+        """The cluster as it is at the beginning, and what will happen to it."""
+        scenario, world = self.scenario, self.world
+        objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
+        for note in (*getattr(self, "_early_notes", ()), *notes):
+            world.note(note)
+        for name in _NAMESPACES:
+            self._put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
+        self._begin_with(objects)
+        for group in self.fleet.groups.values():
+            for _ in range(group.spec.count):
+                self.fleet.add_to(group)
+        classes = [one for one in objects if isinstance(one, PriorityClass)]
+        for spec in scenario.workloads:
+            if spec.trace is not None:
+                self._time.feed(feed_of(world, spec, self._folder, scenario.duration))
+                continue
+            template, problems = template_of(spec, self._folder, classes)
+            for problem in problems:
+                world.note(problem)
+            if template.kind == "DaemonSet":
+                DaemonKeeper(world, template).begin()
+                continue
+            keepers = self._keepers.setdefault(spec.name, [])
+            self._time.feed(feed_of(world, spec, self._folder, scenario.duration, template, keepers))
+        self.faults.begin(scenario, self._keepers)
+
+    def _begin_with(self, objects: Sequence[Any]) -> None:
+        adopted = Adopted(self.world)
+        # As an API server's lists: nodes first, and pods by namespace and name.
+        for obj in sorted(objects, key=_list_order):
+            if isinstance(obj, Node):
+                self.fleet.put(obj)
+            elif isinstance(obj, Pod):
+                comes_back = fate_of(obj) is Fate.COMES_BACK
+                owner = controller_of(obj.metadata)
+                origin = Origin(workload="" if owner is None else owner.name, owner=adopted if comes_back else None)
+                uid = obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"
+                self.world.arrive(_with_uid(obj, uid), origin)
+            else:
+                self._put(obj)
+
+    def _put(self, obj: Any) -> None:
+        try:
+            self._time.write(Create(obj=obj))
+        except ApiError as error:
+            self.world.note(str(error))
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self, sink: Sink, progress: Callable[[Progress, Simulation], object] | None = None) -> SimulationResult:
+        self._build(sink)
+        self._begin()
+        expected = self._expected()
+        quiet_since, seen = 0.0, -1
+        duration = self.scenario.duration
+        self._time.run(until=self._time.now)
+        while True:
+            self.sampler.take()
+            self._sweep()
+            if progress is not None:
+                progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
+            if self._time.halted or (duration is not None and self._passed >= duration):
+                break
+            happened = self.ledger.placements + self.ledger.arrived + sum(self.ledger.ends.values())
+            if happened != seen:
+                quiet_since, seen = self._passed, happened
+            if duration is None and self._time.idle and self._rests(quiet_since):
+                break
+            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration))
+        return self._finish()
+
+    def _advance(self, until: float) -> None:
+        """To that time; without a duration, no further than something is due."""
+        start = self.world.start
+        self._time.advance(max(0.0, start + until - self._time.now))
+
+    def _rests(self, quiet_since: float) -> bool:
+        return not self.ledger.pending or self._passed - quiet_since >= _QUIET
+
+    @property
+    def _passed(self) -> float:
+        return round(self._time.now - self.world.start, _DIGITS)
+
+    def _sweep(self) -> None:
+        """Pods that a feed has put in and the store has refused."""
+        for _, request, error in self._time.refused:
+            if isinstance(request, Create) and isinstance(request.obj, Pod):
+                self.ledger.refuse(request.obj, str(error))
+            else:
+                self.world.note(str(error))
+        self._time.refused.clear()
+
+    def _expected(self) -> int | None:
+        sizes = [size_of(spec, self._folder, self.scenario.duration) for spec in self.scenario.workloads]
+        return None if None in sizes else sum(cast("list[int]", sizes))
+
+    def _finish(self) -> SimulationResult:
+        self.fleet.account()
+        self.ledger.finish()
+        self._time.close()
+        for framework in self.engine.frameworks.values():
+            for problem in framework.close():
+                self.world.note(problem)
+        summary = self._summary()
+        page = report_page(summary, self.sampler, self.ledger.waits)
+        return SimulationResult(summary=summary, series=self.sampler.rows, page=page)
+
+    def _summary(self) -> SummaryRecord:
+        ledger, fleet, scaler = self.ledger, self.fleet, self.autoscaler
+        ends = ledger.ends
+        calm = ("finished", "running", "pending", "refused", "deleted", "scaled down")
+        seconds = self._passed
+        return SummaryRecord(
+            name=self.scenario.name,
+            seed=self.seed,
+            simulated=seconds,
+            interrupted=self._stopped,
+            arrived=ledger.arrived,
+            placements=ledger.placements,
+            attempts=ledger.attempts,
+            ends=dict(sorted(ends.items())),
+            evictions=sum(number for how, number in ends.items() if how not in calm),
+            waits=waits_record(ledger),
+            causes=causes_of(ledger),
+            utilisation={
+                name: round(ledger.used_seconds[name] / amount, _DIGITS)
+                for name, amount in sorted(fleet.seconds.items())
+                if amount and name != "pods"
+            },
+            fragmentation=dict(self.sampler.mean("fragmentation")),
+            cost=round(sum(fleet.costs.values()), _DIGITS),
+            cost_by_group={name: round(cost, _DIGITS) for name, cost in sorted(fleet.costs.items())},
+            nodes_at_end=len(fleet.nodes),
+            nodes_most=fleet.most,
+            nodes_mean=round(fleet.node_seconds / seconds, _DIGITS) if seconds else float(len(fleet.nodes)),
+            nodes_added=scaler.added if scaler is not None else 0,
+            nodes_removed=scaler.removed if scaler is not None else 0,
+            digest=self._digest.text,
+            notes=tuple(self.world.notes),
+        )
+
+
+def waits_record(ledger: Ledger) -> WaitsRecord:
+    waits = ledger.waits
+    p50, p90, p95, p99 = (round(waits.quantile(share), _DIGITS) for share in (0.5, 0.9, 0.95, 0.99))
+    return WaitsRecord(
+        pods=waits.count,
+        at_once=waits.none,
+        mean=round(waits.mean, _DIGITS),
+        p50=p50,
+        p90=p90,
+        p95=p95,
+        p99=p99,
+        longest=round(waits.longest, _DIGITS),
+    )
+
+
+def causes_of(ledger: Ledger) -> tuple[CauseRecord, ...]:
+    found = (
+        CauseRecord(cause=cause, pods=one.pods, seconds=round(one.seconds, _DIGITS))
+        for cause, one in ledger.causes.items()
+    )
+    return tuple(sorted(found, key=lambda record: (-record.seconds, record.cause)))
+
+
+def _latency(models: ModelsSpec, chance: Random) -> Latency:
+    termination, latency = models.termination, models.latency
+    if not termination.mean and not latency.mean:
+        return NO_LATENCY
+    drawn = _Drawn(latency, chance) if latency.mean else 0.0
+    grace = _Grace(termination, chance) if termination.mean else 0.0
+    return Latency(requests=drawn, answers=drawn, watches=drawn, deletions=grace)
+
+
+class _Drawn:
+    def __init__(self, distribution: Distribution, chance: Random) -> None:
+        self._distribution, self._chance = distribution, chance
+
+    def __call__(self, about: object) -> float:
+        return self._distribution.draw(self._chance)
+
+
+class _Grace(_Drawn):
+    """What a pod takes to end: at most what it is given."""
+
+    def __call__(self, about: Any) -> float:
+        given = about.spec.termination_grace_period_seconds
+        return min(super().__call__(about), 30.0 if given is None else float(given))
+
+
+def _with_uid(pod: Pod, uid: str) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, uid=uid))
+
+
+def _list_order(obj: Any) -> tuple[int, str, str]:
+    order = 1 if isinstance(obj, Node) else 2 if isinstance(obj, Pod) else 0
+    return order, obj.metadata.namespace, obj.metadata.name

@@ -1,0 +1,70 @@
+"""What a scenario begins with: the objects of its cluster, from files, a live cluster, a trace and groups of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.load import LoadError
+from stowplan.loading.files import objects_of_files
+from stowplan.scenarios.errors import ScenarioError
+from stowplan.traces.formats import open_trace
+from stowplan.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.engine.watched_kinds import WatchedKind
+    from stowplan.scenarios.schema import ClusterSpec
+    from stowplan.traces.trace import Trace
+
+
+def objects_at_start(
+    spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]
+) -> tuple[list[ApiStruct], list[str]]:
+    """(objects but for groups of nodes, what the user should know); raise ScenarioError."""
+    objects: list[ApiStruct] = []
+    notes: list[str] = []
+    if spec.files:
+        try:
+            filed = objects_of_files([str(folder / path) for path in spec.files])
+        except LoadError as error:
+            raise ScenarioError(*error.errors) from None
+        objects += filed.objects
+        notes += filed.notes
+    if spec.live or spec.kubeconfig or spec.context:
+        found, more = _live(spec, folder, kinds)
+        objects += found
+        notes += more
+    if spec.trace is not None:
+        try:
+            objects += trace_of(spec.trace, folder).nodes()
+        except TraceError as error:
+            raise ScenarioError(f"cluster.trace: {error}") from None
+    return objects, notes
+
+
+def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:
+    """Raise TraceError."""
+    options = dict(given)
+    return open_trace(str(options.pop("format", "")), options, folder)
+
+
+def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> tuple[Sequence[ApiStruct], Sequence[str]]:
+    # What talks HTTP takes a while to import.
+    from stowplan import __version__
+    from stowplan.client.http.user_agent import user_agent
+    from stowplan.loading.live_cluster import LiveClusterError, read_now
+
+    try:
+        read = read_now(
+            kinds,
+            kubeconfig=None if spec.kubeconfig is None else str(folder / spec.kubeconfig),
+            context=spec.context,
+            agent=user_agent(command="stowplan", version=__version__, purpose="simulate"),
+        )
+    except LiveClusterError as error:
+        raise ScenarioError(f"cluster: {error}") from None
+    return read.objects, read.notes

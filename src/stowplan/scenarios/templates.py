@@ -1,0 +1,115 @@
+"""From a workload of a scenario to the template of its pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.api.decode import DecodeError, convert
+from stowplan.api.load import LoadError, load_files
+from stowplan.api.types import PriorityClass, ReplicaSet, StatefulSet
+from stowplan.config.hints import did_you_mean
+from stowplan.loading.admission import admit
+from stowplan.loading.workloads import pod_of
+from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.workloads import Template
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from stowplan.api.meta import ApiStruct
+    from stowplan.scenarios.schema import WorkloadSpec
+
+KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+_COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
+    "Deployment": (ReplicaSet, "ReplicaSet"),
+    "ReplicaSet": (ReplicaSet, "ReplicaSet"),
+    "StatefulSet": (StatefulSet, "StatefulSet"),
+}
+
+
+def template_of(spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClass]) -> tuple[Template, list[str]]:
+    """The template, and what the user should know of it; raise ScenarioError."""
+    where = f"workloads: {spec.name}"
+    manifest = _manifest(spec, folder, where)
+    kind = manifest.get("kind")
+    if kind not in KINDS:
+        hint = next(did_you_mean(str(kind), KINDS), f"want one of {', '.join(KINDS)}")
+        raise ScenarioError(f"{where}: a workload cannot be a {kind!r}; {hint}")
+    try:
+        pod = pod_of(_with_name(manifest, spec.name))
+    except LoadError as error:
+        raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
+    admitted = admit([*classes, pod])
+    found: Any = admitted.objects[-1]
+    found = replace(found, spec=replace(found.spec, node_name=found.spec.node_name))
+    of_spec = manifest.get("spec") or {}
+    replicas, completions = _numbers(kind, of_spec, where)
+    if kind == "Job" and spec.lifetime is None:
+        raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
+    template = Template(
+        workload=spec.name,
+        kind=kind,
+        pod=found,
+        replicas=replicas,
+        completions=completions,
+        lifetime=spec.lifetime,
+        companion=_companion(kind, of_spec, found.metadata.namespace, where),
+    )
+    return template, admitted.notes
+
+
+def _manifest(spec: WorkloadSpec, folder: Path, where: str) -> dict[str, Any]:
+    if spec.manifest is not None:
+        return spec.manifest
+    path = folder / (spec.file or "")
+    try:
+        loaded = load_files([str(path)], others=frozenset(KINDS))
+    except LoadError as error:
+        raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
+    found = [dict(raw) for raw in (*loaded.raw, *loaded.others) if raw.get("kind") in KINDS]
+    if len(found) != 1:
+        raise ScenarioError(f"{where}: file {path}: want one workload, got {len(found)}")
+    return found[0]
+
+
+def _with_name(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    metadata = manifest.get("metadata") or {}
+    return {"apiVersion": "v1", **manifest, "metadata": {"namespace": "default", **metadata, "name": name}}
+
+
+def _numbers(kind: str, spec: dict[str, Any], where: str) -> tuple[int, int]:
+    """(pods at a time, pods that must run to their end)."""
+    if kind != "Job":
+        return _number(spec.get("replicas"), f"{where}: spec.replicas"), 1
+    completions = _number(spec.get("completions"), f"{where}: spec.completions")
+    return _number(spec.get("parallelism"), f"{where}: spec.parallelism"), completions
+
+
+def _number(value: object, where: str) -> int:
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ScenarioError(f"{where}: want a whole number of 0 or more, got {value!r}")
+    return value
+
+
+def _companion(kind: str, spec: dict[str, Any], namespace: str, where: str) -> Callable[[str], ApiStruct] | None:
+    if kind not in _COMPANIONS or not isinstance(spec.get("selector"), dict):
+        return None
+    struct, of_kind = _COMPANIONS[kind]
+
+    def made(name: str) -> ApiStruct:
+        metadata = {"name": name, "namespace": namespace, "uid": name}
+        return convert(
+            {"apiVersion": "apps/v1", "kind": of_kind, "metadata": metadata, "spec": {"selector": spec["selector"]}},
+            struct,
+        )
+
+    try:
+        made("a")
+    except DecodeError as error:
+        raise ScenarioError(f"{where}: {error}") from None
+    return made

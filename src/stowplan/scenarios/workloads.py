@@ -1,0 +1,238 @@
+"""What makes pods: arrivals one by one, and models of the controllers that keep a number of them.
+
+    Pod                                      each arrival is a pod
+    Deployment, ReplicaSet, StatefulSet      each arrival keeps so many replicas, and replaces those that go
+    Job                                      each arrival has so many pods run to their end, so many at a time
+    DaemonSet                                one pod per node that it tolerates, as nodes come
+
+With `models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, job, daemon).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.api.affinity import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Toleration,
+)
+from stowplan.api.api_errors import ApiError
+from stowplan.api.meta import OwnerReference
+from stowplan.api.types import Node, Pod
+from stowplan.framework.requests import Create
+from stowplan.scenarios.ledger import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from stowplan.api.changes import Change
+    from stowplan.api.meta import ApiStruct
+    from stowplan.scenarios.amounts import Distribution
+    from stowplan.scenarios.ledger import Entry
+    from stowplan.scenarios.world import World
+
+
+#: A DaemonSet's pod that waited for a node which is no more.
+NODE_GONE = "deleted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """What a workload's manifest asks for."""
+
+    workload: str
+    kind: str
+    #: As an API server would store it.
+    pod: Pod
+    replicas: int = 1
+    #: Of a Job: how many must run to their end.
+    completions: int = 1
+    lifetime: Distribution | None = None
+    #: The object that default spreading reads, made for a name; None: there is none of this kind.
+    companion: Callable[[str], ApiStruct] | None = None
+
+    def draw_lifetime(self, chance: Random) -> float | None:
+        return None if self.lifetime is None else self.lifetime.draw(chance)
+
+
+def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference | None = None) -> Pod:
+    """One of many that are alike: they share everything but their names. Two workloads may clash in names only."""
+    metadata = template.metadata
+    owners = metadata.owner_references if owner is None else (owner,)
+    uid = f"{workload}/{metadata.namespace}/{name}"
+    return replace(template, metadata=replace(metadata, name=name, uid=uid, owner_references=owners))
+
+
+class Keeper:
+    """One Deployment, ReplicaSet, StatefulSet or Job: it has pods made until there are enough."""
+
+    def __init__(self, world: World, template: Template, name: str, chance: Random) -> None:
+        self._world = world
+        self._template = template
+        self._name = name
+        self._chance = chance
+        self.replicas = template.replicas
+        self._made = 0
+        #: Name -> UID.
+        self._active: dict[str, str] = {}
+        self._completed = 0
+        self._is_job = template.kind == "Job"
+        kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
+        self._owner = OwnerReference(
+            api_version="batch/v1" if self._is_job else "apps/v1", kind=kind, name=name, uid=name, controller=True
+        )
+
+    def begin(self) -> None:
+        if self._template.companion is not None:
+            try:
+                self._world.time.write(Create(obj=self._template.companion(self._name)))
+            except ApiError as error:
+                self._world.note(f"workload {self._template.workload}: {error}")
+        self._reconcile()
+
+    def scale(self, replicas: int) -> None:
+        self.replicas = replicas
+        self._reconcile()
+
+    @property
+    def _wanted(self) -> int:
+        if self._is_job:
+            return min(self.replicas, self._template.completions - self._completed)
+        return self.replicas
+
+    def _reconcile(self) -> None:
+        while len(self._active) < self._wanted:
+            self._make()
+        if self._is_job:
+            return
+        for name in reversed(list(self._active)[self._wanted :]):
+            entry = self._world.ledger.of(self._active.pop(name))
+            if entry is not None:
+                entry.origin = Origin(workload=self._template.workload)
+                self._world.delete(entry, "scaled down")
+
+    def _make(self) -> None:
+        self._made += 1
+        name = f"{self._name}-{self._made}"
+        template = self._template
+        pod = named_pod(template.pod, template.workload, name, owner=self._owner)
+        self._active[name] = pod.metadata.uid
+        origin = Origin(workload=template.workload, lifetime=template.draw_lifetime(self._chance), owner=self)
+        self._world.arrive(pod, origin)
+
+    def lost(self, entry: Entry) -> None:
+        self._active.pop(entry.pod.metadata.name, None)
+        self._replace()
+
+    def finished(self, entry: Entry) -> None:
+        self._active.pop(entry.pod.metadata.name, None)
+        if self._is_job:
+            self._completed += 1
+        self._replace()
+
+    def _replace(self) -> None:
+        models = self._world.models
+        if (models.controllers or self._is_job) and len(self._active) < self._wanted:
+            self._world.later(models.controller_delay, self._reconcile)
+
+
+class DaemonKeeper:
+    """A DaemonSet: a pod for each node, which may go to no other. A `simulate.cluster.Watcher`."""
+
+    def __init__(self, world: World, template: Template) -> None:
+        self._world = world
+        self._template = template
+        pod = template.pod
+        tolerations = (*pod.spec.tolerations, *_DAEMON_TOLERATIONS)
+        self._pod = replace(pod, spec=replace(pod.spec, tolerations=tolerations))
+        name = pod.metadata.name
+        self._owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True)
+        self._made = 0
+        #: Node -> UID of its pod.
+        self._pods: dict[str, str] = {}
+
+    def begin(self) -> None:
+        for node in self._world.store.list(Node):
+            self._make(node.metadata.name)
+        self._world.time.watch(self)
+
+    def changed(self, change: Change[Any]) -> None:
+        if change.old is None and type(change.new) is Node:
+            self._world.soon(partial(self._make, change.new.metadata.name))
+        elif change.new is None and type(change.old) is Node:
+            self._world.soon(partial(self._unmake, change.old.metadata.name))
+
+    def _unmake(self, node: str) -> None:
+        """The node is gone: its pod, if it was not there yet, has nowhere to go."""
+        uid = self._pods.pop(node, "")
+        entry = self._world.ledger.of(uid)
+        if entry is not None:
+            self._world.delete(entry, NODE_GONE, at_once=True)
+
+    def _make(self, node: str) -> None:
+        self._made += 1
+        name = f"{self._pod.metadata.name}-{self._made}"
+        made = named_pod(self._pod, self._template.workload, name, owner=self._owner)
+        requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
+        affinity = Affinity(
+            node_affinity=NodeAffinity(
+                required_during_scheduling_ignored_during_execution=NodeSelector(
+                    node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),)
+                )
+            )
+        )
+        self._pods[node] = made.metadata.uid
+        pod = replace(made, spec=replace(made.spec, affinity=affinity))
+        self._world.arrive(pod, Origin(workload=self._template.workload))
+
+
+def _tolerated(key: str, effect: str) -> Toleration:
+    return Toleration(key=key, operator="Exists", effect=effect)
+
+
+#: What the controller adds to a DaemonSet's pods.
+_DAEMON_TOLERATIONS = (
+    _tolerated("node.kubernetes.io/not-ready", "NoExecute"),
+    _tolerated("node.kubernetes.io/unreachable", "NoExecute"),
+    _tolerated("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    _tolerated("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    _tolerated("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    _tolerated("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+
+
+class Adopted:
+    """The controllers of pods that the cluster had at the beginning: they make one anew that is lost."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._made = 0
+
+    def lost(self, entry: Entry) -> None:
+        if self._world.models.controllers:
+            self._world.later(self._world.models.controller_delay, partial(self._make, entry))
+
+    def finished(self, entry: Entry) -> None:
+        """It has no lifetime, so it never does."""
+
+    def _make(self, entry: Entry) -> None:
+        self._made += 1
+        old = entry.pod
+        fresh = replace(
+            named_pod(old, entry.origin.workload, f"{old.metadata.name}-anew-{self._made}"),
+            spec=replace(old.spec, node_name=""),
+            status=type(old.status)(),
+        )
+        metadata = replace(
+            fresh.metadata, resource_version="", deletion_timestamp=None, deletion_grace_period_seconds=None
+        )
+        self._world.arrive(replace(fresh, metadata=metadata), Origin(workload=entry.origin.workload, owner=self))

@@ -1,0 +1,78 @@
+"""What the models of a simulation share: the time, the objects, chance, and the pods' ledger."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from stowplan.api.api_errors import ApiError
+from stowplan.api.pod import Pod
+from stowplan.framework.requests import Create, Delete
+from stowplan.simulate.driver import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.cluster.state import ClusterState
+    from stowplan.scenarios.ledger import Entry, Ledger, Origin
+    from stowplan.scenarios.schema import ModelsSpec
+    from stowplan.simulate.driver import VirtualTime
+
+
+class World:
+    def __init__(self, time: VirtualTime, ledger: Ledger, state: ClusterState, models: ModelsSpec, seed: int) -> None:
+        self.time = time
+        self.store = time.store
+        self.ledger = ledger
+        #: As the scheduler sees the cluster; to be read only.
+        self.state = state
+        self.models = models
+        self._seed = seed
+        self.start = time.now
+        #: What the user should know.
+        self.notes: dict[str, None] = {}
+
+    @property
+    def now(self) -> float:
+        return self.time.now
+
+    def chance(self, name: str) -> Random:
+        """A stream of its own for each purpose: what one of them draws does not move the others."""
+        return Random(f"{self._seed}/{name}")
+
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        self.time.at(self.now + seconds, Call(action))
+
+    def soon(self, action: Callable[[], object]) -> None:
+        """In its turn at this moment: for whoever is in the middle of somebody else's change."""
+        self.time.at(self.now, Call(action))
+
+    def note(self, text: str) -> None:
+        self.notes[text] = None
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def arrive(self, pod: Pod, origin: Origin) -> None:
+        """A pod comes; one that the API server refuses is in the ledger as refused."""
+        self.ledger.expect(pod.metadata.uid, origin)
+        try:
+            self.time.write(Create(obj=pod))
+        except ApiError as error:
+            self.ledger.refuse(pod, str(error))
+
+    def delete(self, entry: Entry, why: str, *, at_once: bool = False) -> None:
+        """Take a pod away; `at_once` without grace, as nobody is there to end it."""
+        entry.why = why
+        if entry.node and entry.evicted is None:
+            entry.evicted = self.now
+        metadata = entry.pod.metadata
+        request = Delete(kind=Pod, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
+        self.time.write(request, grace=0 if at_once else None)
+
+    def entries_on(self, node: str) -> list[Entry]:
+        """The pods of a node, in the order in which they came to it."""
+        row = self.state.table.row_of.get(node)
+        infos: Any = () if row is None else self.state.row_pods[row]
+        found = (self.ledger.of(info.uid) for info in infos)
+        # The scheduler assumes pods there that are not bound yet.
+        return [entry for entry in found if entry is not None and entry.node == node]

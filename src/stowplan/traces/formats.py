@@ -1,0 +1,36 @@
+"""The formats of traces that scenarios name, and who reads them.
+
+A format is a callable that takes its own options (the mapping under `trace:` in a scenario, without `format`) and the
+folder that relative paths start from, and answers with a `Trace`. It checks the options at once and raises TraceError;
+rows are read later.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from stowplan.config.hints import did_you_mean
+from stowplan.traces.trace import TraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from stowplan.traces.trace import Trace
+
+    Opener = Callable[[Mapping[str, Any], Path], Trace]
+
+#: Format -> module and name of its opener. A module is imported when a scenario asks for its format.
+FORMATS: dict[str, tuple[str, str]] = {}
+
+
+def open_trace(name: str, options: Mapping[str, Any], folder: Path) -> Trace:
+    """The trace that a scenario describes; raise TraceError."""
+    if name not in FORMATS:
+        known = f"formats are {', '.join(sorted(FORMATS))}" if FORMATS else "no format is installed"
+        hint = next(did_you_mean(name, FORMATS), known)
+        raise TraceError(f"format: there is no trace format {name!r}; {hint}")
+    module, attribute = FORMATS[name]
+    opener = cast("Opener", getattr(import_module(module), attribute))
+    return opener(options, folder)

@@ -1,0 +1,203 @@
+"""Fill a server with manifests: those that people and other projects write, and dumps of clusters.
+
+What `kubectl apply` would accept is accepted, in whichever order it comes: namespaces and definitions of kinds first,
+what others refer to before them. What would stop `kubectl apply` for no good reason here is mended, and told:
+
+* namespaces that objects name and nobody defines are made,
+* objects of kinds that no definition brings along are left out.
+
+A dump has fields that a server sets. They are dropped, but for uids: pods know their owners by them, volumes their
+claims. Of pods that had ended the status comes back, as their nodes would start them anew. What a dump of part of a
+cluster refers to and lacks is mended, too: owners are struck out (else the garbage collector took the pods away), and
+priority classes are made as the pods have them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.api.api_errors import AlreadyExists, ApiError
+from stowplan.api.pod import FINISHED
+from stowplan.framework.explanations.formatting import count, listed
+from stowplan_cluster.apiserver.registry import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.resources import Resource
+    from stowplan_cluster.apiserver.server import ApiServer
+
+#: What others need to be there before they are admitted; pods come last, whoever may own them.
+_FIRST = {
+    kind: rank
+    for rank, kinds in enumerate(
+        (("Namespace",), ("CustomResourceDefinition",), ("PriorityClass", "StorageClass", "Workload"))
+    )
+    for kind in kinds
+}
+_LAST = {"Pod": len(_FIRST) + 1}
+_OTHERS = len(_FIRST)
+#: What the server sets, or a real one takes away when somebody creates an object.
+_SET_BY_SERVERS = ("resourceVersion", "managedFields", "selfLink", "generation", "deletionTimestamp")
+#: Names that a note tells.
+_TOLD = 5
+
+_Placed = tuple[object, dict[str, Any]]
+
+
+class Filling:
+    """One filling of a server. `problems` has what is wrong, `notes()` what the user should know."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.problems: list[str] = []
+        self._server = server
+        self._kept: Counter[Resource] = Counter()
+        self._unknown: Counter[tuple[str, str]] = Counter()
+        self._made_namespaces: list[str] = []
+        self._made_classes: list[str] = []
+        self._without_owner = 0
+        self._uids: set[str] = set()
+
+    def add(self, manifests: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
+        """Create what is not there yet; each manifest comes with the place it is from."""
+        # By way of JSON: the registry changes what it is given, and these are the caller's.
+        objects: list[_Placed] = [(place, msgspec.json.decode(msgspec.json.encode(obj))) for place, obj in manifests]
+        objects.sort(key=lambda placed: _rank(placed[1]))
+        uids = {uid for _, obj in objects if (uid := obj["metadata"].get("uid"))}
+        for place, obj in objects:
+            with self._problem_at(place):
+                self._add(obj, uids)
+
+    def notes(self) -> list[str]:
+        """One for each kind that is kept or left out, and one for each sort of thing that was made up."""
+        told = []
+        if self._made_namespaces:
+            made = listed(self._made_namespaces, _TOLD)
+            told.append(f"made {count(len(self._made_namespaces), 'namespace')} that no file defines: {made}")
+        if self._made_classes:
+            made = listed(self._made_classes, _TOLD)
+            told.append(f"made priority classes as pods have them, as no file defines them: {made}")
+        if self._without_owner:
+            objects = count(self._without_owner, "object")
+            told.append(f"{objects} lost owners that are not in the files: nobody collects or replaces them")
+        for resource, number in sorted(self._kept.items(), key=lambda one: (one[0].kind, one[0].group)):
+            told.append(f"{_numbered(resource, number)} kept, nobody here reads {'it' if number == 1 else 'them'}")
+        for (api_version, kind), number in sorted(self._unknown.items()):
+            objects = count(number, "object")
+            told.append(f"{objects} of kind {kind} ({api_version}) left out: no CustomResourceDefinition defines it")
+        return told
+
+    # -- one object ---------------------------------------------------------------------------------------------------
+
+    def _add(self, obj: JsonObject, uids: set[str]) -> None:
+        resource = self._resource_of(obj)
+        if resource is None:
+            self._unknown[obj["apiVersion"], obj["kind"]] += 1
+            return
+        namespace = (obj["metadata"].get("namespace") or "default") if resource.namespaced else ""
+        if namespace:
+            self._make_namespace(namespace)
+        dumped = _is_dumped(obj)
+        status = obj.get("status")
+        if dumped:
+            self._undump(resource, obj, uids)
+        # A dump may come from a server that knows more fields than this one.
+        options = Options(
+            field_manager="kubectl-client-side-apply",
+            field_validation="Ignore" if dumped else "Strict",
+            keep_uid=dumped,
+        )
+        try:
+            stored = self._server.registry.create(resource, namespace, obj, options=options)
+        except AlreadyExists:
+            return
+        self._uids.add(stored.uid)
+        if resource.inert or resource.custom:
+            self._kept[resource] += 1
+        if dumped and resource.storage == "pods" and isinstance(status, dict) and status.get("phase") in FINISHED:
+            ended = {**stored.to_dict(), "status": status}
+            self._server.registry.update(resource, namespace, stored.name, ended, subresource="status")
+
+    def _resource_of(self, obj: JsonObject) -> Resource | None:
+        """None for a kind that some definition would have to bring along; ValueError for one that is misspelled."""
+        api_version, kind = obj["apiVersion"], obj["kind"]
+        catalogue = self._server.catalogue
+        found = catalogue.of_kind(api_version, kind)
+        group = api_version.rpartition("/")[0]
+        if found is not None or all(one.group != group or one.custom for one in catalogue):
+            return found
+        known = {one.kind: one.api_version for one in catalogue if one.group == group}
+        near = [kind] if kind in known else get_close_matches(kind, known, n=1)
+        hint = f"; did you mean {near[0]} of {known[near[0]]}?" if near else ""
+        raise ValueError(f"kind {kind!r} of apiVersion {api_version!r} is not served here{hint}")
+
+    def _make_namespace(self, name: str) -> None:
+        if self._server.store.get("namespaces", "", name) is not None:
+            return
+        self._server.create_all([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
+        self._made_namespaces.append(name)
+
+    # -- what comes from another server -------------------------------------------------------------------------------
+
+    def _undump(self, resource: Resource, obj: JsonObject, uids: set[str]) -> None:
+        metadata = obj["metadata"]
+        for name in _SET_BY_SERVERS:
+            metadata.pop(name, None)
+        if metadata.get("uid") in self._uids:
+            # Somebody has copied an object under another name; a uid is one object's.
+            metadata.pop("uid")
+        owners = metadata.get("ownerReferences") or []
+        known = [owner for owner in owners if owner.get("uid") in uids]
+        if len(known) < len(owners):
+            self._without_owner += 1
+            metadata["ownerReferences"] = known
+        if resource.storage == "pods":
+            self._undump_pod(obj.get("spec") or {})
+
+    def _undump_pod(self, spec: JsonObject) -> None:
+        # They come to a pod that runs.
+        spec.pop("ephemeralContainers", None)
+        name, priority = spec.get("priorityClassName"), spec.get("priority")
+        classes = self._server.catalogue.of_kind("scheduling.k8s.io/v1", "PriorityClass")
+        if not name or priority is None or classes is None or self._server.registry.has(classes, "", name):
+            return
+        made = {"apiVersion": classes.api_version, "kind": classes.kind, "metadata": {"name": name}, "value": priority}
+        if spec.get("preemptionPolicy"):
+            made["preemptionPolicy"] = spec["preemptionPolicy"]
+        self._server.create_all([made])
+        self._made_classes.append(name)
+
+    @contextmanager
+    def _problem_at(self, place: object) -> Iterator[None]:
+        try:
+            yield
+        except (ApiError, ValueError) as error:
+            self.problems.append(f"{place}: {error}")
+
+
+def _rank(obj: Mapping[str, Any]) -> int:
+    kind = obj["kind"]
+    return _LAST.get(kind, _FIRST.get(kind, _OTHERS))
+
+
+def _is_dumped(obj: Mapping[str, Any]) -> bool:
+    metadata = obj["metadata"]
+    return bool(metadata.get("uid") or metadata.get("resourceVersion"))
+
+
+def _numbered(resource: Resource, number: int) -> str:
+    """`1 NetworkPolicy`, `12 NetworkPolicies`: the kind, ending as its plural does."""
+    if number == 1:
+        return f"1 {resource.kind}"
+    same = 0
+    for one, other in zip(resource.kind.lower(), resource.plural, strict=False):
+        if one != other:
+            break
+        same += 1
+    return f"{number:,} {resource.kind[:same]}{resource.plural[same:]}"

@@ -1,0 +1,310 @@
+"""Pods of groups are scheduled together: a gang all or not at all, on one state of the cluster."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.framework.interface import PermitPlugin, ReservePlugin
+from stowplan.framework.status import error, unschedulable
+from stowplan.live_testing import live_cluster
+from stowplan.testing import a_node, a_pod
+
+GATES = {"GenericWorkload": True, "GangScheduling": True}
+PLACED = {**GATES, "TopologyAwareWorkloadScheduling": True}
+
+INCOMPLETE = "waiting for minCount pods from a gang to appear in scheduling queue"
+HELD_BACK = (
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+    "one or more plugins asked to wait and no plugin rejected pod"
+)
+
+
+def node(name, cpu=2, **labels):
+    return a_node(name).allocatable(cpu=str(cpu), memory="8Gi", pods="110").labels(**labels).obj()
+
+
+def member(name, group="g", cpu="1", **spec):
+    return a_pod(name).requests(cpu=cpu).spec(schedulingGroup={"podGroupName": group}, **spec).obj()
+
+
+def a_group(name="g", *, gang=None, topology=None):
+    spec = {"schedulingPolicy": {"basic": {}} if gang is None else {"gang": {"minCount": gang}}}
+    if topology is not None:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    metadata = {"name": name, "namespace": "default", "generation": 1}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def nodes_of(cluster, *names):
+    return [cluster.node_of(name) for name in names]
+
+
+def condition(cluster, group="g"):
+    found = cluster.get("podgroups.scheduling.k8s.io", group).get("status", {}).get("conditions", [])
+    return [(one["status"], one["reason"], one.get("message", "")) for one in found]
+
+
+def gang_of(count, **options):
+    return live_cluster(node("n1"), node("n2"), a_group(gang=count), feature_gates=GATES, **options)
+
+
+class TestGangs:
+    def test_nobody_is_tried_before_the_gang_is_there(self):
+        with gang_of(3) as cluster:
+            cluster.create(member("a"), member("b"))
+            assert nodes_of(cluster, "a", "b") == ["", ""]
+            assert cluster.engine.queue.get("default/a").gating_plugin == "GangScheduling"
+            cluster.create(member("c"))
+            assert all(nodes_of(cluster, "a", "b", "c"))
+            assert condition(cluster) == [("True", "Scheduled", "")]
+            cluster.engine.validate()
+
+    def test_the_group_may_come_last(self):
+        with live_cluster(node("n1"), feature_gates=GATES) as cluster:
+            cluster.create(member("a"), member("b"))
+            assert nodes_of(cluster, "a", "b") == ["", ""]
+            cluster.create(a_group(gang=2))
+            assert nodes_of(cluster, "a", "b") == ["n1", "n1"]
+
+    def test_all_or_nothing(self):
+        with gang_of(3) as cluster:
+            cluster.create(a_pod("x").requests(cpu="2").obj())
+            cluster.create(member("a"), member("b"), member("c"))
+            assert nodes_of(cluster, "a", "b", "c") == ["", "", ""]
+            words = sorted(cluster.why_pending(name) for name in "abc")
+            assert words[0].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+            assert words[1:] == [HELD_BACK] * 2
+            assert condition(cluster) == [("False", "Unschedulable", "pod group is unschedulable")]
+            cluster.engine.validate()
+            cluster.delete("pods", "x")
+            cluster.advance(30)
+            assert all(nodes_of(cluster, "a", "b", "c"))
+            assert condition(cluster) == [("True", "Scheduled", "")]
+
+    def test_two_gangs_never_hold_half_of_the_cluster_each(self):
+        with live_cluster(node("n1"), node("n2"), a_group("g", gang=3), a_group("h", gang=3), feature_gates=GATES) as c:
+            # They come by turns, and the cluster has room for four.
+            for i in range(3):
+                c.create(member(f"g{i}", "g"), member(f"h{i}", "h"))
+            placed = {group: [c.node_of(f"{group}{i}") for i in range(3)] for group in "gh"}
+            assert sorted(all(nodes) for nodes in placed.values()) == [False, True]
+            assert [""] * 3 in placed.values()
+
+    def test_who_comes_later_needs_no_quorum(self):
+        with gang_of(2) as cluster:
+            cluster.create(member("a"), member("b"))
+            cluster.create(member("c"))
+            assert cluster.node_of("c")
+            cluster.create(member("d", cpu="2"))
+            assert cluster.node_of("d") == ""
+            # The group was scheduled, and stays so.
+            assert condition(cluster) == [("True", "Scheduled", "")]
+
+    def test_members_are_tried_by_priority(self):
+        with gang_of(2) as cluster:
+            cluster.create(member("low"), member("high", cpu="2", priority=10))
+            assert set(nodes_of(cluster, "low", "high")) == {"n1", "n2"}
+
+    def test_a_pod_that_is_not_tried_with_the_others(self):
+        """Another member is being deleted, or waits for a gate of its own."""
+        with gang_of(2) as cluster:
+            cluster.create(member("a"), member("b", schedulingGates=[{"name": "x"}]))
+            assert cluster.node_of("a") == ""
+            assert cluster.why_pending("a") == HELD_BACK
+
+
+class TestBasicGroups:
+    def test_each_goes_where_it_can(self):
+        with live_cluster(node("n1"), node("n2"), a_group(), feature_gates=GATES) as cluster:
+            cluster.create(*(member(f"p{i}") for i in range(5)))
+            assert sum(bool(cluster.node_of(f"p{i}")) for i in range(5)) == 4
+            assert condition(cluster) == [("True", "Scheduled", "")]
+
+
+class TestPreemption:
+    def test_a_gang_waits_until_its_victims_are_gone(self):
+        low = [a_pod(f"low{i}").requests(cpu="1").spec(priority=1).obj() for i in range(4)]
+        with gang_of(2) as cluster:
+            cluster.create(*low)
+            cluster.create(member("a", priority=10), member("b", priority=10))
+            waiting = "pod group is unschedulable, pod group is waiting for preemption to complete"
+            assert condition(cluster) == [("False", "Unschedulable", waiting)]
+            cluster.advance(30)
+            assert all(nodes_of(cluster, "a", "b"))
+            assert condition(cluster) == [("True", "Scheduled", "")]
+            assert len(cluster.events(reason="Preempted")) == 2
+            cluster.engine.validate()
+
+
+class TestFailures:
+    def with_plugin(self, plugin, *objects):
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
+        }
+        return live_cluster(*objects, config=config, plugins=[plugin], feature_gates=GATES)
+
+    def test_an_error_of_one_is_told_to_all(self):
+        class Breaks(ReservePlugin):
+            name = "Breaks"
+
+            def reserve(self, state, pod, node_name):
+                return error("no more") if pod.pod.metadata.name == "b" else None
+
+            def unreserve(self, state, pod, node_name):
+                given_back.append(pod.pod.metadata.name)
+
+        given_back = []
+        with self.with_plugin(Breaks, node("n1", 8), a_group(gang=3)) as cluster:
+            cluster.create(member("a"), member("b"), member("c"))
+            own = cluster.why_pending("b")
+            assert own.endswith("no more")
+            told = f"failed to schedule other pod from a pod group: {own}"
+            assert [cluster.why_pending("a"), cluster.why_pending("c")] == [told, told]
+            assert condition(cluster) == [("False", "SchedulerError", told)]
+            # All that was reserved on trial was given back.
+            assert sorted(set(given_back)) == ["a", "b", "c"]
+            assert cluster.engine.state.sizes()["assumed_pods"] == 0
+
+    def test_several_schedulers(self):
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"schedulerName": "default-scheduler"}, {"schedulerName": "other"}],
+        }
+        with live_cluster(node("n1"), a_group(gang=2), config=config, feature_gates=GATES) as cluster:
+            cluster.create(member("a"), member("b", schedulerName="other"))
+            text = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
+            assert cluster.why_pending("a").startswith(text)
+            assert cluster.why_pending("b").startswith(text)
+            assert condition(cluster) == []
+
+    def test_a_permit_plugin_that_refuses_one(self):
+        class Picky(PermitPlugin):
+            name = "Picky"
+
+            def permit(self, state, pod, node_name):
+                return (unschedulable("not you") if pod.pod.metadata.name == "b" else None), 0.0
+
+        with self.with_plugin(Picky, node("n1", 8), a_group(gang=2)) as cluster:
+            cluster.create(member("a"), member("b"))
+            assert cluster.why_pending("b") == "0/1 nodes are available: 1 not you."
+            assert cluster.why_pending("a") == HELD_BACK
+
+
+class TestPlacements:
+    def rack(self, *sizes, gates=PLACED):
+        nodes = [node(f"n{i}", cpu, rack=rack) for i, (rack, cpu) in enumerate(sizes)]
+        return live_cluster(*nodes, a_group(gang=2, topology="rack"), feature_gates=gates)
+
+    def test_a_gang_stays_in_one_domain(self):
+        with self.rack(("r1", 1), ("r2", 1), ("r2", 1)) as cluster:
+            cluster.create(member("a"), member("b"))
+            assert sorted(nodes_of(cluster, "a", "b")) == ["n1", "n2"]
+
+    def test_no_domain_is_large_enough(self):
+        with self.rack(("r1", 1), ("r2", 1)) as cluster:
+            cluster.create(member("a"), member("b"))
+            assert nodes_of(cluster, "a", "b") == ["", ""]
+            text = "0/2 placements are available, first placement status: pod group is unschedulable"
+            assert condition(cluster) == [("False", "Unschedulable", text)]
+            words = sorted(cluster.why_pending(name) for name in "ab")
+            assert words[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+            assert words[1] == HELD_BACK
+
+    def test_the_domain_that_takes_more_pods(self):
+        with self.rack(("r1", 2), ("r2", 2), ("r2", 2)) as cluster:
+            cluster.create(a_pod("filler").requests(cpu="1").spec(nodeName="n0").obj())
+            cluster.delete("pods", "filler")
+            cluster.create(*(member(name, schedulingGates=[{"name": "x"}]) for name in "abcd"))
+            for name in "abcd":
+                cluster.patch("pods", name, {"spec": {"schedulingGates": None}})
+            placed = {node for node in nodes_of(cluster, *"abcd") if node}
+            assert placed
+            assert placed <= {"n1", "n2"} or placed <= {"n0"}
+
+    def test_those_that_come_later_go_where_the_others_are(self):
+        with self.rack(("r1", 2), ("r2", 9)) as cluster:
+            cluster.create(member("a", nodeSelector={"rack": "r1"}), member("b", nodeSelector={"rack": "r1"}))
+            assert nodes_of(cluster, "a", "b") == ["n0", "n0"]
+            cluster.create(member("c"))
+            assert cluster.node_of("c") == ""
+            assert "0/1 nodes are available" in cluster.why_pending("c")
+
+    def test_pods_of_bound_groups_do_not_preempt(self):
+        with self.rack(("r1", 1), ("r2", 1)) as cluster:
+            cluster.create(*(a_pod(f"low{i}").requests(cpu="1").obj() for i in range(2)))
+            cluster.create(member("a", priority=9), member("b", priority=9))
+            text = "preemption: not eligible due to placement-based pod group scheduling limitation"
+            assert cluster.why_pending("a").endswith(text)
+
+
+def test_without_the_gates_groups_are_not_known():
+    with live_cluster(node("n1")) as cluster:
+        cluster.create(member("a"))
+        assert cluster.node_of("a") == "n1"
+
+
+def test_a_gang_as_large_as_the_cluster_leaves_the_state_as_it_was():
+    """What a trial did is undone to the last count."""
+    nodes = [node(f"n{i}", 2) for i in range(10)]
+    with live_cluster(*nodes, a_group(gang=21), feature_gates=GATES) as cluster:
+        cluster.create(*(member(f"p{i:02}") for i in range(20)))
+        before = cluster.engine.state.dump()
+        cluster.create(member("p20"))
+        after = cluster.engine.state.dump()
+        assert after["nodes and pods"] == before["nodes and pods"]
+        cluster.engine.validate()
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_the_same_run_twice(count):
+    def run():
+        with gang_of(count) as cluster:
+            cluster.create(*(member(f"p{i}") for i in range(8)))
+            return nodes_of(cluster, *(f"p{i}" for i in range(8)))
+
+    assert run() == run()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    gangs=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.integers(1, 2)), min_size=1, max_size=3),
+    order=st.randoms(use_true_random=False),
+    bound_to_rack=st.booleans(),
+)
+def test_never_a_part_of_a_gang(sizes, gangs, order, bound_to_rack):
+    """(minCount, pods, cpu of each): at every rest a gang has no node, or enough of them; nobody is overbooked."""
+    nodes = [node(f"n{i}", cpu, rack=f"r{i % 2}") for i, cpu in enumerate(sizes)]
+    groups = [
+        a_group(f"g{g}", gang=least, topology="rack" if bound_to_rack else None)
+        for g, (least, _, _) in enumerate(gangs)
+    ]
+    pods = [
+        (g, member(f"g{g}-{i}", f"g{g}", str(cpu))) for g, (_, count, cpu) in enumerate(gangs) for i in range(count)
+    ]
+    order.shuffle(pods)
+    with live_cluster(*nodes, *groups, feature_gates=PLACED) as cluster:
+        for _, pod in pods:
+            cluster.create(pod)
+            cluster.engine.validate()
+            places = {p["metadata"]["name"]: "" for _, p in pods}
+            for g, (least, count, _) in enumerate(gangs):
+                names = [f"g{g}-{i}" for i in range(count)]
+                there = [name for name in names if ("default", name) in known(cluster)]
+                hosts = [host for name in there if (host := cluster.node_of(name))]
+                places.update(dict(zip(there, (cluster.node_of(name) for name in there), strict=True)))
+                assert not hosts or len(hosts) >= least
+                if bound_to_rack:
+                    assert len({int(host[1:]) % 2 for host in hosts}) <= 1
+            for i, cpu in enumerate(sizes):
+                used = sum(gangs[int(name[1 : name.index("-")])][2] for name, at in places.items() if at == f"n{i}")
+                assert used <= cpu
+
+
+def known(cluster):
+    state = cluster.engine.state
+    every = [*state.pending.values(), *state.placed_pods()]
+    return {(info.namespace, info.pod.metadata.name) for info in every}

@@ -1,0 +1,544 @@
+"""Whole simulations: nothing is lost, no node is over its capacity, and the same scenario gives the same bytes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import stowplan
+from stowplan.api.pod import Pod
+from stowplan.api.pod_requests import pod_requests, to_vector
+from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
+from stowplan.scenarios.errors import ScenarioError
+from stowplan.scenarios.simulation import simulate_scenario
+
+
+def pod(cpu="1", **spec):
+    return {"kind": "Pod", "spec": {"containers": [container(cpu)], **spec}}
+
+
+def container(cpu):
+    return {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+
+
+def keeper(kind, cpu="1", *, labels=None, **spec):
+    template = {"metadata": {"labels": labels or {}}, "spec": {"containers": [container(cpu)]}}
+    return {"kind": kind, "spec": {**spec, "template": template}}
+
+
+def group(name="a", count=2, cpu=4, **more):
+    return {"name": name, "count": count, "capacity": {"cpu": cpu, "memory": "64Gi"}, **more}
+
+
+def scenario(*workloads, groups=None, **more):
+    return {"cluster": {"groups": groups or [group()]}, "workloads": list(workloads), **more}
+
+
+class Capacity:
+    """Watches the store: no node ever has more than fits."""
+
+    def __init__(self, simulation):
+        self._fleet = simulation.fleet
+        self.used: dict[str, Counter[str]] = {}
+        for entry in simulation.ledger.entries():
+            if entry.node:
+                self._count(entry.pod, entry.node, 1)
+
+    def changed(self, change):
+        for one, sign in ((change.old, -1), (change.new, 1)):
+            if type(one) is Pod and one.spec.node_name:
+                self._count(one, one.spec.node_name, sign)
+
+    def _count(self, one, node, sign):
+        used = self.used.setdefault(node, Counter())
+        for resource, amount in to_vector(pod_requests(one)).items():
+            used[resource] += sign * amount
+        # A binding may be carried out when its node is no more.
+        if sign > 0 and node in self._fleet.nodes:
+            have = self._fleet.nodes[node].status.allocatable
+            assert used["cpu"] <= 1000 * have["cpu"], f"{node} has {used['cpu']} of {have['cpu']}"
+
+
+def run(given_scenario, **options):
+    watched = []
+
+    def watch(progress, simulation):
+        if not watched:
+            watched.append(Capacity(simulation))
+            simulation.world.time.watch(watched[0])
+        if progress.time % 60 == 0:
+            simulation.engine.validate()
+
+    found = simulate_scenario(given_scenario, progress=watch, **options)
+    check_conservation(found)
+    return found
+
+
+def check_conservation(found):
+    """Every pod that came is placed, pending, ended or refused, and in one row."""
+    summary, rows = found.summary, found.decisions
+    assert len(rows) == summary.arrived == sum(summary.ends.values())
+    assert Counter(row.end for row in rows) == summary.ends
+    assert sum(row.placed is not None for row in rows) == summary.placements
+    for row in rows:
+        assert (row.node != "") == (row.placed is not None)
+        assert (row.end == "pending") == (row.placed is None and row.ended is None)
+        if row.end == "running":
+            assert row.ended is None
+        times = [one for one in (row.arrived, row.placed, row.evicted, row.ended) if one is not None]
+        assert times == sorted(times)
+    assert summary.waits.pods == summary.placements
+
+
+# -- properties -------------------------------------------------------------------------------------------------------
+
+SPANS = st.sampled_from([0, 5, 30, 90, 240])
+LIFETIMES = st.sampled_from([None, 20, {"exponential": 60}, {"uniform": [10, 200]}])
+WORKLOADS = st.builds(
+    lambda manifest, when, lifetime, each: {
+        "manifest": manifest,
+        **when,
+        "each": each,
+        **({"lifetime": lifetime or 30} if lifetime or manifest["kind"] == "Job" else {}),
+    },
+    st.sampled_from(
+        [
+            pod("1"),
+            pod("2500m"),
+            pod("1", priority=10),
+            pod("500m", schedulingGates=[{"name": "never"}]),
+            keeper("Deployment", replicas=3, selector={"matchLabels": {"app": "d"}}, labels={"app": "d"}),
+            keeper("Job", "500m", parallelism=2, completions=3),
+            keeper("DaemonSet", "100m"),
+        ]
+    ),
+    st.sampled_from(
+        [{"at": 0}, {"at": [10, 50]}, {"poisson": "3/m", "until": 200}, {"every": "7s", "count": 6, "at": 3}]
+    ),
+    LIFETIMES,
+    st.integers(1, 3),
+)
+NODES = st.sampled_from([{"group": "a"}, {"group": "b", "count": 1}, {"zone": "x"}, {}])
+EVENTS = st.builds(
+    lambda at, what: {"at": at, **what},
+    SPANS,
+    st.one_of(
+        st.builds(lambda nodes, span: {"fail": {**nodes, **({"for": span} if span else {})}}, NODES, SPANS),
+        st.builds(
+            lambda nodes, then: {"drain": {**nodes, "then": then}}, NODES, st.sampled_from(["uncordon", "remove"])
+        ),
+        st.builds(lambda nodes: {"upgrade": {**nodes, "takes": 30}}, NODES),
+        st.builds(lambda nodes: {"reclaim": {**nodes, "notice": 20}}, NODES),
+        st.builds(lambda nodes: {"taint": {**nodes, "key": "k", "effect": "NoExecute", "for": 50}}, NODES),
+        st.sampled_from(
+            [
+                {"outage": {"zone": "x", "for": 100}},
+                {"resize": {"group": "a", "count": 1}},
+                {"price": {"group": "a", "price": 2}},
+            ]
+        ),
+    ),
+)
+SCENARIOS = st.builds(
+    lambda workloads, events, scales, duration, models: {
+        "cluster": {
+            "groups": [
+                group(
+                    "a",
+                    2,
+                    zones=["x", "y"],
+                    price=1,
+                    **({"autoscale": {"min": 1, "max": 4, "boot": 20, "idle": 60}} if scales else {}),
+                ),
+                group("b", 1, 2, zones=["x"]),
+            ]
+        },
+        "workloads": [{"name": f"w{i}", **one} for i, one in enumerate(workloads)],
+        "events": events,
+        "models": models,
+        "duration": duration,
+        "output": {"every": 20},
+    },
+    st.lists(WORKLOADS, min_size=1, max_size=4),
+    st.lists(EVENTS, max_size=3),
+    st.booleans(),
+    st.sampled_from([60, 150, 400]),
+    st.sampled_from([{}, {"startup": 0, "termination": 0}, {"controllers": False}, {"latency": {"uniform": [0, 1]}}]),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(SCENARIOS)
+def test_nothing_is_lost_and_nothing_is_over_full(given_scenario):
+    run(given_scenario)
+
+
+@settings(max_examples=5, deadline=None)
+@given(SCENARIOS)
+def test_the_same_scenario_gives_the_same_bytes(given_scenario):
+    first, second = run(given_scenario), run(given_scenario)
+    assert msgspec.json.encode((first.summary, first.series)) == msgspec.json.encode((second.summary, second.series))
+    assert first.decisions == second.decisions
+    assert first.page == second.page
+
+
+def test_another_seed_is_another_simulation_and_arrivals_do_not_depend_on_decisions():
+    given_scenario = scenario(
+        {"name": "w", "manifest": pod(), "poisson": "6/m", "lifetime": {"exponential": 60}}, duration=600
+    )
+    one, other = simulate_scenario(given_scenario), simulate_scenario(given_scenario, seed=2)
+    assert one.summary.digest != other.summary.digest
+    packed = simulate_scenario(given_scenario, config=_packing())
+    assert [row.arrived for row in sorted(packed.decisions, key=_by_name)] == [
+        row.arrived for row in sorted(one.decisions, key=_by_name)
+    ]
+
+
+def _by_name(row):
+    return row.pod
+
+
+def _packing():
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]}],
+    }
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_pods_wait_for_room_and_the_summary_says_how_long_and_why():
+    found = run(
+        scenario({"name": "w", "manifest": pod("4"), "at": 0, "each": 3, "lifetime": 60}, models={"startup": 0})
+    )
+    waits = sorted(row.placed - row.arrived for row in found.decisions)
+    assert waits[:2] == [0, 0]
+    assert 60 <= waits[2] <= 75, "it is woken by the end of one, and backs off at most"
+    (late,) = (row for row in found.decisions if row.reasons)
+    assert late.reasons == {"NodeResourcesFit": 1}
+    assert "Insufficient cpu" in late.message
+    assert found.summary.causes[0].cause == "NodeResourcesFit"
+    assert found.summary.causes[0].seconds == pytest.approx(waits[2])
+    assert found.summary.waits.longest == pytest.approx(waits[2])
+
+
+def test_higher_priority_preempts_and_the_controller_replaces():
+    found = run(
+        scenario(
+            {"name": "low", "manifest": keeper("Deployment", "2", replicas=4)},
+            {"name": "high", "manifest": pod("4", priority=100), "at": "10s"},
+            duration=120,
+        )
+    )
+    assert found.summary.ends["preempted"] == 2
+    assert found.summary.evictions == 2
+    assert sum(row.end == "pending" for row in found.decisions) == 2
+    high = next(row for row in found.decisions if row.workload == "high")
+    assert high.placed == pytest.approx(15, abs=2), "when its victims have ended"
+
+
+def test_a_pod_that_names_an_unknown_scheduler_stays_pending_and_gates_are_a_cause():
+    found = run(
+        scenario(
+            {"name": "other", "manifest": pod(schedulerName="nobody")},
+            {"name": "gated", "manifest": pod(schedulingGates=[{"name": "g"}])},
+            duration=60,
+        )
+    )
+    assert found.summary.ends == {"pending": 2}
+    assert {one.cause for one in found.summary.causes} == {"not tried yet", "SchedulingGates"}
+
+
+def test_a_pod_that_the_store_refuses_is_a_row():
+    # Both make a pod with the name x-1-1.
+    found = run(
+        scenario(
+            {"name": "x", "manifest": keeper("Deployment", replicas=1), "at": [0, 1]},
+            {"name": "x-1", "manifest": pod(), "at": 2},
+            duration=5,
+        )
+    )
+    assert found.summary.ends == {"refused": 1, "running": 2}
+    (refused,) = (row for row in found.decisions if row.end == "refused")
+    assert (refused.pod, refused.workload) == ("default/x-1-1", "x-1")
+    assert "already exists" in refused.message
+
+
+NOT_THE_FIRST = Reason("NotTheFirst", "not the first")
+
+
+class OnlyTheFirst(NodeFilterPlugin):
+    """A user's own."""
+
+    name = "OnlyTheFirst"
+
+    def filter_node(self, state, pod, node):
+        return None if node.name == "a-1" else unschedulable(NOT_THE_FIRST.of())
+
+
+def test_a_users_plugin_decides():
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "OnlyTheFirst"}]}}}],
+    }
+    given_scenario = scenario({"name": "w", "manifest": pod("3"), "each": 2}, duration=5)
+    found = run(given_scenario, plugins=[OnlyTheFirst], config=config)
+    assert sorted(row.node for row in found.decisions) == ["", "a-1"]
+    assert found.summary.causes[0].cause == "NodeResourcesFit, OnlyTheFirst"
+
+
+# -- workloads --------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_runs_to_its_end_so_many_at_a_time():
+    found = run(scenario({"name": "j", "manifest": keeper("Job", parallelism=2, completions=5), "lifetime": 60}))
+    assert found.summary.ends == {"finished": 5}
+    assert max(row.running for row in found.series) == 2
+    assert found.summary.simulated >= 3 * 60
+
+
+def test_a_daemon_set_has_a_pod_on_each_node_and_follows_nodes():
+    found = run(
+        scenario(
+            {"name": "d", "manifest": keeper("DaemonSet", "100m")},
+            events=[{"at": 30, "resize": {"group": "a", "count": 3}}, {"at": 60, "resize": {"group": "a", "count": 1}}],
+            duration=100,
+        )
+    )
+    assert found.summary.ends == {"node removed": 2, "running": 1}
+    assert sorted(row.node for row in found.decisions) == ["a-1", "a-2", "a-3"]
+
+
+def test_a_deployment_is_scaled():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": keeper("Deployment", replicas=2)},
+            events=[
+                {"at": 10, "scale": {"workload": "web", "replicas": 5}},
+                {"at": 20, "scale": {"workload": "web", "replicas": 1}},
+            ],
+            duration=60,
+        )
+    )
+    assert found.summary.ends == {"running": 1, "scaled down": 4}
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_node_is_given_up_after_a_while_and_its_pods_are_made_anew():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": keeper("Deployment", "3", replicas=2)},
+            groups=[group(count=3)],
+            events=[{"at": 100, "fail": {"nodes": ["a-1"], "for": "1h"}}],
+            duration=1000,
+        )
+    )
+    lost = [row for row in found.decisions if row.end == "node failed"]
+    assert [row.ended for row in lost] == [100 + 50 + 300] * len(lost)
+    assert found.summary.ends.get("running") == 2
+    assert all(row.node != "a-1" for row in found.decisions if row.end == "running")
+
+
+def test_a_node_that_is_back_soon_begins_its_pods_again():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod(), "lifetime": 100},
+            groups=[group(count=1)],
+            events=[{"at": 50, "fail": {"nodes": ["a-1"], "for": 20}}],
+            models={"startup": 0},
+        )
+    )
+    assert [row.ended for row in found.decisions] == [170]
+
+
+def test_a_failed_zone_gets_no_new_nodes_until_it_is_back():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod("4"), "at": 100, "each": 4},
+            groups=[group(count=1, zones=["x", "y"], autoscale={"max": 6, "boot": 10})],
+            events=[{"at": 30, "outage": {"zone": "x", "for": 2000}}],
+            duration=600,
+        )
+    )
+    assert found.summary.ends["running"] == 4
+    assert found.series[-1].zones["y"]["cpu"] == 1.0
+
+
+def test_a_drain_asks_budgets(tmp_path):
+    selector = {"matchLabels": {"app": "web"}}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"minAvailable": 3, "selector": selector},
+    }
+    web = keeper("Deployment", replicas=4, labels={"app": "web"}, selector=selector)
+    (tmp_path / "budget.json").write_bytes(msgspec.json.encode(budget))
+    given_scenario = scenario(
+        {"name": "web", "manifest": web},
+        groups=[group(count=2, cpu=4)],
+        events=[{"at": 60, "drain": {"nodes": ["a-1"], "then": "remove"}}],
+        duration=300,
+    )
+    given_scenario["cluster"]["files"] = [str(tmp_path / "budget.json")]
+    found = run(given_scenario)
+    evicted = sorted(row.evicted for row in found.decisions if row.end == "drained")
+    assert len(evicted) == 2
+    assert evicted[1] > evicted[0], "the second one had to wait for the first one's replacement"
+    assert found.summary.nodes_at_end == 1
+    assert found.summary.ends["running"] == 4
+
+
+def test_an_upgrade_replaces_nodes_one_by_one():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": keeper("Deployment", replicas=4)},
+            groups=[group(count=3)],
+            events=[{"at": 60, "upgrade": {"group": "a", "takes": "1m"}}],
+            duration=900,
+        )
+    )
+    assert min(row.nodes for row in found.series) == 2
+    assert found.summary.nodes_at_end == 3
+    assert found.summary.ends["running"] == 4
+    assert found.summary.ends["upgraded"] >= 4
+
+
+def test_spot_nodes_are_reclaimed_after_their_notice():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": keeper("Deployment", replicas=2)},
+            events=[{"at": 60, "reclaim": {"nodes": ["a-1"], "notice": 30}}],
+            duration=200,
+        )
+    )
+    assert found.summary.ends == {"reclaimed": 1, "running": 2}
+    assert found.summary.nodes_at_end == 1
+
+
+def test_a_no_execute_taint_drives_pods_away():
+    tolerant = pod(tolerations=[{"key": "k", "operator": "Exists"}])
+    found = run(
+        scenario(
+            {"name": "stays", "manifest": tolerant},
+            {"name": "goes", "manifest": pod()},
+            groups=[group(count=1)],
+            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute"}}],
+            duration=100,
+        )
+    )
+    assert {row.workload: row.end for row in found.decisions} == {"stays": "running", "goes": "tainted"}
+
+
+def test_what_nodes_cost():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod()},
+            groups=[group(count=2, price=3.0)],
+            events=[{"at": "30m", "price": {"group": "a", "price": 6}}],
+            duration="1h",
+        )
+    )
+    assert found.summary.cost == pytest.approx(2 * (1.5 + 3.0))
+
+
+def test_an_event_about_a_node_that_is_not_there_is_noted():
+    found = run(scenario({"name": "w", "manifest": pod()}, events=[{"at": 1, "drain": {"nodes": ["z"]}}], duration=5))
+    assert any("node z" in note for note in found.summary.notes)
+
+
+# -- the autoscaler ---------------------------------------------------------------------------------------------------
+
+
+def autoscaled(**limits):
+    return group(count=1, price=1, autoscale={"min": 1, "max": 5, "boot": "60s", "idle": "5m", **limits})
+
+
+def test_the_autoscaler_adds_what_is_needed_and_takes_it_away_again():
+    found = run(
+        scenario({"name": "w", "manifest": pod("2"), "at": 5, "each": 8, "lifetime": "10m"}, groups=[autoscaled()])
+    )
+    summary = found.summary
+    assert (summary.nodes_added, summary.nodes_removed, summary.nodes_most, summary.nodes_at_end) == (3, 3, 4, 1)
+    assert summary.ends == {"finished": 8}
+    late = [row.placed for row in found.decisions if row.placed > 5]
+    assert late == [pytest.approx(70)] * 6, "looked at 10 s, there a minute later"
+
+
+def test_the_autoscaler_keeps_its_limits_and_leaves_alone_what_no_new_node_takes():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod("4"), "each": 9},
+            {"name": "big", "manifest": pod("64")},
+            groups=[autoscaled()],
+            duration="30m",
+        )
+    )
+    assert found.summary.nodes_most == 5
+    assert found.summary.ends == {"pending": 5, "running": 5}
+
+
+def test_the_autoscaler_can_be_switched_off():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod("4"), "each": 2},
+            groups=[autoscaled()],
+            models={"autoscaler": False},
+            duration=600,
+        )
+    )
+    assert found.summary.nodes_added == 0
+
+
+# -- from Python ------------------------------------------------------------------------------------------------------
+
+
+def test_the_public_name():
+    assert stowplan.simulate_scenario is simulate_scenario
+    assert stowplan.ScenarioError is ScenarioError
+
+
+def test_stopping_early_keeps_what_is_done():
+    def stop(progress, simulation):
+        if progress.arrived >= 20:
+            simulation.stop()
+
+    found = simulate_scenario(
+        scenario({"name": "w", "manifest": pod("100m"), "rate": "1/s"}, duration=600), progress=stop
+    )
+    assert found.summary.interrupted
+    assert 20 <= found.summary.arrived < 40
+    check_conservation(found)
+
+
+@pytest.mark.parametrize(
+    ("workload", "problem"),
+    [
+        ({"manifest": {"kind": "Deploymnt"}}, "did you mean Deployment"),
+        ({"manifest": {"kind": "Deployment"}}, "no template"),
+        ({"manifest": keeper("Job")}, "a Job's pods end: give a lifetime"),
+        ({"manifest": keeper("Deployment", replicas="x")}, "want a whole number"),
+        ({"manifest": pod("much")}, "is not a quantity"),
+        ({"file": "none.yaml"}, "none.yaml"),
+        ({"trace": {"format": "parquet"}}, "no trace format 'parquet'"),
+    ],
+    ids=str,
+)
+def test_workloads_that_make_no_sense(workload, problem):
+    with pytest.raises(ScenarioError, match=problem):
+        simulate_scenario(scenario({"name": "w", **workload}, duration=5))
+
+
+def test_groups_that_make_no_sense():
+    with pytest.raises(ScenarioError, match=r"a: .*is not a quantity"):
+        simulate_scenario(scenario(groups=[{"name": "a", "capacity": {"cpu": "lots"}}]))

@@ -1,0 +1,221 @@
+"""Filling a server with what other projects and other clusters bring along."""
+
+import copy
+import json
+
+import pytest
+
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.commands.filling import Filling
+from support.api import manifests
+
+
+def an_object(api_version, kind, name, namespace="", **rest):
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+
+
+def network_policy(name, **spec):
+    return an_object("networking.k8s.io/v1", "NetworkPolicy", name, "shop", spec={"podSelector": {}, **spec})
+
+
+WIDGETS = an_object(
+    "apiextensions.k8s.io/v1",
+    "CustomResourceDefinition",
+    "widgets.example.com",
+    spec={
+        "group": "example.com",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+)
+
+
+@pytest.fixture
+def server():
+    return ApiServer()
+
+
+def fill(server, *objects):
+    """(problems, notes)"""
+    filling = Filling(server)
+    filling.add([(f"file: document {number}", obj) for number, obj in enumerate(objects, start=1)])
+    return filling.problems, filling.notes()
+
+
+def stored(server, storage, namespace, name):
+    found = server.store.get(storage, namespace, name)
+    return None if found is None else found.to_dict()
+
+
+def test_kinds_that_nobody_reads_are_kept_and_told_once(server):
+    problems, notes = fill(
+        server,
+        an_object("v1", "Namespace", "shop"),
+        *(network_policy(f"p{number}", policyTypes=["Ingress"]) for number in range(12)),
+        an_object(
+            "apiregistration.k8s.io/v1",
+            "APIService",
+            "v1beta1.metrics.k8s.io",
+            spec={"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100},
+        ),
+    )
+    assert not problems
+    assert notes == ["1 APIService kept, nobody here reads it", "12 NetworkPolicies kept, nobody here reads them"]
+    assert stored(server, "networkpolicies.networking.k8s.io", "shop", "p7")["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_unknown_fields_of_inert_kinds_are_refused(server):
+    problems, _ = fill(server, network_policy("p", podselector={}))
+    assert len(problems) == 1
+    assert "file: document 1: " in problems[0]
+    assert 'unknown field "spec.podselector"' in problems[0]
+
+
+def test_order_does_not_matter(server):
+    urgent = an_object("scheduling.k8s.io/v1", "PriorityClass", "urgent", value=7)
+    pod = manifests.pod("web", priorityClassName="urgent")
+    pod["metadata"]["namespace"] = "shop"
+    problems, notes = fill(
+        server,
+        pod,
+        urgent,
+        an_object("example.com/v1", "Widget", "w", "shop"),
+        WIDGETS,
+        an_object("v1", "Namespace", "shop", metadata={"name": "shop", "labels": {"team": "a"}}),
+    )
+    assert not problems
+    assert notes == ["1 Widget kept, nobody here reads it"]
+    assert stored(server, "pods", "shop", "web")["spec"]["priority"] == 7
+    assert stored(server, "namespaces", "", "shop")["metadata"]["labels"]["team"] == "a"
+
+
+def test_namespaces_that_objects_name_are_made(server):
+    problems, notes = fill(
+        server, an_object("v1", "ConfigMap", "c", "monitoring"), an_object("v1", "ConfigMap", "d", "monitoring")
+    )
+    assert not problems
+    assert notes == ["made 1 namespace that no file defines: monitoring"]
+
+
+def test_what_no_definition_brings_along_is_left_out(server):
+    problems, notes = fill(server, *(an_object("monitoring.coreos.com/v1", "ServiceMonitor", n) for n in "ab"))
+    assert not problems
+    assert notes == [
+        "2 objects of kind ServiceMonitor (monitoring.coreos.com/v1) left out: no CustomResourceDefinition defines it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "hint"),
+    [
+        pytest.param("apps/v1", "Deploymnet", "did you mean Deployment of apps/v1?", id="misspelled"),
+        pytest.param("apps/v1beta1", "Deployment", "did you mean Deployment of apps/v1?", id="an old version"),
+    ],
+)
+def test_what_a_served_group_lacks_is_a_mistake(server, api_version, kind, hint):
+    problems, _ = fill(server, an_object(api_version, kind, "web"))
+    assert problems == [f"file: document 1: kind {kind!r} of apiVersion {api_version!r} is not served here; {hint}"]
+
+
+# --- dumps
+
+
+def dumped(server):
+    """All that a server has, as `kubectl get -A -o json` writes it."""
+    return [
+        copy.deepcopy(one.to_dict()) for resource in server.catalogue for one in server.store.list(resource.storage)
+    ]
+
+
+def deployment_with_pods(server):
+    owner = {"apiVersion": "apps/v1", "controller": True, "blockOwnerDeletion": True}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": manifests.pod()["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    assert not fill(server, an_object("apps/v1", "Deployment", "web", spec=spec), a_node())[0]
+    uid = server.store.get("deployments.apps", "default", "web").uid
+    of_deployment = [{**owner, "kind": "Deployment", "name": "web", "uid": uid}]
+    replica_set = an_object("apps/v1", "ReplicaSet", "web-1", spec=spec)
+    replica_set["metadata"]["ownerReferences"] = of_deployment
+    assert not fill(server, replica_set)[0]
+    uid = server.store.get("replicasets.apps", "default", "web-1").uid
+    for number in range(2):
+        pod = manifests.pod(f"web-1-{number}", nodeName="n1")
+        pod["metadata"]["ownerReferences"] = [{**owner, "kind": "ReplicaSet", "name": "web-1", "uid": uid}]
+        pod["metadata"]["labels"] = {"app": "web"}
+        assert not fill(server, pod)[0]
+
+
+def a_node():
+    return an_object("v1", "Node", "n1", status={"capacity": {"cpu": "4", "pods": "10"}})
+
+
+def test_a_dump_loads_whole(server):
+    deployment_with_pods(server)
+    dump = dumped(server)
+    assert all(obj["metadata"]["resourceVersion"] for obj in dump)
+    copied = ApiServer()
+    problems, notes = fill(copied, *reversed(dump))
+    assert not problems
+    assert not notes
+    pod = stored(copied, "pods", "default", "web-1-0")
+    assert pod["spec"]["nodeName"] == "n1"
+    owner = pod["metadata"]["ownerReferences"][0]["uid"]
+    assert copied.store.get("replicasets.apps", "default", "web-1").uid == owner, "who owns a pod still owns it"
+    assert json.dumps(dump) == json.dumps(dumped(server)), "the caller's objects are the caller's"
+
+
+def test_a_dump_of_pods_alone_loses_their_owners(server):
+    deployment_with_pods(server)
+    pods = [obj for obj in dumped(server) if obj["kind"] == "Pod"]
+    copied = ApiServer()
+    problems, notes = fill(copied, *pods)
+    assert not problems
+    assert notes == ["2 objects lost owners that are not in the files: nobody collects or replaces them"]
+    assert "ownerReferences" not in stored(copied, "pods", "default", "web-1-0")["metadata"]
+
+
+def test_priority_classes_that_a_dump_lacks_are_made_of_its_pods(server):
+    assert not fill(server, an_object("scheduling.k8s.io/v1", "PriorityClass", "urgent", value=7))[0]
+    assert not fill(server, manifests.pod("web", priorityClassName="urgent"))[0]
+    copied = ApiServer()
+    problems, notes = fill(copied, *(obj for obj in dumped(server) if obj["kind"] == "Pod"))
+    assert not problems
+    assert notes == ["made priority classes as pods have them, as no file defines them: urgent"]
+    assert stored(copied, "pods", "default", "web")["spec"]["priority"] == 7
+
+
+def test_pods_of_a_dump_that_had_ended_stay_so(server):
+    pod = manifests.pod("done", nodeName="n1")
+    pod["metadata"] |= {"uid": "a-b-c", "resourceVersion": "17", "managedFields": [{"manager": "kubelet"}]}
+    pod["status"] = {"phase": "Succeeded"}
+    problems, _ = fill(server, pod)
+    assert not problems
+    found = stored(server, "pods", "default", "done")
+    assert found["status"]["phase"] == "Succeeded"
+    assert found["metadata"]["uid"] == "a-b-c"
+    assert found["metadata"]["resourceVersion"] != "17"
+
+
+def test_fields_that_only_a_newer_server_knows_do_not_stop_a_dump(server):
+    pod = manifests.pod("web", futureField=1)
+    assert fill(server, pod)[0]
+    pod["metadata"] |= {"uid": "a-b-c", "resourceVersion": "17"}
+    problems, _ = fill(server, pod)
+    assert not problems
+
+
+def test_a_copy_that_kept_its_uid_gets_one_of_its_own(server):
+    one, other = manifests.pod("one"), manifests.pod("other")
+    for pod in (one, other):
+        pod["metadata"]["uid"] = "a-b-c"
+    assert not fill(server, one, other)[0]
+    assert server.store.get("pods", "default", "one").uid != server.store.get("pods", "default", "other").uid
