@@ -207,7 +207,7 @@ def test_annotations_that_plugins_read_are_kept(tmp_path):
     found = annotations_of(kept, made)
     digest = found.pop(OTHERS)
     assert found == {"example.com/read": "1", "example.com/asked-for": "2", "volume.kubernetes.io/selected-node": "n"}
-    assert "3" not in digest or len(digest) == 16
+    assert len(digest) == 16
     # Another value of what is not kept shows as a change, and is not known.
     other = convert(a_pod("p").annotations(written | {"example.com/secret": "4"}).obj(), Pod)
     assert annotations_of(kept, other)[OTHERS] != digest
