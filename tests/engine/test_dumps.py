@@ -40,7 +40,7 @@ class Twin:
         header = Header(now=START, configuration={}, gates={}, max_in_unschedulable=300.0, dump=dump)
         self._recording = Recording(self._lines.append, header)
         header = read_header(self._lines.pop())
-        self._entries = read_entries(iter(self._lines.pop, None), header.dump)
+        self._entries = read_entries(iter(self._lines.pop, None), header)
         #: Steps that were compared.
         self.steps = self.effects = 0
         hand.heard.append(self._hear)

@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import (
     complete_context,
     complete_file,
@@ -66,6 +67,13 @@ _SOME_WITHOUT_NODE = 3
     help="File, directory or - for stdin. Repeatable. Without it, a live cluster is asked.",
 )
 @click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too.")
+@click.option(
+    "--recording",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).",
+)
+@click.option("--at", metavar="TIME", help="The moment, as 2026-11-20T12:03 (UTC); without it, the recording's end.")
 @click.option(
     "--kubeconfig",
     metavar="FILE",
@@ -127,6 +135,8 @@ def explain(
     question: tuple[str, ...],
     files: tuple[str, ...],
     recursive: bool,
+    recording: str | None,
+    at: str | None,
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
@@ -159,6 +169,8 @@ def explain(
     With --from-scheduler, a running scheduler answers from its own state, which includes pods that are being placed,
     and shows what happened to the pod so far.
 
+    With --recording and --at, the answer is the one that would have been given then.
+
     \b
     Exit codes:
       0    there is an answer, even if a pod gets no node
@@ -176,6 +188,7 @@ def explain(
         -A -o json | stowplan explain -f -
       stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
       stowplan explain -f cluster.json --config scheduler.yaml -o json
+      stowplan explain --recording cluster.recording --at 2026-11-20T12:03 pod shop/web-0
       stowplan explain --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt pod shop/web-0
     """
     if pod and pending:
@@ -186,6 +199,12 @@ def explain(
         raise click.UsageError("-R is for the directories of -f.")
     if namespace is not None and all_namespaces:
         raise click.UsageError("-n and -A exclude each other.")
+    if at is not None and recording is None:
+        raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
+    if recording is not None:
+        elsewhere = {"-f": files, "--kubeconfig": kubeconfig, "--context": context, "--from-scheduler": from_scheduler}
+        _excluded("--recording has a cluster of its own", elsewhere | {"--watch": watch})
+    when = moment_from_option(at)
     what, names = _asked(question, pod, pending=pending)
     only_there = {
         "--token-file": token_file,
@@ -234,7 +253,9 @@ def explain(
         selection = Selection.of(names, namespace=namespace, labels=selector, fields=field_selector)
 
         def cluster() -> ClusterSource:
-            if files:
+            if recording is not None:
+                found = ClusterSource.of_recording(recording, when, config, plugins)
+            elif files:
                 found = ClusterSource.of_files(files, config, plugins, recursive=recursive)
                 found.check_nodes()
             else:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.timestamps import parse_timestamp
+from stowplan.cli.recording_options import recording_options
 from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
@@ -34,6 +35,7 @@ from stowplan.daemon.life_cycle import until_stopped
 from stowplan.daemon.other_schedulers import noticed, recently_heard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
+from stowplan.daemon.recording_file import kept_annotations, recording
 from stowplan.framework.explanations.formatting import count, joined
 from stowplan.guarding.hang_guard import HangGuard
 from stowplan.klog.values import duration_text
@@ -84,8 +86,9 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     "--record",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Record what the scheduler hears, to replay its decisions.",
+    help="Record what the scheduler hears and decides, for stowplan replay.",
 )
+@recording_options()
 @click.option(
     "--extender-mode",
     type=click.Choice(["serial", "overlap"]),
@@ -124,6 +127,7 @@ def run(
     watch_config: bool,
     validate: bool,
     force: bool,
+    **recording_to: Any,
 ) -> None:
     """Schedule the pods of a cluster until Ctrl-C.
 
@@ -173,7 +177,7 @@ def run(
             watched=WatchedFile(config, load) if watch_config and config is not None else None,
             validate=validate,
         )
-        with _recorded(job, record) as job:
+        with _recorded(job, record, **recording_to) as job:
             own = None
             if port is not None:
                 own = OwnPort(port=port, bind_address=bind_address, certificate_directory=cert_dir)
@@ -183,16 +187,19 @@ def run(
 
 
 @contextmanager
-def _recorded(job: Job, path: str | None) -> Iterator[Job]:
+def _recorded(
+    job: Job, path: str | None, *, record_annotations: tuple[str, ...], record_max_size: int, record_keep: int
+) -> Iterator[Job]:
     """The job with a recorder, if it is to be recorded."""
     if path is None:
         yield job
         return
-    from stowplan.daemon.recording_file import recording
-
+    annotations = kept_annotations(job.registry, record_annotations)
     with ExitStack() as stack:
         try:
-            recorder = stack.enter_context(recording(path, job.guard))
+            recorder = stack.enter_context(
+                recording(path, job.guard, annotations=annotations, rotate_at=record_max_size << 20, kept=record_keep)
+            )
         except OSError as error:
             raise InputError(f"--record {os_error_text('open', path, error)}") from error
         yield dataclasses.replace(job, recorder=recorder)
