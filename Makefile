@@ -7,10 +7,10 @@ BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := src tests $(wildcard benchmarks)
+SOURCES := src tests website $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-full wheel check demo bench bench-apiserver clean
+.PHONY: help test test-full wheel check demo site bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -38,6 +38,9 @@ check: $(STAMP) ## linters, types and layer order only
 demo: $(STAMP) ## a small cluster comes up, a workload is placed, one pod that waits is explained
 	@$(BIN)/stowplan demo
 
+site: $(STAMP) ## the documentation, in build/site; any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: $(STAMP) ## µs for each decision, at several cluster sizes
 	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)
 
@@ -55,5 +58,5 @@ $(STAMP): pyproject.toml
 		echo "stowplan needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed; some distributions keep it in a package of its own (python3-venv)." >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
 	@touch $@
