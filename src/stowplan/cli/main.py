@@ -80,7 +80,7 @@ def cli() -> None:
 
 _COMMANDS = (
     *(explain, fit, drain, survive, what_if, simulate, compare),
-    *(config, run, record, replay, shadow, completion),
+    *(record, replay, shadow, config, run, completion),
 )
 for command in _COMMANDS:
     cli.add_command(command)
