@@ -69,7 +69,10 @@ class EventHandlers:
         now: Callable[[], float],
         gangs: bool = False,
     ) -> None:
-        """`gangs`: whether pods wait for others of their group to come. `durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts."""
+        """`durations`: how long handling takes, by the event's label, by a monotonic clock; None: nobody counts.
+
+        `gangs`: whether pods wait for others of their group to come.
+        """
         self._outbox = parts.outbox
         self._state = parts.state
         self._queue = parts.queue

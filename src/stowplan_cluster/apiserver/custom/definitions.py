@@ -40,7 +40,7 @@ NO_RULES = (
 )
 
 NO_PATTERNS = (
-    "patterns are not evaluated by this server, as google-re2 is not installed (pip install 'stowplan[patterns]'): "
+    "patterns are not evaluated by this server, as google-re2 is not installed (pip install google-re2): "
     "objects that a cluster would refuse by them are accepted"
 )
 

@@ -1,7 +1,7 @@
 """Regular expressions of custom resource definitions, in Go's syntax and in time linear in the value.
 
 Patterns come from users, and a server with one thread cannot afford Python's backtracking on `(a+)+$`. RE2 does it,
-which Go's own engine follows; it is an extra (`pip install 'stowplan[patterns]'`). Without it every text is taken for a
+which Go's own engine follows; it has no wheel for some platforms. Without it every text is taken for a
 pattern, and every value matches: definitions are accepted with a warning, as CEL rules are.
 
 Upstream: Go's regexp and regexp/syntax.
