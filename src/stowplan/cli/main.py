@@ -40,6 +40,7 @@ _WHAT_IF = Section(
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
         ("stowplan simulate week.yaml", "a week in a minute, with pictures"),
+        ("stowplan compare a.yaml b.yaml --scenario week.yaml", "configurations side by side"),
     ),
 )
 _RECORDINGS = Section(
