@@ -7,6 +7,7 @@ import sys
 import click
 
 from stowplan import __version__
+from stowplan.cli.compare import compare
 from stowplan.cli.completion import completion
 from stowplan.cli.config.group import config
 from stowplan.cli.drain import drain
@@ -29,7 +30,7 @@ _QUESTIONS = Section(
     ),
 )
 _WHAT_IF = Section(
-    "What would be if?",
+    "What if?",
     (
         ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
         ("stowplan drain node-1", "where its pods would go; evicts nobody"),
@@ -65,7 +66,7 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, simulate, config, run, completion):
+for command in (explain, fit, drain, survive, what_if, simulate, compare, config, run, completion):
     cli.add_command(command)
 
 

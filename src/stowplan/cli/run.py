@@ -61,23 +61,23 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     "--kubeconfig",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Without it, the cluster is found as kubectl finds it.",
+    help="Kubeconfig of the cluster. Default: found as kubectl finds it.",
 )
 @click.option(
     "--context",
     metavar="NAME",
     shell_complete=complete_context,
-    help="Context of the kubeconfig; without it, the current one.",
+    help="Context of the kubeconfig. Default: the current one.",
 )
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration; without it, the default one.",
+    help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule the pods whose spec.schedulerName this is.")
-@click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests a second; without it, no limit.")
+@click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests per second. Default: no limit.")
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
@@ -104,7 +104,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     "--cert-dir", metavar="DIR", default="", help="Where the certificate of --port is kept, for clients to trust."
 )
 @click.option("--watch-config", is_flag=True, help="Read --config again when it changes, and on SIGHUP.")
-@click.option("--validate", is_flag=True, help="For debugging: end when the scheduler contradicts itself. Slow.")
+@click.option("--validate", is_flag=True, help="For debugging: exit on an internal inconsistency. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
 def run(
     *,
@@ -127,7 +127,7 @@ def run(
 ) -> None:
     """Schedule the pods of a cluster until Ctrl-C.
 
-    Leaves alone what has another scheduler: with --scheduler-name it works beside the cluster's own, for the pods
+    Pods of other schedulers are left alone. With --scheduler-name it works beside the cluster's own, for the pods
     that ask for it.
 
     \b

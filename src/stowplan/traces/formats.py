@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     Opener = Callable[[Mapping[str, Any], Path], Trace]
 
 #: Format -> module and name of its opener. A module is imported when a scenario asks for its format.
-FORMATS: dict[str, tuple[str, str]] = {}
+FORMATS: dict[str, tuple[str, str]] = {
+    "csv": ("stowplan.traces.csv_trace", "open_csv"),
+    "openb": ("stowplan.traces.openb", "open_openb"),
+}
 
 
 def open_trace(name: str, options: Mapping[str, Any], folder: Path) -> Trace:

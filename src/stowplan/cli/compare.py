@@ -1,0 +1,118 @@
+"""`stowplan compare`: configurations side by side on one scenario, with several seeds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from stowplan.cli.data_output import write_data
+from stowplan.cli.shell_completion import complete_file
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.named_plugins import named_plugins
+from stowplan.explain.tables import write
+from stowplan.scenarios.errors import ScenarioError
+
+_EPILOG = "1: some run failed, or an input makes no sense."
+
+
+@click.command(epilog=_EPILOG, short_help="Configurations side by side on one scenario, with intervals of confidence.")
+@click.argument("configs", metavar="CONFIG...", nargs=-1, shell_complete=complete_file)
+@click.option("--scenario", metavar="FILE", required=True, shell_complete=complete_file, help="As of `simulate`.")
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="How many.")
+@click.option("--seed", type=int, metavar="N", help="The first; the others follow it. The scenario's if not given.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes; one per core if not given.")
+@click.option("--dask", metavar="ADDRESS", help="Run on a Dask cluster, such as tcp://scheduler:8786.")
+@click.option("--html", metavar="FILE", help="Also write a page that stands alone.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.pass_context
+def compare(
+    context: click.Context,
+    *,
+    configs: tuple[str, ...],
+    scenario: str,
+    seeds: int,
+    seed: int | None,
+    plugins: tuple[str, ...],
+    jobs: int | None,
+    dask: str | None,
+    html: str | None,
+    quiet: bool,
+    output: str,
+) -> None:
+    """Simulate one scenario with two or more configurations (KubeSchedulerConfiguration files), each with the same
+    seeds: the same pods come at the same times. Shown are waits, use, fragmentation, cost and evictions of each, their
+    differences from the first, and how many pods are placed otherwise.
+
+    \b
+    Examples:
+      stowplan compare today.yaml packing.yaml --scenario week.yaml
+      stowplan compare a.yaml b.yaml c.yaml --scenario week.yaml --seeds 20 --html compared.html
+      stowplan compare a.yaml b.yaml --scenario week.yaml --dask tcp://127.0.0.1:8786 -o json
+    """
+    if len(configs) < 2:
+        raise click.UsageError("Name two or more configurations.")
+    # NumPy and the scheduler take a while to import.
+    from stowplan.compare.comparison import compare as compared
+    from stowplan.compare.page import comparison_html
+    from stowplan.compare.text import comparison_page
+    from stowplan.scenarios.simulation import Simulation
+    from stowplan.sweeps.workers import Dask, Processes, WorkersError
+
+    named = named_plugins(plugins)
+    first = seed
+    for config in configs:
+        # What makes no sense is said before anything runs.
+        with reported(config):
+            try:
+                simulation = Simulation(scenario, config=config, plugins=named)
+            except ScenarioError as error:
+                raise InputError(*error.problems, hints=error.hints) from error
+            first = simulation.seed if first is None else first
+    assert first is not None
+    progress = _Progress(seeds * len(configs), quiet=quiet)
+    try:
+        found = compared(
+            scenario,
+            configs,
+            names=configs,
+            seeds=range(first, first + seeds),
+            workers=Dask(dask) if dask else Processes(jobs),
+            plugins=plugins,
+            progress=progress,
+        )
+    except WorkersError as error:
+        raise click.ClickException(str(error)) from error
+    finally:
+        progress.close()
+    if html is not None:
+        try:
+            Path(html).write_text(comparison_html(found), encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(f"{html}: {error.strerror}") from error
+    if output == "text":
+        write(comparison_page(found), sys.stdout)
+    else:
+        write_data(found.to_dict(), output)
+    if found.failures:
+        context.exit(1)
+
+
+class _Progress:
+    """How many runs are done, on stderr where it is a terminal."""
+
+    def __init__(self, runs: int, *, quiet: bool) -> None:
+        self._runs, self._done = runs, 0
+        self._shown = sys.stderr.isatty() and not quiet
+
+    def __call__(self) -> None:
+        self._done += 1
+        if self._shown:
+            click.echo(f"\r\x1b[K{self._done} of {self._runs} runs", err=True, nl=False)
+
+    def close(self) -> None:
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

@@ -1,0 +1,1 @@
+"""Configurations side by side: the same scenario, the same seeds, and what each makes of them."""

@@ -1,0 +1,113 @@
+"""What configurations make of one scenario: every measure of each, and its difference from the first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.compare.runs import Job, Run, measured
+from stowplan.compare.statistics import Estimate, estimate
+from stowplan.inspection.records import Record
+from stowplan.sweeps.run_all import run_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from stowplan.sweeps.workers import Workers
+
+COMPARISON_VERSION = 1
+PLACED_OTHERWISE = "placedOtherwise"
+
+
+class MeasureRecord(Record, frozen=True, kw_only=True):
+    name: str
+    #: A configuration each, in their order.
+    values: tuple[Estimate, ...]
+    #: Each configuration less the first, seed by seed; the first is 0.
+    differences: tuple[Estimate, ...]
+
+
+class FailureRecord(Record, frozen=True, kw_only=True):
+    config: str
+    seed: int
+    error: str
+
+
+class ComparisonRecord(Record, frozen=True, kw_only=True):
+    version: int = COMPARISON_VERSION
+    scenario: str
+    configs: tuple[str, ...]
+    #: Those that all configurations got through.
+    seeds: tuple[int, ...]
+    measures: tuple[MeasureRecord, ...] = ()
+    #: Percent of the pods that have another node than under the first configuration, or none.
+    placed_otherwise: tuple[Estimate, ...] = ()
+    failures: tuple[FailureRecord, ...] = ()
+
+    @property
+    def is_same(self) -> bool:
+        """Whether no run of any configuration differs from the first's."""
+        every = (*self.placed_otherwise, *(one for measure in self.measures for one in measure.differences))
+        return all(one == Estimate(mean=0.0) or (one.mean, one.low, one.high) == (0.0, 0.0, 0.0) for one in every)
+
+
+def compare(
+    scenario: str,
+    configs: Sequence[str | None],
+    *,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    workers: Workers,
+    plugins: Sequence[str] = (),
+    progress: Callable[[], object] = lambda: None,
+) -> ComparisonRecord:
+    """Simulate the scenario with each configuration and each seed; raise WorkersError."""
+    jobs = [Job(scenario, side, config, seed, tuple(plugins)) for seed in seeds for side, config in enumerate(configs)]
+    found: dict[tuple[int, int], Run] = {}
+    failures: dict[int, FailureRecord] = {}
+    for outcome in run_all(workers, measured, jobs):
+        job = jobs[outcome.job]
+        if outcome.result is None:
+            failures[outcome.job] = FailureRecord(config=names[job.side], seed=job.seed, error=outcome.error)
+        else:
+            found[job.seed, job.side] = outcome.result
+        progress()
+    sides = range(len(configs))
+    # A seed counts for all or for nobody: differences are taken between the same pods.
+    by_seed = {seed: [found[seed, side] for side in sides] for seed in seeds if all((seed, s) in found for s in sides)}
+    return ComparisonRecord(
+        scenario=scenario,
+        configs=tuple(names),
+        seeds=tuple(by_seed),
+        measures=tuple(_measures(by_seed)) if by_seed else (),
+        placed_otherwise=tuple(_placed_otherwise(by_seed, side) for side in sides) if by_seed else (),
+        failures=tuple(failures[job] for job in sorted(failures)),
+    )
+
+
+def _measures(by_seed: Mapping[int, Sequence[Run]]) -> list[MeasureRecord]:
+    every = list(by_seed.values())
+    names = list(dict.fromkeys(name for runs in every for run in runs for name in run.values))
+    found = []
+    for name in names:
+        rows = [[run.values.get(name, 0.0) for run in runs] for runs in every]
+        if not any(map(any, rows)):
+            continue
+        columns = list(zip(*rows, strict=True))
+        differences = ([b - a for a, b in zip(columns[0], column, strict=True)] for column in columns)
+        found.append(
+            MeasureRecord(
+                name=name,
+                values=tuple(estimate(column) for column in columns),
+                differences=tuple(estimate(column) for column in differences),
+            )
+        )
+    return found
+
+
+def _placed_otherwise(by_seed: Mapping[int, Sequence[Run]], side: int) -> Estimate:
+    return estimate([_share_elsewhere(runs[0].nodes, runs[side].nodes) for runs in by_seed.values()])
+
+
+def _share_elsewhere(first: Mapping[str, str], other: Mapping[str, str]) -> float:
+    pods = first.keys() | other.keys()
+    return 100 * sum(first.get(pod) != other.get(pod) for pod in pods) / len(pods) if pods else 0.0

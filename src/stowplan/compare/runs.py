@@ -1,0 +1,61 @@
+"""One simulation of a comparison, as it goes to a worker and comes back.
+
+Arrivals, lifetimes and faults do not depend on what is decided (`scenarios.simulation`), so configurations meet the
+same pods with the same seed, and differences are taken seed by seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stowplan.framework.registry import load_plugin
+from stowplan.scenarios.simulation import simulate_scenario
+
+if TYPE_CHECKING:
+    from stowplan.scenarios.records import SummaryRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    scenario: str
+    #: Index of the configuration among those that are compared, and its file; None: the scenario's own.
+    side: int
+    config: str | None
+    seed: int
+    #: MODULE:CLASS of plugins.
+    plugins: tuple[str, ...] = ()
+
+
+class Run(msgspec.Struct, frozen=True):
+    #: Measure -> value.
+    values: dict[str, float]
+    #: Pod -> its last node.
+    nodes: dict[str, str]
+
+
+def measured(job: Job) -> Run:
+    """Simulate; importable, for worker processes."""
+    plugins = [load_plugin(path) for path in job.plugins]
+    result = simulate_scenario(job.scenario, config=job.config, seed=job.seed, plugins=plugins)
+    rows = result.decisions or []
+    unplaced = sum(row.placed is None for row in rows)
+    return Run(values_of(result.summary, unplaced), {row.pod: row.node for row in rows})
+
+
+def values_of(summary: SummaryRecord, unplaced: int) -> dict[str, float]:
+    """What is compared of a simulation; shares in percent, waits in seconds."""
+    waits = summary.waits
+    return {
+        "waits.mean": waits.mean,
+        "waits.p95": waits.p95,
+        "waits.longest": waits.longest,
+        "unplaced": float(unplaced),
+        "evictions": float(summary.evictions),
+        **{f"utilisation.{name}": 100 * share for name, share in summary.utilisation.items()},
+        **{f"fragmentation.{name}": 100 * share for name, share in summary.fragmentation.items()},
+        "nodes.mean": summary.nodes_mean,
+        "cost": summary.cost,
+    }

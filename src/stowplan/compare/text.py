@@ -1,0 +1,75 @@
+"""A comparison as a page of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.explain.tables import Grid, Line
+from stowplan.framework.explanations.formatting import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stowplan.compare.comparison import ComparisonRecord, MeasureRecord
+    from stowplan.compare.statistics import Estimate
+    from stowplan.explain.tables import Block
+
+NO_DIFFERENCE = "No difference: every pod has the same node at the same time."
+_PLAIN = {
+    "waits.mean": "mean wait (s)",
+    "waits.p95": "p95 wait (s)",
+    "waits.longest": "longest wait (s)",
+    "unplaced": "pods without node",
+    "evictions": "evictions",
+    "nodes.mean": "nodes",
+    "cost": "cost",
+}
+_SHARES = {"utilisation": "in use (%)", "fragmentation": "fragmented (%)"}
+
+
+def title_of(measure: str) -> str:
+    kind, _, resource = measure.partition(".")
+    return _PLAIN.get(measure) or f"{resource} {_SHARES.get(kind, kind)}"
+
+
+def amount(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.2f}"
+
+
+def spread(found: Estimate, *, sign: bool = False) -> str:
+    """Mean ± half of the interval."""
+    text = ("+" if sign and found.mean > 0 else "") + amount(found.mean)
+    return text if found.high is None else f"{text} ±{amount(found.high - found.mean)}"
+
+
+def comparison_page(found: ComparisonRecord) -> list[Block]:
+    return list(_blocks(found))
+
+
+def _blocks(found: ComparisonRecord) -> Iterator[Block]:
+    yield Line(((found.scenario, "name"), (f", {count(len(found.seeds), 'seed')}", "")))
+    for letter, name in zip(letters(found), found.configs, strict=True):
+        yield Line(f"{letter}: {name}", indent=2)
+    yield Line()
+    if found.seeds and found.is_same:
+        yield Line(NO_DIFFERENCE)
+        yield Line()
+    if found.seeds:
+        head = ["", *letters(found), *(f"{letter} − A" for letter in letters(found)[1:])]
+        rows = [_row(measure) for measure in found.measures]
+        others = [spread(one) for one in found.placed_otherwise[1:]]
+        rows.append(["placed otherwise (%)", *[""] * len(found.configs), *others])
+        yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
+        yield Line()
+        yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
+    for failure in found.failures:
+        yield Line(f"failed: {failure.config}, seed {failure.seed}: {failure.error}")
+
+
+def letters(found: ComparisonRecord) -> list[str]:
+    return [chr(ord("A") + i) for i in range(len(found.configs))]
+
+
+def _row(measure: MeasureRecord) -> Sequence[str]:
+    differences = [spread(one, sign=True) + (" *" if one.certain else "") for one in measure.differences[1:]]
+    return [title_of(measure.name), *(spread(one) for one in measure.values), *differences]

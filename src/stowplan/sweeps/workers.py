@@ -1,0 +1,93 @@
+"""Where runs run: the standard library's `Executor` is the port, and this is what stands behind it.
+
+Processes of this machine by default. Where that is not enough there are engines for it; Dask's client offers the same
+interface, so a cluster of any size is one more class here and no engine of our own.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+NO_DASK = "--dask needs the package distributed: pip install 'stowplan[dask]'"
+#: Seconds until a Dask scheduler that does not answer is given up.
+DASK_TIMEOUT = 10.0
+
+
+class WorkersError(RuntimeError):
+    """There is nobody to run anything; says why and what to do."""
+
+
+class Workers(Protocol):
+    """A source of executors. When one breaks, the next takes its place."""
+
+    def executor(self) -> AbstractContextManager[Executor]: ...
+
+    def parallel(self, executor: Executor) -> int:
+        """How many runs go on at a time in an executor of these."""
+
+
+class Processes:
+    """Processes of this machine."""
+
+    def __init__(self, number: int | None = None) -> None:
+        """`number` None: one per core that this process may use."""
+        self._number = number or _cores()
+
+    @contextmanager
+    def executor(self) -> Iterator[Executor]:
+        # Not forked: a copy of a process that has threads may hang.
+        pool = ProcessPoolExecutor(self._number, mp_context=get_context("spawn"))
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def parallel(self, executor: Executor) -> int:
+        return self._number
+
+
+class Dask:
+    """The workers of a Dask cluster, which need the same Python and the same packages.
+
+    When a worker dies, Dask has its runs done elsewhere, and gives up those that kill one worker after the other
+    (`distributed.scheduler.allowed-failures`).
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    @contextmanager
+    def executor(self) -> Iterator[Executor]:
+        try:
+            # An extra that need not be there, and has no types.
+            distributed: Any = import_module("distributed")
+        except ImportError as e:
+            raise WorkersError(NO_DASK) from e
+        try:
+            client = distributed.Client(self._address, timeout=DASK_TIMEOUT)
+        except (OSError, ValueError) as e:
+            raise WorkersError(f"Dask scheduler {self._address}: cannot be reached: {e}") from e
+        try:
+            # Not `pure`: two runs with the same arguments are two runs.
+            yield client.get_executor(pure=False)
+        finally:
+            client.close()
+
+    def parallel(self, executor: Executor) -> int:
+        client: Any = executor._client  # type: ignore[attr-defined]
+        # Beside those that run, some that are on their way.
+        threads: int = sum(client.nthreads().values())
+        return 2 * max(1, threads)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

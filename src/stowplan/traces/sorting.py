@@ -1,0 +1,44 @@
+"""Rows in the order of their keys, in bounded memory: sorted runs on disk that are merged."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import ExitStack
+from heapq import merge
+from itertools import islice
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+#: Rows that are sorted in memory at a time.
+RUN = 200_000
+#: Rows that are read back at a time.
+_BATCH = 1_000
+
+
+def in_order(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The rows sorted; they must be comparable, and small."""
+    source = iter(rows)
+    with ExitStack() as stack:
+        runs: list[Iterator[tuple[Any, ...]]] = []
+        while run := sorted(islice(source, RUN)):
+            if len(run) < RUN:
+                # The last one, and most often the only one.
+                runs.append(iter(run))
+                break
+            file = stack.enter_context(TemporaryFile())
+            for start in range(0, len(run), _BATCH):
+                pickle.dump(run[start : start + _BATCH], file, pickle.HIGHEST_PROTOCOL)
+            file.seek(0)
+            runs.append(_read_back(file))
+        yield from merge(*runs)
+
+
+def _read_back(file: IO[bytes]) -> Iterator[tuple[Any, ...]]:
+    while True:
+        try:
+            yield from pickle.load(file)
+        except EOFError:
+            return

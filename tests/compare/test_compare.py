@@ -1,0 +1,128 @@
+"""`stowplan compare`: seeds in pairs, intervals, and runs that fail."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from click.testing import CliRunner
+
+from stowplan.cli.compare import compare as command
+from stowplan.compare.comparison import compare
+from stowplan.compare.page import comparison_html
+from stowplan.compare.statistics import Estimate, estimate
+from stowplan.compare.text import NO_DIFFERENCE
+
+SCENARIO = """
+name: small
+cluster:
+  groups:
+  - {name: a, count: 3, capacity: {cpu: "4", memory: 16Gi, pods: "110"}}
+workloads:
+- name: web
+  poisson: 60/m
+  count: 20
+  lifetime: 30s
+  manifest:
+    apiVersion: v1
+    kind: Pod
+    metadata: {name: web}
+    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1", memory: 2Gi}}}]}
+"""
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+PACKING = """profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+"""
+
+
+class Here:
+    """Workers that are this process."""
+
+    def __init__(self, number=None):
+        pass
+
+    def executor(self):
+        return ThreadPoolExecutor(1)
+
+    def parallel(self, executor):
+        return 1
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    (tmp_path / "a.yaml").write_text(HEAD)
+    (tmp_path / "b.yaml").write_text(HEAD + PACKING)
+    return [str(tmp_path / name) for name in ("s.yaml", "a.yaml", "b.yaml")]
+
+
+def compared(scenario, *configs):
+    return compare(scenario, configs, names=configs, seeds=(1, 2), workers=Here())
+
+
+def test_a_configuration_differs_in_nothing_from_itself(files):
+    scenario, a, _ = files
+    found = compared(scenario, a, a)
+    assert found.is_same
+    assert {one.mean for measure in found.measures for one in measure.differences} == {0.0}
+    assert NO_DIFFERENCE in comparison_html(found)
+
+
+def test_another_strategy_places_otherwise(files):
+    found = compared(*files)
+    assert not found.is_same
+    assert found.placed_otherwise[0].mean == 0
+    assert found.placed_otherwise[1].mean > 0
+    assert NO_DIFFERENCE not in comparison_html(found)
+    for measure in found.measures:
+        first, second = measure.values
+        assert measure.differences[1].mean == pytest.approx(second.mean - first.mean, abs=1e-5)
+
+
+def test_a_run_that_fails_costs_its_seed(files):
+    scenario, a, _ = files
+    found = compare(scenario, [a, "/nowhere.yaml"], names=["a", "gone"], seeds=(1,), workers=Here())
+    assert (found.seeds, found.measures) == ((), ())
+    assert [(one.config, one.seed) for one in found.failures] == [("gone", 1)]
+    assert "nowhere" in found.failures[0].error
+
+
+def test_the_command(files, tmp_path, monkeypatch):
+    monkeypatch.setattr("stowplan.sweeps.workers.Processes", Here)
+    scenario, a, b = files
+    page = tmp_path / "page.html"
+    found = CliRunner().invoke(command, [a, b, "--scenario", scenario, "--seeds", "2", "--html", str(page)])
+    assert found.exit_code == 0, found.output
+    assert "B − A" in found.output
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(["a.yaml"], "Name two or more configurations", id="one configuration"),
+        pytest.param(["a.yaml", "gone.yaml"], "gone.yaml", id="no such configuration"),
+    ],
+)
+def test_what_makes_no_sense(files, tmp_path, monkeypatch, arguments, message):
+    from stowplan.cli.main import cli
+
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(cli, ["compare", *arguments, "--scenario", "s.yaml"])
+    assert found.exit_code != 0
+    assert message in found.output + str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([3.0], Estimate(mean=3.0), id="one value has no spread"),
+        pytest.param([2.0, 2.0], Estimate(mean=2.0, low=2.0, high=2.0), id="equal values"),
+        # 4.303 * 1 / sqrt(3)
+        pytest.param([1.0, 2.0, 3.0], Estimate(mean=2.0, low=-0.484338, high=4.484338), id="three values"),
+    ],
+)
+def test_intervals(values, expected):
+    assert estimate(values) == expected

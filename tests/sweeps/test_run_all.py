@@ -1,0 +1,35 @@
+"""Runs on processes: results do not depend on them, and a process that dies costs its run only."""
+
+from __future__ import annotations
+
+import pytest
+
+from stowplan.sweeps import workers
+from stowplan.sweeps.run_all import DIED, Outcome, run_all
+from stowplan.sweeps.workers import Dask, Processes, WorkersError
+from support.sweeps.behaviour import behave
+
+
+def outcomes(on, jobs):
+    return sorted(run_all(on, behave, jobs), key=lambda outcome: outcome.job)
+
+
+def test_every_job_has_an_outcome():
+    found = outcomes(Processes(2), [1, 2, 3, -4])
+    assert found == [Outcome(0, 1), Outcome(1, 4), Outcome(2, 9), Outcome(3, error="-4 is negative")]
+
+
+def test_a_process_that_dies_costs_its_run_only():
+    found = outcomes(Processes(2), [1, "die", 3, 4, 5])
+    assert [outcome.result for outcome in found] == [1, None, 9, 16, 25]
+    assert found[1].error == DIED
+
+
+def test_nothing_to_do():
+    assert outcomes(Processes(1), []) == []
+
+
+def test_dask_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(workers, "DASK_TIMEOUT", 0.2)
+    with pytest.raises(WorkersError, match=r"--dask needs the package|cannot be reached"):
+        outcomes(Dask("tcp://127.0.0.1:1"), [1])

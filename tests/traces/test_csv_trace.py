@@ -1,0 +1,169 @@
+"""Traces from CSV files: what a mapping makes of rows, and what is said of files that make no sense."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.traces import sorting
+from stowplan.traces.formats import open_trace
+from stowplan.traces.sorting import in_order
+from stowplan.traces.trace import TraceError
+
+COLUMNS = {
+    "file": "pods.csv",
+    "time": "submit",
+    "end": "gone",
+    "name": "pod",
+    "resources": {"cpu": {"column": "milli", "suffix": "m"}, "memory": "mem"},
+    "labels": {"team": "team"},
+    "annotations": {"example.com/gpu": "gpu"},
+}
+HEAD = "pod,submit,gone,milli,mem,team,gpu\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Arrivals of a text, with options that replace those of COLUMNS; None leaves one out."""
+
+    def read(text, **options):
+        (tmp_path / "pods.csv").write_text(text, encoding="utf-8")
+        given = {name: value for name, value in (COLUMNS | options).items() if value is not None}
+        return list(open_trace("csv", given, tmp_path).arrivals())
+
+    return read
+
+
+def test_a_row_is_a_pod(read):
+    first, second = read(HEAD + "a,100,160,500,1Gi,red,2\nb,110.5,,,,,\n")
+    assert (first.at, first.lifetime, first.pod.metadata.name) == (0.0, 60.0, "a")
+    assert first.pod.spec.containers[0].resources.requests == {"cpu": "500m", "memory": "1Gi"}
+    assert (first.pod.metadata.labels, first.pod.metadata.annotations) == ({"team": "red"}, {"example.com/gpu": "2"})
+    # Holes: nothing is requested, labelled or known of the end.
+    assert (second.at, second.lifetime) == (10.5, None)
+    assert second.pod.spec.containers[0].resources.requests == {}
+    assert second.pod.metadata.labels == {}
+
+
+def test_pods_that_are_alike_share_their_specification(read):
+    a, b, c = (arrival.pod for arrival in read(HEAD + "a,1,,500,1Gi,x,\nb,2,,500,1Gi,x,\nc,3,,600,1Gi,x,\n"))
+    assert a.spec is b.spec
+    assert a.metadata.labels is b.metadata.labels
+    assert a.spec is not c.spec
+
+
+@pytest.mark.parametrize(
+    ("options", "cell", "at"),
+    [
+        pytest.param({"unit": "ms"}, "2500", 2.5, id="milliseconds"),
+        pytest.param({"unit": "ns"}, "1500000000", 1.5, id="nanoseconds"),
+        pytest.param({"unit": "rfc3339", "start": "2026-01-01T00:00:00Z"}, "2026-01-01T00:01:00Z", 60.0, id="dates"),
+    ],
+)
+def test_units_of_time(read, options, cell, at):
+    (arrival,) = read(HEAD + f"a,{cell},,1,1,,\n", **({"start": 0} | options))
+    assert arrival.at == at
+
+
+def test_lifetimes_of_their_own_column(read):
+    (arrival,) = read(HEAD + "a,5,1500,1,1,,\n", end=None, lifetime="gone", unit="ms")
+    assert arrival.lifetime == 1.5
+
+
+def test_rows_that_are_wanted(read):
+    found = read(HEAD + "a,1,,1,1,red,\nb,2,,1,1,blue,\nc,3,,1,1,green,\n", where={"team": ["red", "green"]})
+    assert [arrival.pod.metadata.name for arrival in found] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        pytest.param("b,x,,1,1,,", "line 3: submit: 'x' is not a number", id="time is no number"),
+        pytest.param("b,,,1,1,,", "line 3: submit: the cell is empty", id="time is missing"),
+        pytest.param("b,inf,,1,1,,", "line 3: submit: 'inf' is not a number", id="time is infinite"),
+        pytest.param("b,5,4,1,1,,", "line 3: gone 4 is before submit 5", id="ends before it begins"),
+        pytest.param(",5,,1,1,,", "line 3: pod: a name is missing", id="no name"),
+        pytest.param("b,5,,1,lots,,", "line 3: mem: 'lots' is not a quantity", id="amount makes no sense"),
+        pytest.param("b,5,,-1,1,,", "line 3: milli: '-1m' is less than 0", id="negative amount"),
+        pytest.param("b,5,,1,1,,,", "line 3: want 7 cells as in the first line, got 8", id="a cell too many"),
+        pytest.param('b,5,,1,1,"x', "line 3: unexpected end of data", id="a quote that does not end"),
+        pytest.param("b,0,,1,1,,", "line 3: time 0 is before that of an earlier row, 1; set sort: true", id="unsorted"),
+    ],
+)
+def test_a_row_that_makes_no_sense(read, row, message):
+    with pytest.raises(TraceError) as caught:
+        read(f"{HEAD}a,1,,1,1,,\n{row}\n")
+    assert message in str(caught.value)
+    assert "pods.csv" in str(caught.value)
+
+
+def test_bad_rows_can_be_skipped(read):
+    found = read(HEAD + "a,1,,1,1,,\nb,x,,1,1,,\nc,2,,1,lots,,\nd,3,,1,1,,\n", badRows="skip")
+    assert [arrival.pod.metadata.name for arrival in found] == ["a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"time": "submitted"}, "time: .*no column 'submitted'; did you mean submit", id="column"),
+        pytest.param({"labels": {"a": "b"}}, "labels.a: .*no column 'b'; columns are pod, submit", id="label"),
+        pytest.param({"tme": "x"}, "tme: there is no such field; did you mean time", id="field"),
+        pytest.param({"unit": "hours"}, "unit: Invalid enum value 'hours'", id="unit"),
+        pytest.param({"lifetime": "gone"}, "end, lifetime: give one", id="both ends"),
+        pytest.param({"start": "then"}, "submit|start: 'then' is not a number", id="start"),
+        pytest.param({"file": "nope.csv"}, "nope.csv: cannot be read after line 0: No such file", id="no file"),
+    ],
+)
+def test_options_that_make_no_sense(read, options, message):
+    with pytest.raises(TraceError, match=message):
+        read(HEAD, **options)
+
+
+def test_a_file_that_is_empty(read):
+    with pytest.raises(TraceError, match=r"pods.csv: line 1: .* the file is empty"):
+        read("")
+
+
+def test_packed_files_and_where_they_break_off(tmp_path):
+    packed = gzip.compress((HEAD + "".join(f"p{i},{i},,1,1,,\n" for i in range(5000))).encode())
+    (tmp_path / "pods.csv").write_bytes(packed)
+    trace = open_trace("csv", COLUMNS, tmp_path)
+    assert len(list(trace.arrivals())) == len(list(trace.arrivals())) == 5000
+    (tmp_path / "pods.csv").write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(TraceError, match="ends in the middle of the packed data, after line"):
+        list(open_trace("csv", COLUMNS, tmp_path).arrivals())
+
+
+def test_nodes(tmp_path):
+    (tmp_path / "pods.csv").write_text(HEAD)
+    (tmp_path / "nodes.csv").write_text("node,cores,model\nn1,8,T4\nn2,16,\n")
+    nodes = {"file": "nodes.csv", "name": "node", "resources": {"cpu": "cores"}, "labels": {"gpu": "model"}}
+    first, second = open_trace("csv", COLUMNS | {"nodes": nodes}, tmp_path).nodes()
+    assert (first.metadata.labels["gpu"], first.status.allocatable["cpu"]) == ("T4", "8")
+    assert second.metadata.labels == {"kubernetes.io/hostname": "n2"}
+    (tmp_path / "nodes.csv").write_text("node,cores,model\nn1,8,T4\nn1,16,\n")
+    with pytest.raises(TraceError, match=r"nodes.csv: line 3: node: node 'n1' is already in line 2"):
+        list(open_trace("csv", COLUMNS | {"nodes": nodes}, tmp_path).nodes())
+
+
+def test_openb(tmp_path):
+    (tmp_path / "pods.csv").write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
+        "late,4000,8192,1,500,T4,LS,Running,90,100,\nearly,1000,0,0,0,,BE,Failed,10,20,\n"
+    )
+    early, late = open_trace("openb", {"file": "pods.csv"}, tmp_path).arrivals()
+    assert (early.pod.metadata.name, late.at, late.lifetime) == ("early", 80.0, 10.0)
+    assert late.pod.metadata.annotations["alibabacloud.com/gpu-milli"] == "500"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 50), max_size=40))
+def test_sorting_in_runs_is_sorting(keys):
+    rows = [(key, i) for i, key in enumerate(keys)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorting, "RUN", 7)
+        patch.setattr(sorting, "_BATCH", 3)
+        assert list(in_order(rows)) == sorted(rows)
