@@ -105,7 +105,7 @@ def load_manifests(
     recursive: bool = False,
     report: Callable[[str], None] = lambda note: None,
 ) -> list[tuple[Source, dict[str, Any]]]:
-    """The objects as they stand there, of whatever kind, for an API server to judge; `report` hears what was skipped."""
+    """The objects as they stand there, of any kind, for an API server to judge; `report` hears what was skipped."""
     reader = _Reader(recursive=recursive)
     for path in paths:
         reader.read(path, stdin)
