@@ -20,6 +20,7 @@ SMALL = {
     "scheduling_queue": ["--sleeping", "20", "--shapes", "2"],
     "storage": ["--nodes", "9", "--pods", "12", "--volumes", "3"],
     "what_if": ["--nodes", "6", "--pods", "12"],
+    "simulate": ["--nodes", "10", "--pods", "100"],
     "virtual_time": ["--nodes", "10", "--pods", "20", "--effects", "--stories", "--events", "--metrics"],
 }
 
