@@ -30,7 +30,7 @@ PAGES = {
     "notebook.md": "docs/notebook.ipynb",
 }
 #: Pages of features that may not be merged yet: their entries of the nav are left out while they are absent.
-OPTIONAL = {"simulate.md", "record.md", "recordings.md", "devices.md", "gpu-sharing.md"}
+OPTIONAL = {"tune.md", "record.md", "recordings.md", "devices.md", "gpu-sharing.md"}
 #: Folder of the site with copies of linked files.
 COPIES = "files"
 
