@@ -29,29 +29,11 @@ PAGES = {
     "examples.md": "examples/README.md",
     "notebook.md": "docs/notebook.ipynb",
 }
-#: Pages of features that may not be merged yet: their entries of the nav are left out while they are absent.
-OPTIONAL = {"devices.md"}
 #: Folder of the site with copies of linked files.
 COPIES = "files"
 
 LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
-
-
-def on_config(config: Any) -> Any:
-    config.nav = _without_absent(config.nav, Path(config.docs_dir))
-    return config
-
-
-def _without_absent(entries: list[Any], docs: Path) -> list[Any]:
-    kept = []
-    for entry in entries:
-        [(title, target)] = entry.items()
-        if isinstance(target, list):
-            kept.append({title: _without_absent(target, docs)})
-        elif target not in OPTIONAL or (docs / target).exists():
-            kept.append(entry)
-    return kept
 
 
 def on_files(files: Files, *, config: Any) -> Files:
