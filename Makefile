@@ -7,16 +7,27 @@ BENCH_ARGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := src tests $(wildcard benchmarks)
+SOURCES := src tests website $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check demo bench bench-apiserver clean
+.PHONY: help test test-full wheel check demo site bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-test: check ## linters, types, layer order and the whole test suite
+test: check ## linters, types, layer order and the quick tests: a tenth of the examples, no servers but kubectl's core
+	STOWPLAN_EXAMPLES=0.1 $(BIN)/python -m pytest --quick $(PYTEST_ARGS)
+
+test-full: check ## linters, types, layer order and the whole test suite; REQUIRE=assets,kubectl,helm,promtool: nothing skipped
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+wheel: $(STAMP) ## a wheel, installed into an environment of its own, and its commands run from there
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
+	cd build/wheel && venv/bin/stowplan --version && venv/bin/kube-scheduler --version && venv/bin/stowplan demo >demo.txt
+	@tail -n 3 build/wheel/demo.txt
 
 check: $(STAMP) ## linters, types and layer order only
 	$(BIN)/ruff check $(SOURCES)
@@ -26,6 +37,9 @@ check: $(STAMP) ## linters, types and layer order only
 
 demo: $(STAMP) ## a small cluster comes up, a workload is placed, one pod that waits is explained
 	@$(BIN)/stowplan demo
+
+site: $(STAMP) ## the documentation, in build/site; any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(STAMP) ## µs for each decision, at several cluster sizes
 	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)
@@ -44,5 +58,5 @@ $(STAMP): pyproject.toml
 		echo "stowplan needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed; some distributions keep it in a package of its own (python3-venv)." >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,docs]'
 	@touch $@

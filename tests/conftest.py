@@ -1,16 +1,86 @@
-"""Profiles of the property tests: no deadlines, and the same examples every time where CI runs them.
+"""Profiles of the property tests, the quick part of the suite, and what is skipped for want of a program.
 
-STOWPLAN_EXAMPLES=20 looks twenty times as far; see tests/support/examples.py.
+    STOWPLAN_EXAMPLES=20   property tests look twenty times as far; see tests/support/examples.py
+    --quick                what `make test` runs: all but the folders that start servers and processes
+    REQUIRE=assets,kubectl what is skipped for want of these fails instead
+
+No deadlines, and the same examples every time where CI runs them.
 """
 
 import os
+from collections import Counter
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-from support.examples import SCALE
+from support.examples import times
 
 # Nor is it a fault of a test that the machine is busy.
 LOAD = [HealthCheck.too_slow]
-settings.register_profile("default", deadline=None, max_examples=100 * SCALE, suppress_health_check=LOAD)
+settings.register_profile("default", deadline=None, max_examples=times(100), suppress_health_check=LOAD)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+#: Folders whose tests take seconds each: they start servers and processes, or break them; and long runs.
+SLOW = ("integration", "chaos", "deploy", "docs", "test_benchmarks.py")
+#: Of the slow ones, what everybody relies on: kubectl reads and writes.
+CORE = ("integration/test_kubectl_reading.py",)
+#: Elsewhere, what says by its name that it is long or starts a process.
+LONG_NAMES = ("process", "soak", "crowd", "histories", "state_machine")
+
+#: What tests may need -> how the reason of a skipped one names it.
+NEEDS = {
+    "assets": "KUBEBUILDER_ASSETS",
+    "kubectl": "kubectl is not installed",
+    "helm": "helm is not installed",
+    "promtool": "promtool is not installed",
+}
+_HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="leave out what starts servers and processes, and long runs")
+
+
+def pytest_configure(config):
+    unknown = set(_required()) - NEEDS.keys()
+    if unknown:
+        raise pytest.UsageError(f"REQUIRE={','.join(sorted(unknown))}: want some of {', '.join(NEEDS)}")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Not even imported, where only the quick part is asked for."""
+    if not config.getoption("--quick") or _HERE not in collection_path.parents:
+        return None
+    path = collection_path.relative_to(_HERE).as_posix()
+    if path.endswith("conftest.py") or any(one == path or one.startswith(f"{path}/") for one in CORE):
+        return None
+    slow = any(path == one or path.startswith(f"{one}/") for one in SLOW)
+    return True if slow or any(name in collection_path.name for name in LONG_NAMES) else None
+
+
+def _required():
+    return [name for name in os.environ.get("REQUIRE", "").split(",") if name]
+
+
+def _needed(report):
+    """What a skipped test would have needed."""
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return next((name for name, words in NEEDS.items() if words in reason), None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and (needed := _needed(report)) in _required():
+        report.outcome = "failed"
+        report.longrepr = f"REQUIRE={needed}: {report.longrepr[2]}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = Counter(_needed(report) for report in terminalreporter.stats.get("skipped", ()))
+    told = ", ".join(f"{skipped[name]} for want of {name}" for name in NEEDS if skipped[name])
+    if told:
+        terminalreporter.write_line(f"skipped: {told}; REQUIRE=NAME,… makes that a failure")

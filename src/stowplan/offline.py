@@ -93,12 +93,14 @@ class Cluster:
         feature_gates: Mapping[str, bool] | None = None,
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
-        """`objects`: dicts as Kubernetes serialises them, Lists too; `from_files` and `from_kubeconfig` read them.
-        `config`: a KubeSchedulerConfiguration of any version, or a Policy, as a dict or the path of a file.
-        `plugins`: classes of your own; those of installed packages are there already.
-        `call_extender` answers for the extenders of the configuration: it gets the URL of a call and its body, and
-        returns the answer, as JSON would hold them. None: they are asked over HTTP. None of them is asked to bind.
-        `plugin_timeout`: seconds after which a call of a plugin that hangs is broken off; 0: never.
+        """A cluster of `objects`, and a scheduler with a configuration and plugins.
+
+        * `objects`: dicts as Kubernetes serialises them, Lists too; `from_files` and `from_kubeconfig` read them.
+        * `config`: a KubeSchedulerConfiguration of any version, or a Policy, as a dict or the path of a file.
+        * `plugins`: classes of your own; plugins of installed packages are known already.
+        * `call_extender`: answers for the extenders of the configuration. It gets the URL of a call and its body, and
+          returns the answer, both as JSON values. None: extenders are called over HTTP. They are never asked to bind.
+        * `plugin_timeout`: seconds after which a call of a plugin that hangs is interrupted; 0: never.
         """
         #: Plugins that the caller has handed over.
         self.plugins = tuple(plugins)
@@ -138,11 +140,11 @@ class Cluster:
 
     @classmethod
     def from_files(cls, *paths: str | os.PathLike[str], **options: Any) -> Self:
-        """A cluster of what `kubectl get -o json` (or yaml) writes and what people write: files and folders.
+        """A cluster from files and folders: manifests, and what `kubectl get -o json` (or yaml) writes.
 
-        As `stowplan explain -f` reads them: what an API server would fill in is filled in, and workloads of which
-        nobody has made pods yet have those that they ask for, pending. `notes` has what was skipped. Other arguments
-        are those of `Cluster`. Raise LoadError, which has a line for each problem, with its place.
+        Files are read as by `stowplan explain -f`: defaults are filled in as by an API server, and a workload without
+        pods gets the pods that it asks for, pending. `notes` lists what was skipped. Other arguments are those of
+        `Cluster`. Raise LoadError, which has a line with the place of each problem.
         """
         found = objects_of_files([os.fspath(path) for path in paths])
         cluster = cls(found.objects, **options)
@@ -153,9 +155,9 @@ class Cluster:
     def from_kubeconfig(
         cls, kubeconfig: str | os.PathLike[str] | None = None, *, context: str | None = None, **options: Any
     ) -> Self:
-        """A copy of a live cluster as it is now, found as kubectl finds it; it is only read.
+        """A copy of a live cluster as it is now, found as kubectl finds it. The cluster is only read.
 
-        `notes` has what could not be read. Other arguments are those of `Cluster`. Raise LiveClusterError.
+        `notes` lists what could not be read. Other arguments are those of `Cluster`. Raise LiveClusterError.
         """
         # What talks HTTP takes a while to import.
         from stowplan import __version__
@@ -197,7 +199,7 @@ class Cluster:
     # -- objects ------------------------------------------------------------------------------------------------------
 
     def add(self, obj: Mapping[str, Any] | msgspec.Struct | None) -> None:
-        """Take in an object, or the new version of a known one. Kinds that the scheduler does not read are ignored."""
+        """Add an object, or update a known one. Kinds that the scheduler does not read are ignored."""
         found = None if obj is None else _decoded(obj)
         if isinstance(obj, Mapping) and found is not None:
             # What is passed on to extenders has all its fields.
@@ -210,7 +212,7 @@ class Cluster:
             self.state.put_object(found)
 
     def remove(self, obj: Mapping[str, Any] | msgspec.Struct) -> None:
-        """Take an object out; no-op if unknown."""
+        """Remove an object; no-op if unknown."""
         found = _decoded(obj)
         if isinstance(found, t.Node):
             self.state.remove_node(found.metadata.name)
@@ -248,11 +250,11 @@ class Cluster:
         self.state.pending.remove(info.key)
 
     def pending(self) -> list[str]:
-        """Keys of the pods that have no node, in the order in which they came."""
+        """Keys (`namespace/name`) of the pods without a node, in the order in which they were added."""
         return list(self.state.pending)
 
     def pod(self, pod: Mapping[str, Any] | str | t.Pod) -> PodInfo:
-        """The pod behind an object or a `namespace/name`."""
+        """Look up a pod by its object or by `namespace/name`."""
         if isinstance(pod, str):
             key = pod if "/" in pod else f"default/{pod}"
             found = self.state.placed(self._names.get(key) or "") or self.state.pending.get(key)
@@ -268,16 +270,16 @@ class Cluster:
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def explain(self, pod: Mapping[str, Any] | str | t.Pod, *, extenders: bool = True) -> Verdict:
-        """Judge a pod on every node; nothing changes. A placed pod is judged as if it were not placed.
+        """Judge a pod on every node without changing anything. A placed pod is judged as if it were not placed.
 
-        `extenders`: whether those of the configuration are asked to filter and to prioritize.
+        `extenders`: whether to call the extenders of the configuration for filtering and prioritizing.
         """
         info = self.pod(pod)
         self.framework_of(info)
         return advise(self.engine, judged(self.engine, info, ask=self._ask if extenders else None))
 
     def transaction(self) -> Transaction:
-        """A context in which everything may be changed; leaving it undoes the changes, unless they are committed.
+        """A context in which anything may be changed; leaving it undoes all changes that were not committed.
 
         with cluster.transaction():
             cluster.evict("shop/web-0")
@@ -298,7 +300,7 @@ class Cluster:
         new: Mapping[str, Any] | None,
         pod: Mapping[str, Any] | str | t.Pod,
     ) -> dict[str, Any]:
-        """Which events a change is, and what each interested plugin says of them for a pod."""
+        """The events that a change of an object causes, and each plugin's queueing hint for a pod."""
         before, after = (None if obj is None else _decoded(obj) for obj in (old, new))
         with self.transaction():
             # Made, as when a live scheduler judges it: hints look other objects up.
@@ -323,7 +325,7 @@ class Cluster:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def place(self, pod: Mapping[str, Any] | str | t.Pod, node_name: str) -> None:
-        """Put a pod that has no node on one, whatever plugins say to it."""
+        """Put a pod without a node on a node, without asking any plugin."""
         info = self.pod(pod)
         if node_name not in self.state.table.row_of:
             raise ClusterError(f'pod "{info.key}" cannot be placed: node "{node_name}" not found')
@@ -335,19 +337,19 @@ class Cluster:
         self.state.pending.remove(info.key)
 
     def evict(self, pod: Mapping[str, Any] | str | t.Pod) -> None:
-        """Take a pod off its node. The pod is gone; whoever owns it would make another one."""
+        """Remove a pod from its node and from the cluster. Nothing recreates it."""
         info = self.pod(pod)
         if not info.node_name:
             raise ClusterError(f'pod "{info.key}" cannot be evicted: it is on no node')
         self._remove_pod(info)
 
     def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
-        """Place pods one after the other (None: all pending ones, in the queue's order); what became of each at last.
+        """Place pods one after the other (None: all pending ones, in queue order); return the last decision about each.
 
-        The real queue, cycles and bindings, until only time could help: victims of preemption leave and the preemptor
-        follows, and a pod that is refused is tried again when something happened that may help it. No time passes: who
-        waits on Permit when nothing else is left is rejected as if its time were up, and what PreBind waits for does
-        not come; but claims are bound, and volumes made for them, as soon as a pod has its node.
+        Runs the real queue, scheduling cycles and bindings until only time could help: victims of preemption leave and
+        the preemptor follows, and a refused pod is tried again after an event that may help it. No time passes. A pod
+        that still waits on Permit at the end is rejected as after a timeout, and nothing arrives that PreBind waits
+        for; but claims are bound, and volumes provisioned for them, as soon as a pod has its node.
         """
         if pods is None:
             # Those of other schedulers are theirs to place.

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from stowplan.api.load import LoadError, load_files
+from stowplan.api.load import LoadError, load_files, load_manifests
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-0"}}
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
@@ -183,3 +183,11 @@ def test_a_folder_of_folders_says_what_to_do(folder):
     (folder / "kustomization.yaml").unlink()
     with pytest.raises(LoadError, match="-R reads its folders"):
         load_files([str(folder)])
+
+
+def test_manifests_tell_what_was_skipped_too(folder):
+    notes = []
+    found = load_manifests([str(folder)], recursive=True, report=notes.append)
+    assert [raw["kind"] for _, raw in found] == ["Pod", "Node"]
+    assert len(notes) == 1
+    assert "kustomization.yaml: skipped" in notes[0]

@@ -106,6 +106,26 @@ def test_one_bad_attribute_fails_every_expression(value, error):
         compile_selector("true").matches(device)
 
 
+@pytest.mark.parametrize(
+    ("capacity", "is_integer"),
+    [
+        pytest.param("2", True, id="text"),
+        pytest.param("2000m", False, id="text of milli-units"),
+        pytest.param("1.5Gi", False, id="text with a fraction"),
+        pytest.param(parse_quantity("2"), True, id="nano-units"),
+        pytest.param(parse_quantity("1500m"), False, id="nano-units of a fraction"),
+    ],
+)
+def test_capacities_are_quantities(capacity, is_integer):
+    device = a_device(capacity={"size": capacity})
+    assert compile_selector(f'device.capacity["{DRIVER}"].size.isInteger()').matches(device) is is_integer
+
+
+def test_a_bad_capacity_fails_every_expression():
+    with pytest.raises(EvaluationError, match=r"^capacity size: quantities must match the regular expression"):
+        compile_selector("true").matches(a_device(capacity={"size": "much"}))
+
+
 class TestListsOfAttributes:
     def test_are_lists_behind_their_gate(self):
         device = a_device(attributes={"modes": ("x", "y"), "versions": (Version("1.0.0"),), "one": "x"})

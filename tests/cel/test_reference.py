@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from stowplan.api.quantity import parse_quantity
 from stowplan.cel import types as t
 from stowplan.cel import values as v
 from stowplan.cel.device_selectors import (
@@ -37,7 +36,7 @@ pytest.importorskip("re2")
 DEVICE = Device(
     driver="gpu.example.com",
     attributes={"model": "a100", "memory": 40, "ecc": True, "ver": Version("1.2.3"), "dom/other": "x"},
-    capacity={"memory": parse_quantity("40Gi"), "dom/cores": parse_quantity("8")},
+    capacity={"memory": "40Gi", "dom/cores": "8"},
 )
 ROWS = [json.loads(line) for line in (Path(__file__).parent / "reference.jsonl").read_text().splitlines()]
 NO_LIMIT = 1 << 62

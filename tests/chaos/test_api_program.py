@@ -31,9 +31,9 @@ from support.chaos.proxy import (
 )
 from support.examples import SCALE
 from support.processes.scheduler_process import kube_scheduler
-from support.processes.servers import assets, embedded_server, real_server
+from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 
-KINDS = ["embedded"] + ["real"] * (assets() is not None)
+KINDS = SERVER_KINDS
 PODS = 18 * SCALE
 _ROUNDS = count(1)
 

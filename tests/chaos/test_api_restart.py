@@ -7,9 +7,9 @@ import pytest
 from support.chaos.program import Witness, make_nodes, says_why_it_waits, views_agree
 from support.examples import SCALE
 from support.processes.scheduler_process import kube_scheduler
-from support.processes.servers import assets, embedded_server, free_port, real_server, running, until
+from support.processes.servers import SERVER_KINDS, assets, embedded_server, free_port, real_server, running, until
 
-KINDS = ["embedded"] + ["real"] * (assets() is not None)
+KINDS = SERVER_KINDS
 #: So slow that killing comes in the middle of it.
 SLOWLY = ("--kube-api-qps=20", "--kube-api-burst=4")
 #: A real server takes longer to come back than a leader has patience by default.

@@ -107,6 +107,22 @@ def test_without_a_question_it_is_what_waits_and_what_was_decided(tmp_path, toke
     assert [one["pod"] for one in json.loads(wide.output)["decisions"]] == ["default/big", "default/placed"]
 
 
+def test_the_page_and_the_data_of_a_node(tmp_path, token, ca):
+    with scheduler(tmp_path) as url:
+        common = ("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "node", "n1")
+        page, data = run(*common), run(*common, "-o", "json")
+    assert page.exit_code == 0, page.output
+    assert "default/placed" in page.output
+    found = json.loads(data.output)
+    assert (found["node"], [one["pods"] for one in found["refuses"]]) == ("n1", [["default/big"]])
+
+
+def test_suggestions_come_from_the_scheduler_too(tmp_path, token, ca):
+    with scheduler(tmp_path) as url:
+        result = run("--from-scheduler", url, "--token-file", token, "--certificate-authority", ca, "pod", "big")
+    assert "cpu" in result.output.partition("What would help")[2]
+
+
 def refused(result):
     assert result.exit_code == 2
     assert "Traceback" not in result.output
@@ -194,7 +210,6 @@ def test_what_would_steer_a_terminal_is_taken_out(tmp_path, token, ca):
             ["--from-scheduler", "https://x", "-n", "shop", "-l", "a=b"],
             "-n, -l: a scheduler is asked about one pod or all",
         ),
-        (["--from-scheduler", "https://x", "node", "n"], "--from-scheduler answers about pods"),
         (["--token-file", "TOKEN"], "--token-file: for --from-scheduler only"),
         (["--insecure-skip-tls-verify", "-f", "x"], "--insecure-skip-tls-verify: for --from-scheduler only"),
     ],

@@ -299,3 +299,48 @@ async def test_explanations_take_turns_and_leave_most_of_the_time_to_others():
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert sum(isinstance(result, TooManyRequests) for result in results) == 12
         assert sum(isinstance(result, dict) for result in results) == 8
+
+
+# --- advice, and nodes
+
+
+async def test_a_pod_that_fits_nowhere_gets_suggestions_if_they_are_asked_for():
+    async with live(small(), small("n2", cpu="4")) as cluster:
+        await cluster.create(a_pod("big").requests(cpu="3").node_selector(disk="ssd").obj())
+        before = cluster.scheduler.engine.dump()
+        found = await told(cluster, "explain/default/big", suggestions="true")
+        assert [one["gain"] for one in found["suggestions"]]
+        assert any("disk" in one["text"] for one in found["suggestions"])
+        assert found["refusals"], "and which node refuses for which detail"
+        page = text(await told(cluster, "explain/default/big", page="text", suggestions="true"))
+        assert found["suggestions"][0]["text"] in page
+        assert "suggestions" not in await told(cluster, "explain/default/big")
+        assert cluster.scheduler.engine.dump() == before
+        cluster.scheduler.engine.validate()
+
+
+async def test_a_node_says_whom_it_takes_and_why_it_refuses_the_others():
+    async with live(small(), small("n2", cpu="4")) as cluster:
+        wide = [a_pod(f"wide{i}").requests(cpu="3").node_selector({"kubernetes.io/hostname": "x"}) for i in range(2)]
+        await cluster.create(a_pod("placed").requests(cpu="1").obj(), *(pod.obj() for pod in wide))
+        found = await told(cluster, "nodes/n1")
+        assert found["node"] == "n1"
+        (refused,) = found["refuses"]
+        assert refused["pods"] == ["default/wide0", "default/wide1"]
+        assert refused["suggestions"]
+        on_some_node = [
+            pod["pod"] for name in ("n1", "n2") for pod in (await told(cluster, f"nodes/{name}")).get("pods", ())
+        ]
+        assert on_some_node == ["default/placed"]
+        assert "default/wide0" in text(await told(cluster, "nodes/n1", page="text"))
+        with pytest.raises(NotFound, match='node "nope" not found: this scheduler knows 2'):
+            await told(cluster, "nodes/nope")
+        cluster.scheduler.engine.validate()
+
+
+async def test_of_many_kinds_of_pods_a_node_judges_the_most_frequent(monkeypatch):
+    monkeypatch.setattr(scheduler_pages, "_MAX_KINDS", 1)
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("a").requests(cpu="64").obj(), a_pod("b").requests(cpu="65").obj())
+        page = text(await told(cluster, "nodes/n1", page="text"))
+        assert "not judged: 1 more pods, of 1 kinds" in page

@@ -1,15 +1,28 @@
 """A recording on disk: whatever the disk does, the event loop does not wait, and the scheduler goes on."""
 
+import errno
+import gzip
 import os
 import stat
 import time
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
+from stowplan.api.changes import Change
+from stowplan.api.decode import convert
+from stowplan.api.types import Pod
 from stowplan.daemon import recording_file
-from stowplan.daemon.recording_file import RecordingFile, recording
+from stowplan.daemon.recording_file import RecordingFile, kept_annotations, recording
+from stowplan.engine.inputs import Changes
+from stowplan.engine.recorded_annotations import OTHERS
+from stowplan.framework.interface import ReadsNoObjects
 from stowplan.guarding.hang_guard import HangGuard
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.recordings.files import rotated
+from stowplan.recordings.moment import moment_of
+from stowplan.recordings.replaying import Replayed, difference
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 
@@ -30,11 +43,11 @@ def test_lines_are_written_while_it_runs(tmp_path):
     path = tmp_path / "recording"
     file = RecordingFile(str(path))
     file.write(b"one\n")
-    until(lambda: path.read_bytes() == b"one\n")
+    until(lambda: gzip.decompress(path.read_bytes()) == b"one\n")
     file.write(b"two\n")
     file.write(b"three\n")
     file.close()
-    assert path.read_bytes() == b"one\ntwo\nthree\n"
+    assert gzip.decompress(path.read_bytes()) == b"one\ntwo\nthree\n"
     with pytest.raises(OSError, match="is closed"):
         file.write(b"four\n")
 
@@ -68,7 +81,7 @@ def a_disk_that_takes_nothing(path):
 
 def write_much(file):
     for _ in range(100):
-        file.write(bytes(2**16))
+        file.write(os.urandom(2**16))
 
 
 def test_a_disk_that_does_not_keep_up(tmp_path, monkeypatch):
@@ -106,3 +119,101 @@ def test_a_disk_that_is_full_at_the_very_end(caplog, monkeypatch):
         recorder._write(b"a line\n")
     (said,) = caplog.records
     assert "Cannot write the recording; it ends here" in said.message
+
+
+# -- what was recorded before ------------------------------------------------------------------------------------------
+
+
+def plain(path):
+    return gzip.decompress(path.read_bytes())
+
+
+def test_what_is_there_is_moved_aside(tmp_path):
+    path = tmp_path / "recording"
+    for text in (b"first\n", b"second\n", b"third\n", b"fourth\n"):
+        file = RecordingFile(str(path), kept=2)
+        file.write(text)
+        file.close()
+    assert plain(path) == b"fourth\n"
+    assert {other.name: plain(other) for other in tmp_path.iterdir() if other != path} == {
+        "recording.2": b"second\n",
+        "recording.3": b"third\n",
+    }
+
+
+def _is_written(file):
+    return file._taken == file._written
+
+
+def _is_rotated(file):
+    return not file._rotating
+
+
+async def test_each_rotated_file_stands_alone(tmp_path):
+    path = tmp_path / "recording"
+    with recording(str(path), HangGuard(), rotate_at=1) as recorder:
+        async with live(a_node("n1").obj(), a_node("n2").obj(), recorder=recorder) as cluster:
+            for name in ("one", "two", "three"):
+                await cluster.create(a_pod(name).obj())
+                file = recorder._rotation
+                # What is written by now is more than a byte, and the scheduler is quiet.
+                recorder.flush()
+                until(partial(_is_written, file))
+                await cluster.settle()
+                until(partial(_is_rotated, file))
+            placed = {name: cluster.node_of(name) for name in ("one", "two", "three")}
+    registry = in_tree_registry()
+    older = [name for _, name in rotated(str(path))]
+    assert len(older) >= 2
+    for name in (*older, str(path)):
+        with Replayed(name, registry) as again:
+            assert [difference(step) for step in again.steps() if difference(step)] == []
+    found = moment_of(str(path), None, registry)
+    assert {obj.metadata.name: obj.spec.node_name for obj in found.objects if type(obj).__name__ == "Pod"} == placed
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_member(tmp_path, monkeypatch):
+    path = tmp_path / "recording"
+    file = RecordingFile(str(path))
+    file.write(b"whole\n")
+    until(lambda: file._written)
+    write = os.write
+
+    def full(descriptor, data):
+        if len(data) < 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data[:10])
+
+    monkeypatch.setattr(recording_file.os, "write", full)
+    file.write(b"lost\n")
+    with pytest.raises(OSError, match="No space left"):
+        file.close()
+    assert plain(path) == b"whole\n"
+
+
+# -- annotations -------------------------------------------------------------------------------------------------------
+
+
+def test_annotations_that_plugins_read_are_kept(tmp_path):
+    class Reading(ReadsNoObjects):
+        name = "Reading"
+        reads_annotations = ("example.com/read",)
+
+    registry = in_tree_registry()
+    registry.register(Reading)
+    kept = kept_annotations(registry, ["example.com/asked-for"])
+    written = {"example.com/read": "1", "example.com/asked-for": "2", "example.com/secret": "3"}
+    made = convert(a_pod("p").annotations(written | {"volume.kubernetes.io/selected-node": "n"}).obj(), Pod)
+    found = annotations_of(kept, made)
+    digest = found.pop(OTHERS)
+    assert found == {"example.com/read": "1", "example.com/asked-for": "2", "volume.kubernetes.io/selected-node": "n"}
+    assert len(digest) == 16
+    # Another value of what is not kept shows as a change, and is not known.
+    other = convert(a_pod("p").annotations(written | {"example.com/secret": "4"}).obj(), Pod)
+    assert annotations_of(kept, other)[OTHERS] != digest
+    assert annotations_of(kept_annotations(registry, ()), made)[OTHERS] != digest
+    assert kept_annotations(registry, ["all"]) is None
+
+
+def annotations_of(kept, obj):
+    return kept.of_input(Changes(Pod, (Change(None, obj),))).changes[0].new.metadata.annotations

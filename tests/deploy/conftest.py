@@ -13,10 +13,10 @@ import pytest
 
 from support.processes.containers import build, environment, python_for_others, stages
 from support.processes.deployments import DEPLOY, ROOT
-from support.processes.servers import assets, embedded_server, real_server
+from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
-KINDS = ["embedded"] + ["real"] * (assets() is not None)
+KINDS = SERVER_KINDS
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def embedded(tmp_path_factory):
 @pytest.fixture(scope="session")
 def real(tmp_path_factory):
     if assets() is None:
-        pytest.skip("KUBEBUILDER_ASSETS does not name a folder with etcd and kube-apiserver")
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver")
     with real_server(tmp_path_factory.mktemp("real"), assets()) as server:
         yield server
 

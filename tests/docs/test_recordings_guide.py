@@ -1,4 +1,4 @@
-"""The program in docs/recordings.md plays a recording again, and the page names every input."""
+"""The program in docs/record.md plays a recording again, and the page names every input."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from stowplan.guarding.hang_guard import HangGuard
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "recordings.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs" / "record.md").read_text(encoding="utf-8")
 
 
 async def test_the_program_shows_what_followed(tmp_path, capsys):
@@ -20,7 +20,7 @@ async def test_the_program_shows_what_followed(tmp_path, capsys):
             await cluster.create(a_pod("p").obj())
     (program,) = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     names = {}
-    exec(compile(program, "docs/recordings.md", "exec"), names)
+    exec(compile(program, "docs/record.md", "exec"), names)
     names["replay"](path)
     assert " Schedule ['Bind']" in capsys.readouterr().out
 

@@ -19,7 +19,7 @@ from stowplan.framework.requests import Delete, Patch
 from stowplan.framework.status import Code, Status, error
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
-from support.examples import SCALE, examples
+from support.examples import examples, times
 from support.scheduling.engine_by_hand import START, EngineByHand
 from support.scheduling.engine_histories import History, chosen_deeds, deeds
 
@@ -40,7 +40,7 @@ class Twin:
         header = Header(now=START, configuration={}, gates={}, max_in_unschedulable=300.0, dump=dump)
         self._recording = Recording(self._lines.append, header)
         header = read_header(self._lines.pop())
-        self._entries = read_entries(iter(self._lines.pop, None), header.dump)
+        self._entries = read_entries(iter(self._lines.pop, None), header)
         #: Steps that were compared.
         self.steps = self.effects = 0
         hand.heard.append(self._hear)
@@ -88,7 +88,7 @@ def test_who_goes_on_from_a_dump_does_the_same(deeds, extenders, quiet_from):
     history.ends_well()
 
 
-@pytest.mark.parametrize("seed", range(10 * SCALE))
+@pytest.mark.parametrize("seed", range(times(10)))
 def test_long_histories(seed):
     chance, history = Random(seed), History(extenders=seed % 2 == 1)
     twin = played(history, chosen_deeds(chance, 300), quiet_from=chance.randrange(150))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.examples import SCALE, examples
+from support.examples import examples, times
 from support.scheduling.engine_histories import History, chosen_deeds, deeds
 
 
@@ -26,7 +26,7 @@ def test_whatever_happens(deeds, extenders, well):
         history.shuts_down()
 
 
-@pytest.mark.parametrize("seed", range(10 * SCALE))
+@pytest.mark.parametrize("seed", range(times(10)))
 def test_long_histories(seed):
     chance, history = Random(seed), History(extenders=seed % 2 == 1)
     for deed, *arguments in chosen_deeds(chance, 300):

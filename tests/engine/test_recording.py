@@ -73,7 +73,7 @@ class Lines(list):
 
 def read(lines):
     read_header(lines[0])
-    return list(read_entries(lines[1:]))
+    return list(read_entries(lines[1:], HEADER))
 
 
 def repeated(input_):
@@ -280,7 +280,10 @@ def test_a_line_that_means_nothing_is_named(line, said):
     [
         (b"", "line 1: no header of a recording"),
         (b'{"format":', "line 1: no header of a recording"),
-        (msgspec.json.encode(msgspec.structs.replace(HEADER, format=99)), "line 1: this recording has format 99, want"),
+        (
+            msgspec.json.encode(msgspec.structs.replace(HEADER, format=99)),
+            "line 1: this recording has format 99; this version reads up to 2",
+        ),
     ],
 )
 def test_the_first_line_has_to_be_a_header(line, said):

@@ -17,11 +17,26 @@ def said(pod, events=None, *, wide=False):
     verdict = cluster.explain("p")
     text = plain(ReportedStatus.about(cluster.pod("p").pod, events).blocks(verdict, wide=wide))
     assert text.startswith("\nWhat the scheduler said\n  ")
-    return text.splitlines()[2:]
+    # Of a pod that has no node and could have one; see the test of it.
+    return [line for line in text.splitlines()[2:] if "--from-scheduler" not in line]
 
 
 def test_nothing_so_far():
     assert said(a_pod("p")) == ["  nothing yet: the pod has no PodScheduled condition"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "told"),
+    [
+        pytest.param(a_pod("p"), True, id="it could go somewhere and waits"),
+        pytest.param(a_pod("p").requests(cpu="64"), False, id="no node takes it"),
+        pytest.param(a_pod("p").on("n"), False, id="it has a node"),
+    ],
+)
+def test_where_only_the_scheduler_knows_it_is_named(pod, told):
+    cluster = stowplan.Cluster([NODE, pod.obj()])
+    text = plain(ReportedStatus.about(cluster.pod("p").pod).blocks(cluster.explain("p"), wide=False))
+    assert ("stowplan explain --from-scheduler URL pod NAME" in text) == told
 
 
 def test_a_placed_pod_without_the_condition():

@@ -34,10 +34,8 @@ CLAIMED = (
     "mixed",
     "csilimits",
     "volumes",
+    "dra",
 )
-
-#: Categories whose verdicts need plugins that are not built yet. Their hints are compared already.
-NOT_YET_CLAIMED = ("dra",)
 
 SHOWN = 12
 

@@ -23,6 +23,6 @@ def test_configuration_equals_the_reference(row):
     compare.fail_on(compare.differences(want, answer_to(row["config"])))
 
 
-@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED + compare.NOT_YET_CLAIMED))
+@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED))
 def test_the_configurations_of_recorded_clusters_load(scenario):
     assert stowplan.load_config(scenario["config"]).profiles

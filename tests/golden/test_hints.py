@@ -6,7 +6,7 @@ import stowplan
 from golden import compare
 
 
-@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED + compare.NOT_YET_CLAIMED))
+@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED))
 def test_hints_equal_the_reference(scenario):
     cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
     pods = {compare.key_of(pod): pod for pod in scenario["pods"]}

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from stowplan.in_tree.legacy_node_prefer_avoid_pods.plugin import ANNOTATION, LegacyNodePreferAvoidPods
+from stowplan.in_tree.common.annotations import PREFER_AVOID_PODS
+from stowplan.in_tree.legacy_node_prefer_avoid_pods.plugin import LegacyNodePreferAvoidPods
 from stowplan.testing import a_node, a_pod
 
 
@@ -24,7 +25,7 @@ def pod_of(kind, uid):
 def node(name, annotation=None):
     made = a_node(name).obj()
     if annotation is not None:
-        made["metadata"]["annotations"] = {ANNOTATION: annotation}
+        made["metadata"]["annotations"] = {PREFER_AVOID_PODS: annotation}
     return made
 
 

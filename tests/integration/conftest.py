@@ -6,9 +6,9 @@ controllers) is asked of the embedded one: such tests take `cluster`.
 
 import pytest
 
-from support.processes.servers import assets, embedded_server, real_server
+from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 
-KINDS = ["embedded"] + ["real"] * (assets() is not None)
+KINDS = SERVER_KINDS
 
 
 @pytest.fixture(scope="session")

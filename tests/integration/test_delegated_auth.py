@@ -37,7 +37,7 @@ from stowplan_cluster.front.server import Front
 from stowplan_cluster.front.settings import FrontSettings
 from support.http.certificates import make_ca, make_client_certificate
 from support.http.client_chains import DAY, NOW, authority, client
-from support.processes.servers import assets
+from support.processes.servers import SERVER_KINDS
 
 SECONDS = 20
 RBAC = "rbac.authorization.k8s.io"
@@ -170,7 +170,7 @@ async def embedded_cluster(tmp_path):
     server.close()
 
 
-@pytest.fixture(params=["embedded", *(["real"] if assets() else [])])
+@pytest.fixture(params=SERVER_KINDS)
 def cluster(request):
     found = request.getfixturevalue(f"{request.param}_cluster")
     found.write(*READING, config_map())

@@ -9,7 +9,7 @@ import pytest
 
 from support.chaos.program import Witness, make_nodes
 from support.processes.scheduler_process import ADMIN, kube_scheduler
-from support.processes.servers import assets, embedded_server, real_server
+from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 
 PODS, SLOW = 300, 300
 QUICK = ("--kube-api-qps=10000", "--kube-api-burst=10000")
@@ -20,7 +20,7 @@ PLAIN = (HALF_A_HELLO, b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 64, b"")
 WITHIN = (b"GET /healthz HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX: " + b"x" * 2_000_000, b"\x00" * 4096, b"")
 
 
-@pytest.fixture(params=["embedded"] + ["real"] * (assets() is not None))
+@pytest.fixture(params=SERVER_KINDS)
 def server(request, tmp_path):
     if request.param == "real":
         with real_server(tmp_path, assets()) as server:

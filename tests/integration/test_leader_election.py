@@ -34,7 +34,7 @@ _NAMES = count(1)
 def foreign_scheduler():
     binary = None if assets() is None else assets() / "kube-scheduler"
     if binary is None or not binary.exists():
-        pytest.skip("there is no kube-scheduler in KUBEBUILDER_ASSETS")
+        pytest.skip("KUBEBUILDER_ASSETS has no kube-scheduler")
     return binary
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from support.api import manifests
 from support.processes.scheduler_process import kube_scheduler
-from support.processes.servers import assets, embedded_server, real_server
+from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTED = "volume.kubernetes.io/selected-node"
-KINDS = ["embedded"] + ["real"] * (assets() is not None)
+KINDS = SERVER_KINDS
 ZONES = {"n-a": "a", "n-b": "b", "n-c": "c"}
 MIB = "64Mi"
 

@@ -12,7 +12,7 @@ import pytest
 
 from stowplan.live.scheduler import SchedulerSettings
 from support.api.faulty_api import FaultyApi, yields
-from support.examples import SCALE
+from support.examples import SCALE, times
 from support.live.live_scheduler import live
 from support.live.recorded import Recorded
 from support.soak.changes import CONFIG, Changes, first_objects, hesitates
@@ -114,7 +114,7 @@ async def test_without_faults(seed, caplog):
         nothing_was_left_untold(soak.cluster.api, soak.watcher)
 
 
-@pytest.mark.parametrize("seed", range(100, 100 + 2 * SCALE))
+@pytest.mark.parametrize("seed", range(100, 100 + times(2)))
 async def test_with_faults(seed, caplog):
     """Requests fail, come late or lose their answers; watches break, expire, and bring news late."""
     async with soaking(seed) as soak:

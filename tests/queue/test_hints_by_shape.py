@@ -25,7 +25,7 @@ def hear(registered, events):
     return any(registered.event.covers(event) for event in events)
 
 
-@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED + compare.NOT_YET_CLAIMED))
+@pytest.mark.parametrize("scenario", compare.scenarios(compare.CLAIMED))
 def test_twins_get_one_answer(scenario):
     cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
     pairs = [(cluster.pod(pod), cluster.pod(twin_of(pod))) for pod in scenario["pods"]]

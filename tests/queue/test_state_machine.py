@@ -28,7 +28,7 @@ from stowplan.framework.events import (
 from stowplan.framework.status import Code, Status
 from stowplan.plugins import QueueSortPlugin
 from stowplan.testing import a_node, a_pod
-from support.examples import SCALE
+from support.examples import times
 from support.scheduling.plain_queue import PLACES, PlainQueue, by_priority
 from support.scheduling.queues import DEFAULT, Room, waits_for
 from support.scheduling.worlds import struct
@@ -477,6 +477,4 @@ def _expected(plain):
 
 
 def test_the_queue_does_what_the_plain_one_does():
-    run_state_machine_as_test(
-        Machine, settings=settings(max_examples=60 * SCALE, stateful_step_count=60, deadline=None)
-    )
+    run_state_machine_as_test(Machine, settings=settings(max_examples=times(60), stateful_step_count=60, deadline=None))

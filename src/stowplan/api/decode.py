@@ -35,6 +35,7 @@ _CLUSTER_SCOPED = (
     api.PriorityClass,
     api.ResourceSlice,
     api.DeviceClass,
+    api.DeviceTaintRule,
 )
 _NAMESPACED = (
     api.Pod,
@@ -305,9 +306,23 @@ def _resource_list_errors(resources: ResourceList, path: str) -> Iterator[Decode
         yield from _quantity_errors(value, f"{path}[{name}]")
 
 
+def _mapping_errors(items: dict[str, ApiStruct], path: str) -> Iterator[DecodeError]:
+    for key, item in items.items():
+        yield from _struct_errors(item, f"{path}[{key}]")
+
+
+def _quantities_errors(values: tuple[QuantityValue, ...], path: str) -> Iterator[DecodeError]:
+    for index, value in enumerate(values):
+        yield from _quantity_errors(value, f"{path}[{index}]")
+
+
 def _tuple_errors(items: tuple[ApiStruct, ...], path: str) -> Iterator[DecodeError]:
     for index, item in enumerate(items):
         yield from _struct_errors(item, f"{path}[{index}]")
+
+
+#: By the container that structs stand in.
+_ERRORS_OF: dict[Any, Any] = {tuple: _tuple_errors, dict: _mapping_errors}
 
 
 @cache
@@ -324,8 +339,12 @@ def _check_for(hint: Any) -> Any:
         return _resource_list_errors
     if set(get_args(hint)) - {type(None)} == set(get_args(QuantityValue)):
         return _quantity_errors
+    if hint == tuple[QuantityValue, ...]:
+        return _quantities_errors
+    if ResourceList in get_args(hint):
+        return _resource_list_errors
     parts = get_args(hint) or (hint,)
     if any(isinstance(part, type) and issubclass(part, ApiStruct) for part in parts):
-        return _tuple_errors if getattr(hint, "__origin__", None) is tuple else _struct_errors
+        return _ERRORS_OF.get(getattr(hint, "__origin__", None), _struct_errors)
     optional_tuple = next((part for part in parts if getattr(part, "__origin__", None) is tuple), None)
     return _check_for(optional_tuple) if optional_tuple is not None else None

@@ -30,7 +30,7 @@ from stowplan.api.decode import (
 from stowplan.api.yaml_text import HostileYamlError, StrictLoader, composed, with_string_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from stowplan.api.meta import ApiStruct
 
@@ -99,13 +99,19 @@ def load_files(
 
 
 def load_manifests(
-    paths: Sequence[str], stdin: BinaryIO | None = None, *, recursive: bool = False
+    paths: Sequence[str],
+    stdin: BinaryIO | None = None,
+    *,
+    recursive: bool = False,
+    report: Callable[[str], None] = lambda note: None,
 ) -> list[tuple[Source, dict[str, Any]]]:
-    """The objects as they stand there, of whatever kind, for an API server to judge."""
+    """The objects as they stand there, of any kind, for an API server to judge; `report` hears what was skipped."""
     reader = _Reader(recursive=recursive)
     for path in paths:
         reader.read(path, stdin)
     reader.finish()
+    for note in reader.skipped_files:
+        report(note)
     return reader.found
 
 

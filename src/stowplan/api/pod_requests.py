@@ -108,7 +108,7 @@ def _together(pod: Pod, amounts_of: Callable[[Container], Mapping[str, int]]) ->
     sidecars: Requests = {}
     peak: Requests = {}
     for container in pod.spec.init_containers:
-        if _is_sidecar(container):
+        if is_sidecar(container):
             amounts = amounts_of(container)
             _add(total, amounts)
             _add(sidecars, amounts)
@@ -120,13 +120,13 @@ def _together(pod: Pod, amounts_of: Callable[[Container], Mapping[str, int]]) ->
     return total
 
 
-def _is_sidecar(container: Container) -> bool:
+def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
 def _resized(pod: Pod) -> dict[str, ContainerStatus]:
     """Statuses that report actual resources of what runs as long as the pod, by container name."""
-    stages = {container.name for container in pod.spec.init_containers if not _is_sidecar(container)}
+    stages = {container.name for container in pod.spec.init_containers if not is_sidecar(container)}
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return {status.name: status for status in statuses if status.resources is not None and status.name not in stages}
 

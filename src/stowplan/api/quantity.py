@@ -95,6 +95,28 @@ def read_quantity(value: QuantityValue) -> Quantity:
     return Quantity(signed, Format.DECIMAL_SI if below_one else number.format)
 
 
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A quantity with how the reference holds it, which shows in whether it takes it for an integer."""
+
+    nano: int
+    #: It is a whole number of this power of ten.
+    scale: int
+    #: Whether it is a big decimal rather than a scaled int64.
+    is_big: bool
+
+
+@lru_cache(maxsize=4096)
+def read_amount(value: QuantityValue) -> Amount:
+    """The amount of a quantity as it stands in JSON."""
+    quantity = read_quantity(value)
+    parts = _SPLIT_RE.fullmatch(value.strip() if isinstance(value, str) else str(value))
+    assert parts is not None  # Read before.
+    number = _Number(parts["num"], parts["denom"] or "", *_interpret(parts["suffix"]))
+    exponent = 0 if number.format is Format.BINARY_SI else number.exponent
+    return Amount(quantity.nano, max(-9, exponent - len(number.denom)), not number.is_small)
+
+
 def _interpret(suffix: str) -> tuple[int, Format]:
     if suffix in _DECIMAL_SUFFIXES:
         return _DECIMAL_SUFFIXES[suffix], Format.DECIMAL_SI

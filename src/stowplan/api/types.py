@@ -17,6 +17,20 @@ from stowplan.api.affinity import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from stowplan.api.device_claims import (
+    AllocationResult,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
+from stowplan.api.devices import (
+    Device,
+    DeviceClass,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceSlice,
+)
 from stowplan.api.meta import (
     ApiStruct,
     LabelSelector,
@@ -71,11 +85,6 @@ from stowplan.api.policy import (
     PodDisruptionBudgetSpec,
     PodDisruptionBudgetStatus,
     PriorityClass,
-)
-from stowplan.api.resource import (
-    DeviceClass,
-    ResourceClaim,
-    ResourceSlice,
 )
 from stowplan.api.scheduling import (
     GangSchedulingPolicy,
@@ -142,6 +151,7 @@ from stowplan.api.workloads import (
 __all__ = [
     "AWSElasticBlockStoreVolumeSource",
     "Affinity",
+    "AllocationResult",
     "ApiStruct",
     "AzureDiskVolumeSource",
     "AzureFileVolumeSource",
@@ -164,7 +174,12 @@ __all__ = [
     "ContainerRestartRuleOnExitCodes",
     "ContainerStatus",
     "CoreEvent",
+    "Device",
     "DeviceClass",
+    "DeviceRequest",
+    "DeviceRequestAllocationResult",
+    "DeviceTaint",
+    "DeviceTaintRule",
     "EphemeralVolumeSource",
     "Event",
     "EventSeries",
@@ -235,6 +250,7 @@ __all__ = [
     "ReplicationController",
     "ReplicationControllerSpec",
     "ResourceClaim",
+    "ResourceClaimConsumerReference",
     "ResourceList",
     "ResourceRequirements",
     "ResourceSlice",

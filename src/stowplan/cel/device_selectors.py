@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
+from stowplan.api.quantity import NANO, QuantityError
 from stowplan.cel import types as t
 from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member
 from stowplan.cel.environment import CompiledExpression, Environment, environment, walked
 from stowplan.cel.errors import CompileError, EvaluationError, EvaluationStopped, Interrupted, ValueProblem
+from stowplan.cel.functions import quantities
 from stowplan.cel.functions.semvers import read_semver
 from stowplan.cel.syntax import Call, Literal, Node, Select
 from stowplan.cel.values import DomainMap, Quantity, Value
@@ -67,10 +69,13 @@ class Device:
         *,
         driver: str,
         attributes: Mapping[str, AttributeValue],
-        capacity: Mapping[str, int],
+        capacity: Mapping[str, str | int],
         allow_multiple_allocations: bool = False,
     ) -> None:
-        """`capacity` is in nano-units, as `stowplan.api.quantity.parse_quantity` gives them."""
+        """Capacities are texts as in a slice, or nano-units, as `stowplan.api.quantity.parse_quantity` gives them.
+
+        Only of a text can be told what the reference takes for an integer: not "1000m", nor "1.5Gi".
+        """
         self.driver = driver
         self.attributes = attributes
         self.capacity = capacity
@@ -100,7 +105,7 @@ class Device:
 
     def _variable(self, *, lists: bool) -> dict[Value, Value]:
         attributes = {name: _attribute(name, value, lists=lists) for name, value in self.attributes.items()}
-        capacity: dict[str, Value] = {name: Quantity(nano) for name, nano in self.capacity.items()}
+        capacity: dict[str, Value] = {name: _quantity(name, value) for name, value in self.capacity.items()}
         return {
             "driver": self.driver,
             "allowMultipleAllocations": self.allow_multiple_allocations,
@@ -116,6 +121,15 @@ class Device:
                 domain, id = self.driver, name
             domains.setdefault(domain, {})[id] = value
         return DomainMap(domains)
+
+
+def _quantity(name: str, value: str | int) -> Value:
+    if isinstance(value, int):
+        return Quantity(value, 0 if value % NANO == 0 else -9)
+    try:
+        return quantities.read(value)
+    except QuantityError as error:
+        raise ValueProblem(f"capacity {name}: {error}") from None
 
 
 def _typed(value: AttributeValue) -> Value:

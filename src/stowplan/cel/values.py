@@ -56,6 +56,10 @@ class Quantity:
     """A Kubernetes quantity, in nano-units."""
 
     nano: int
+    #: It is held as a whole number of this power of ten: one below 1 is no integer to the reference, be it 1000m.
+    scale: int = field(default=0, compare=False)
+    #: Held as a big decimal, which is never an integer to the reference.
+    is_big: bool = field(default=False, compare=False)
     #: Parity: nothing can be compared for equality with the result of `add` or `sub` on the right.
     is_computed: bool = field(default=False, compare=False)
 

@@ -35,21 +35,21 @@ _OPTIONS = (
         "--kubeconfig",
         metavar="FILE",
         shell_complete=complete_file,
-        help="Where the live cluster is; without it, where kubectl looks.",
+        help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
     ),
     click.option(
         "--context",
         metavar="NAME",
         shell_complete=complete_context,
-        help="The context of the kubeconfig; without it, the current one.",
+        help="Context of the kubeconfig. Default: the current one.",
     ),
-    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable."),
+    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."),
 )
 
 
 def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """Options of a command, whose values `cluster_of` and `answer` take; `config`: the name of the configuration's."""
-    told = "KubeSchedulerConfiguration; without it, the default one."
+    told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."
     options = (
         *_OPTIONS,
         click.option(config, "config", metavar="FILE", shell_complete=complete_file, help=told),

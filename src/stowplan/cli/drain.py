@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stowplan.sources.cluster_source import ClusterSource
 
 
-@click.command(short_help="What a drain of nodes would do: it evicts nobody.")
+@click.command(short_help="What draining nodes would do; evicts nobody.")
 @click.argument("nodes", nargs=-1, metavar="[NODE…]", shell_complete=complete_node)
 @click.option(
     "--zone",
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     shell_complete=complete_zone,
     help="All nodes of a zone (topology.kubernetes.io/zone).",
 )
-@click.option("-l", "--selector", metavar="SELECTOR", help="All nodes with these labels, as pool=old,gpu!=yes.")
+@click.option("-l", "--selector", metavar="SELECTOR", help="All nodes with these labels, such as pool=old,gpu!=yes.")
 @click.option("--all", "all_nodes", is_flag=True, help="All nodes; with --max-unavailable, a rolling upgrade.")
 @click.option(
     "--max-unavailable",
     type=click.IntRange(min=1),
     metavar="N",
-    help="So many nodes are out at a time, and come back empty; without it, they are gone for good.",
+    help="Number of nodes that are out at a time and come back empty. Default: all are gone for good.",
 )
 @about_a_cluster()
 def drain(
@@ -48,10 +48,10 @@ def drain(
     output: str,
     **source: Any,
 ) -> None:
-    """Say what a drain of nodes would do: where each pod would go, which would find no node and why, which disruption
-    budgets hold it up, and in which order the nodes are best drained.
+    """Show what draining nodes would do: where each pod would go, which would find no node and why, which disruption
+    budgets would block it, and in which order to drain the nodes.
 
-    This is only ever a dry run: nobody is evicted, nothing is changed.
+    This is always a dry run: no pod is evicted, nothing is changed.
 
     \b
     Examples:

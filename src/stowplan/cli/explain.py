@@ -11,6 +11,7 @@ import click
 from msgspec.structs import replace
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import (
     complete_context,
     complete_file,
@@ -67,22 +68,29 @@ _SOME_WITHOUT_NODE = 3
 )
 @click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too.")
 @click.option(
+    "--recording",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).",
+)
+@click.option("--at", metavar="TIME", help="The moment, as 2026-11-20T12:03 (UTC); without it, the recording's end.")
+@click.option(
     "--kubeconfig",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Where the live cluster is; without it, where kubectl would look.",
+    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
 )
 @click.option(
     "--context",
     metavar="NAME",
     shell_complete=complete_context,
-    help="The context of the kubeconfig; without it, the current one.",
+    help="Context of the kubeconfig. Default: the current one.",
 )
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration; without it, the default one.",
+    help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
 @click.option("--no-extenders", is_flag=True, help="Do not ask the extenders of the configuration.")
 @click.option(
@@ -92,18 +100,18 @@ _SOME_WITHOUT_NODE = 3
     shell_complete=complete_pod,
     help="The pod to explain, pending or placed.",
 )
-@click.option("--pending", is_flag=True, help="All pods without a node. This is what happens without a question.")
-@click.option("-n", "--namespace", metavar="NS", help="Of names without one, and of the pods that wait.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Pods that wait in any namespace, as without -n.")
-@click.option("-l", "--selector", metavar="LABELS", default="", help="Only pods with these labels, as kubectl has it.")
-@click.option("--field-selector", metavar="FIELDS", default="", help="Only pods with these fields.")
-@click.option("-w", "--watch", is_flag=True, help="Of a live cluster: answer again when the answer changes.")
-@click.option("--watch-interval", metavar="SECONDS", type=click.FloatRange(min=0.1), default=5.0, show_default=True)
+@click.option("--pending", is_flag=True, help="All pods without a node. The default question.")
+@click.option("-n", "--namespace", metavar="NS", help="Namespace of the pods that are named or pending.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Pending pods of all namespaces; the default.")
 @click.option(
-    "--exit-code", is_flag=True, help=f"End with {_SOME_WITHOUT_NODE} if some pod that was asked about gets no node."
+    "-l", "--selector", metavar="LABELS", default="", help="Only pods with these labels, in kubectl's syntax."
 )
+@click.option("--field-selector", metavar="FIELDS", default="", help="Only pods with these fields.")
+@click.option("-w", "--watch", is_flag=True, help="Answer again whenever the answer changes; needs a live cluster.")
+@click.option("--watch-interval", metavar="SECONDS", type=click.FloatRange(min=0.1), default=5.0, show_default=True)
+@click.option("--exit-code", is_flag=True, help=f"Exit with {_SOME_WITHOUT_NODE} if any of the pods gets no node.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @click.option(
     "--from-scheduler",
     metavar="URL",
@@ -113,20 +121,22 @@ _SOME_WITHOUT_NODE = 3
     "--token-file",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Be known to the scheduler by this token, not by the kubeconfig.",
+    help="Authenticate with this token instead of the kubeconfig.",
 )
 @click.option(
     "--certificate-authority",
     metavar="FILE",
     shell_complete=complete_file,
-    help="What the scheduler's certificate is signed by (PEM).",
+    help="CA that signed the scheduler's certificate (PEM).",
 )
-@click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not check the scheduler's certificate.")
+@click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate.")
 def explain(
     *,
     question: tuple[str, ...],
     files: tuple[str, ...],
     recursive: bool,
+    recording: str | None,
+    at: str | None,
     kubeconfig: str | None,
     context: str | None,
     config: str | None,
@@ -147,24 +157,25 @@ def explain(
     certificate_authority: str | None,
     insecure_skip_tls_verify: bool,
 ) -> None:
-    """Say where a pod goes and why there, why not elsewhere, and what would help a pod that goes nowhere; or what a
-    node holds, which pending pods it takes and why it refuses the others.
+    """Show which node a pod gets and why, why every other node was refused, and what would help a pod that fits
+    nowhere. Or show what is on a node, which pending pods it takes and why it refuses the others.
 
-    Asks a live cluster, reading only; or, with -f, what `kubectl get -o json` (or yaml, which takes longer) writes
-    and what people write. Nothing is changed anywhere. A pod that has a node is judged as if it were to be placed
-    anew.
+    Reads a live cluster or, with -f, manifests and what `kubectl get -o json` writes (or yaml, which takes longer).
+    Nothing is changed anywhere. A pod that already has a node is judged as if it were to be placed now.
 
-    Many pods are summed up first; then each group of equal pods is explained, the largest first. A Deployment or the
-    like in a file, of which nobody has made pods yet, stands for the pods that it asks for.
+    For several pods, a summary comes first; then each group of equal pods is explained, the largest first. A workload
+    in a file that has no pods yet stands for the pods that it asks for.
 
-    With --from-scheduler, a running scheduler answers from its own state, pods that are on their way included, and
-    tells what happened to the pod so far.
+    With --from-scheduler, a running scheduler answers from its own state, which includes pods that are being placed,
+    and shows what happened to the pod so far.
+
+    With --recording and --at, the answer is the one that would have been given then.
 
     \b
-    It ends with
-      0    answered, also that a pod gets no node
-      1    the fault is here
-      2    the question, the files or the cluster cannot be worked with
+    Exit codes:
+      0    there is an answer, even if a pod gets no node
+      1    a bug in Stowplan
+      2    the question, the files or the cluster are at fault
       3    with --exit-code: some pod gets no node
 
     \b
@@ -177,6 +188,7 @@ def explain(
         -A -o json | stowplan explain -f -
       stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
       stowplan explain -f cluster.json --config scheduler.yaml -o json
+      stowplan explain --recording cluster.recording --at 2026-11-20T12:03 pod shop/web-0
       stowplan explain --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt pod shop/web-0
     """
     if pod and pending:
@@ -187,6 +199,12 @@ def explain(
         raise click.UsageError("-R is for the directories of -f.")
     if namespace is not None and all_namespaces:
         raise click.UsageError("-n and -A exclude each other.")
+    if at is not None and recording is None:
+        raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
+    if recording is not None:
+        elsewhere = {"-f": files, "--kubeconfig": kubeconfig, "--context": context, "--from-scheduler": from_scheduler}
+        _excluded("--recording has a cluster of its own", elsewhere | {"--watch": watch})
+    when = moment_from_option(at)
     what, names = _asked(question, pod, pending=pending)
     only_there = {
         "--token-file": token_file,
@@ -235,7 +253,9 @@ def explain(
         selection = Selection.of(names, namespace=namespace, labels=selector, fields=field_selector)
 
         def cluster() -> ClusterSource:
-            if files:
+            if recording is not None:
+                found = ClusterSource.of_recording(recording, when, config, plugins)
+            elif files:
                 found = ClusterSource.of_files(files, config, plugins, recursive=recursive)
                 found.check_nodes()
             else:
@@ -408,18 +428,23 @@ def _view(about: ClusterSource, name: str) -> NodeView:
 
 
 def _ask_scheduler(what: str, names: Sequence[str], namespace: str | None, output: str, **about: Any) -> None:
-    from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_pending, fetch_pod, page_of
+    from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_node, fetch_pending, fetch_pod, page_of
 
-    if what == "node":
-        raise click.UsageError('--from-scheduler answers about pods: ask for "pod [NS/]NAME" or "pending".')
-    kinds = [named_object(name, namespace or "") for name in names]
+    kinds = [] if what == "node" else [named_object(name, namespace or "") for name in names]
     if len(kinds) > 1 or any(kind != "Pod" for kind, _, _ in kinds):
         raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")
     name = "/".join(part for part in kinds[0][1:] if part) if kinds else ""
     endpoint = SchedulerEndpoint(**about)
     as_data = output in ("json", "yaml")
     page = "" if as_data else output
-    found = run(fetch_pod(endpoint, name, page=page) if what == "pods" else fetch_pending(endpoint, page=page))
+    match what:
+        case "pods":
+            asking = fetch_pod(endpoint, name, page=page)
+        case "node":
+            asking = fetch_node(endpoint, names[0], page=page)
+        case _:
+            asking = fetch_pending(endpoint, page=page)
+    found = run(asking)
     if as_data:
         write_data(found, output)
     else:

@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from stowplan.sources.cluster_source import ClusterSource
 
 
-@click.command(short_help="How many more pods like one fit, and how many nodes would make the rest fit.")
+@click.command(short_help="How many more pods of a kind fit, and how many nodes the rest would need.")
 @click.argument("what", metavar="POD|KIND/NAME|FILE", shell_complete=complete_pod_or_file)
-@click.option("--replicas", type=click.IntRange(min=0), metavar="N", help="How many are wanted; without it, all.")
+@click.option(
+    "--replicas", type=click.IntRange(min=0), metavar="N", help="Number of pods wanted. Default: as many as fit."
+)
 @click.option(
     "--like",
     "likes",
     metavar="NODE[=PRICE]",
     shell_complete=complete_node,
     multiple=True,
-    help="A node that more could be had of, and its price. Repeatable; with prices, the cheapest mix is shown.",
+    help="Node that you could get more of, and its price. Repeatable; prices show the cheapest mix.",
 )
 @click.option(
     "--node-template",
@@ -41,17 +43,17 @@ if TYPE_CHECKING:
     metavar="FILE[=PRICE]",
     multiple=True,
     shell_complete=complete_file,
-    help="The same of a Node in a file.",
+    help="The same for a Node in a file.",
 )
 @about_a_cluster()
 def fit(
     *, what: str, replicas: int | None, likes: tuple[str, ...], templates: tuple[str, ...], output: str, **source: Any
 ) -> None:
-    """Say how many more pods fit that are like a pod, a workload's pods or a manifest's: on which nodes, and what keeps
-    the next one off. With --replicas, also how many nodes would make all of them fit.
+    """Show how many more pods like a pod, a workload or a manifest fit, on which nodes, and why the next one does not.
+    With --replicas, also how many nodes to add so that all of them fit.
 
-    The scheduler itself decides, filters and plugins of your configuration included. Nobody is evicted, and pods that
-    are pending already are not placed first. Nothing is changed anywhere.
+    The scheduler itself decides, with the plugins of your configuration. No pod is evicted, and pods that are already
+    pending are not placed first. Nothing is changed anywhere.
 
     \b
     Examples:

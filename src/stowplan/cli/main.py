@@ -13,7 +13,10 @@ from stowplan.cli.config.group import config
 from stowplan.cli.drain import drain
 from stowplan.cli.explain import explain
 from stowplan.cli.fit import fit
+from stowplan.cli.record import record
+from stowplan.cli.replay import replay
 from stowplan.cli.run import run
+from stowplan.cli.shadow import shadow
 from stowplan.cli.simulate import simulate
 from stowplan.cli.survive import survive
 from stowplan.cli.what_if import what_if
@@ -30,7 +33,7 @@ _QUESTIONS = Section(
     ),
 )
 _WHAT_IF = Section(
-    "What would be if?",
+    "What if?",
     (
         ("stowplan fit deployment/shop/web --replicas 20", "how many more fit, what runs out, nodes to add"),
         ("stowplan drain node-1", "where its pods would go; evicts nobody"),
@@ -38,6 +41,15 @@ _WHAT_IF = Section(
         ("stowplan what-if --add-nodes 3 --like node-1", "before and after, side by side"),
         ("stowplan simulate week.yaml", "a week in a minute, with pictures"),
         ("stowplan compare a.yaml b.yaml --scenario week.yaml", "configurations side by side"),
+    ),
+)
+_RECORDINGS = Section(
+    "What was decided, and what would have been?",
+    (
+        ("stowplan record cluster.recording", "follow a live cluster into a file"),
+        ("stowplan explain --recording FILE --at TIME …", "ask about any moment of it"),
+        ("stowplan replay FILE --config new.yaml", "decide everything anew"),
+        ("stowplan shadow", "beside another scheduler: the same here?"),
     ),
 )
 _CONFIGURATIONS = Section(
@@ -59,7 +71,7 @@ _IN_A_CLUSTER = Section(
 
 @click.group(
     cls=Commands,
-    sections=(_QUESTIONS, _WHAT_IF, _CONFIGURATIONS, _IN_A_CLUSTER),
+    sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, message="stowplan %(version)s (decides as kube-scheduler 1.36)")
@@ -67,7 +79,11 @@ def cli() -> None:
     """A Kubernetes scheduler that you can question."""
 
 
-for command in (explain, fit, drain, survive, what_if, simulate, compare, config, run, completion):
+_COMMANDS = (
+    *(explain, fit, drain, survive, what_if, simulate, compare),
+    *(record, replay, shadow, config, run, completion),
+)
+for command in _COMMANDS:
     cli.add_command(command)
 
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from stowplan.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.api.timestamps import parse_timestamp
+from stowplan.cli.recording_options import recording_options
 from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
@@ -34,6 +35,7 @@ from stowplan.daemon.life_cycle import until_stopped
 from stowplan.daemon.other_schedulers import noticed, recently_heard
 from stowplan.daemon.plugin_registry import registry_with
 from stowplan.daemon.process import Job, opened
+from stowplan.daemon.recording_file import kept_annotations, recording
 from stowplan.framework.explanations.formatting import count, joined
 from stowplan.guarding.hang_guard import HangGuard
 from stowplan.klog.values import duration_text
@@ -61,31 +63,32 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     "--kubeconfig",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Without it, the cluster is found as kubectl finds it.",
+    help="Kubeconfig of the cluster. Default: found as kubectl finds it.",
 )
 @click.option(
     "--context",
     metavar="NAME",
     shell_complete=complete_context,
-    help="Context of the kubeconfig; without it, the current one.",
+    help="Context of the kubeconfig. Default: the current one.",
 )
 @click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration; without it, the default one.",
+    help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @click.option("--scheduler-name", metavar="NAME", help="Schedule the pods whose spec.schedulerName this is.")
-@click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests a second; without it, no limit.")
+@click.option("--qps", type=click.FloatRange(0, min_open=True), help="Requests per second. Default: no limit.")
 @click.option("-v", "verbosity", type=click.IntRange(0), default=0, metavar="LEVEL", help="Verbosity of the log.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--record",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Record what the scheduler hears, to replay its decisions.",
+    help="Record what the scheduler hears and decides, for stowplan replay.",
 )
+@recording_options()
 @click.option(
     "--extender-mode",
     type=click.Choice(["serial", "overlap"]),
@@ -104,7 +107,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     "--cert-dir", metavar="DIR", default="", help="Where the certificate of --port is kept, for clients to trust."
 )
 @click.option("--watch-config", is_flag=True, help="Read --config again when it changes, and on SIGHUP.")
-@click.option("--validate", is_flag=True, help="For debugging: end when the scheduler contradicts itself. Slow.")
+@click.option("--validate", is_flag=True, help="For debugging: exit on an internal inconsistency. Slow.")
 @click.option("--force", is_flag=True, help="Start even if the cluster's own scheduler is at work.")
 def run(
     *,
@@ -124,10 +127,11 @@ def run(
     watch_config: bool,
     validate: bool,
     force: bool,
+    **recording_to: Any,
 ) -> None:
     """Schedule the pods of a cluster until Ctrl-C.
 
-    Leaves alone what has another scheduler: with --scheduler-name it works beside the cluster's own, for the pods
+    Pods of other schedulers are left alone. With --scheduler-name it works beside the cluster's own, for the pods
     that ask for it.
 
     \b
@@ -173,7 +177,7 @@ def run(
             watched=WatchedFile(config, load) if watch_config and config is not None else None,
             validate=validate,
         )
-        with _recorded(job, record) as job:
+        with _recorded(job, record, **recording_to) as job:
             own = None
             if port is not None:
                 own = OwnPort(port=port, bind_address=bind_address, certificate_directory=cert_dir)
@@ -183,16 +187,19 @@ def run(
 
 
 @contextmanager
-def _recorded(job: Job, path: str | None) -> Iterator[Job]:
+def _recorded(
+    job: Job, path: str | None, *, record_annotations: tuple[str, ...], record_max_size: int, record_keep: int
+) -> Iterator[Job]:
     """The job with a recorder, if it is to be recorded."""
     if path is None:
         yield job
         return
-    from stowplan.daemon.recording_file import recording
-
+    annotations = kept_annotations(job.registry, record_annotations)
     with ExitStack() as stack:
         try:
-            recorder = stack.enter_context(recording(path, job.guard))
+            recorder = stack.enter_context(
+                recording(path, job.guard, annotations=annotations, rotate_at=record_max_size << 20, kept=record_keep)
+            )
         except OSError as error:
             raise InputError(f"--record {os_error_text('open', path, error)}") from error
         yield dataclasses.replace(job, recorder=recorder)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.scenarios.simulation import Progress, Simulation
 
-_EPILOG = "130: interrupted; what was simulated until then is in the folder."
 #: Seconds between two lines of progress, on a terminal and elsewhere.
 _OFTEN, _SELDOM = 0.2, 15.0
 
@@ -79,6 +78,7 @@ def simulate(
     from stowplan.scenarios.text import summary_page
 
     with reported(config), stop_signals() as stop:
+        shown = _Shown(stop, quiet=quiet)
         try:
             result = simulate_scenario(
                 scenario,
@@ -87,10 +87,12 @@ def simulate(
                 plugins=named_plugins(plugins),
                 folder=folder,
                 decisions=not no_decisions,
-                progress=_Shown(stop, quiet=quiet),
+                progress=shown,
             )
         except ScenarioError as error:
             raise InputError(*error.problems, hints=error.hints) from error
+        finally:
+            shown.close()
     if output == "text":
         write(summary_page(result.summary, str(folder)), sys.stdout)
     else:

@@ -12,18 +12,18 @@ from stowplan.what_if.survive import survive as what_survives
 from stowplan.what_if.text import survive_page
 
 
-@click.command(short_help="What would not come back if nodes or zones were lost.")
+@click.command(short_help="Which pods would find no node after the loss of a node or zone.")
 @click.option(
     "--by",
     metavar="node|LABEL",
-    help="What is lost at a time: each node, or the nodes that share a label's value. "
-    "Without it, zones where there are several, otherwise nodes.",
+    help="What is lost at a time: a node, or all nodes with the same value of a label. "
+    "Default: zones if there are several, otherwise nodes.",
 )
-@click.option("--only", metavar="VALUE", help="Just this node, or this value of the label.")
+@click.option("--only", metavar="VALUE", help="Only this node, or this value of the label.")
 @about_a_cluster()
 def survive(*, by: str | None, only: str | None, output: str, **source: Any) -> None:
-    """Say what the loss of each node, zone or rack would cost: its pods are made anew by their controllers and look for
-    another node, one loss at a time. What finds none is stranded; pods without a controller are gone.
+    """Show what the loss of each node, zone or rack would cost, one loss at a time. Controllers recreate its pods, and
+    the scheduler looks for other nodes. Pods that find none are stranded; pods without a controller are gone.
 
     Nothing is changed anywhere.
 

@@ -27,13 +27,13 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _PAIR = (str, str)
 
 
-@click.command("what-if", short_help="Which pods would get a node by changes, and which would lose theirs.")
-@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="So many new nodes like the one of --like.")
+@click.command("what-if", short_help="Which pods would get or lose a node if something changed.")
+@click.option("--add-nodes", type=click.IntRange(min=1), metavar="N", help="Add N nodes like the node of --like.")
 @click.option(
     "--like",
     metavar="NODE",
     shell_complete=complete_node,
-    help="The node that new ones are like; its DaemonSets' pods come with them.",
+    help="Model of the new nodes; they also get the pods of its DaemonSets.",
 )
 @click.option(
     "--remove",
@@ -41,7 +41,7 @@ _PAIR = (str, str)
     metavar="NODE",
     multiple=True,
     shell_complete=complete_node,
-    help="A node goes. Repeatable.",
+    help="Remove a node. Repeatable.",
 )
 @click.option(
     "--label",
@@ -50,7 +50,7 @@ _PAIR = (str, str)
     type=_PAIR,
     multiple=True,
     shell_complete=complete_node,
-    help="KEY- takes one away.",
+    help="Set a label, or remove it with KEY-. Repeatable.",
 )
 @click.option(
     "--taint",
@@ -59,23 +59,23 @@ _PAIR = (str, str)
     type=_PAIR,
     multiple=True,
     shell_complete=complete_node,
-    help="KEY- takes one away.",
+    help="Set a taint, or remove it with KEY-. Repeatable.",
 )
-@click.option("--scale", "scales", metavar="KIND/[NS/]NAME=N", multiple=True, help="As deployment/web=20. Repeatable.")
+@click.option("--scale", "scales", metavar="KIND/[NS/]NAME=N", multiple=True, help="Scale a workload. Repeatable.")
 @click.option(
     "--apply",
     "applied",
     metavar="FILE",
     multiple=True,
     shell_complete=complete_file,
-    help="Objects that are new or others. Repeatable.",
+    help="Add or replace objects. Repeatable.",
 )
 @click.option(
     "--config",
     "new_config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="KubeSchedulerConfiguration afterwards; today's is --base-config.",
+    help="KubeSchedulerConfiguration after the change; --base-config is the present one.",
 )
 @about_a_cluster(config="--base-config")
 def what_if(
@@ -91,11 +91,11 @@ def what_if(
     output: str,
     **source: Any,
 ) -> None:
-    """Compare the cluster with one after some changes: which pods move from pending to placed, which lose their node,
-    what waits for what. On both sides the scheduler has placed whom it can.
+    """Compare the cluster before and after changes: which pods get a node, which lose theirs, and why pods are pending.
+    Before and after, the scheduler first places all pods that it can.
 
-    The changes are made in the order of the options above. Pods of nodes that go, and pods that a NoExecute taint
-    drives away, are made anew by their controllers. Nothing is changed anywhere.
+    Changes are made in the order in which the options are listed here. Controllers recreate the pods of removed nodes
+    and pods that a NoExecute taint evicts. Nothing is changed anywhere.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ class AssumedObjects(CopiedBeforeChange):
         super().__init__()
         self._objects = objects
         self._copies: _Copies = {}
-        objects.replacing = self._replacing
+        objects.replacing.append(self._replacing)
 
     def __len__(self) -> int:
         return len(self._copies)

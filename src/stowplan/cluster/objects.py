@@ -101,7 +101,7 @@ class ObjectStore:
         #: The innermost open transaction.
         self._mark: _Mark | None = None
         #: Told of each object that is about to be replaced, or to go (None).
-        self.replacing: Callable[[type[Any], str, Any], None] | None = None
+        self.replacing: list[Callable[[type[Any], str, Any], None]] = []
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -118,8 +118,8 @@ class ObjectStore:
 
     def _changing(self, kind: type[Any], key: str, new: Any) -> None:
         """An object is about to be replaced; None: to go."""
-        if self.replacing is not None:
-            self.replacing(kind, key, new)
+        for tell in self.replacing:
+            tell(kind, key, new)
         self._move_on(kind, key)
         old = self._objects[kind].get(key)
         for index in self._indexes.get(kind, ()):

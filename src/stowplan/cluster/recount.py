@@ -49,6 +49,7 @@ def problems_of(state: ClusterState) -> list[str]:
         *state.pending.problems(),
         *state.nominator.problems(),
         *state.assumed.problems(),
+        *state.in_flight.problems(),
         *_problems_of_pods_without_node(state),
     ]
 

@@ -20,6 +20,7 @@ from stowplan.cluster.assumed_objects import AssumedObjects
 from stowplan.cluster.changes import ChangeLog
 from stowplan.cluster.columns import settle_allocator
 from stowplan.cluster.disks import DiskIndex
+from stowplan.cluster.in_flight import InFlightObjects
 from stowplan.cluster.node_table import NodeTable
 from stowplan.cluster.nominator import Nominator
 from stowplan.cluster.objects import ObjectStore
@@ -60,6 +61,8 @@ class ClusterState:
         self.objects = ObjectStore()
         #: The same objects as decisions that are not written yet make them.
         self.assumed = AssumedObjects(self.objects)
+        #: The same of decisions that take several requests, until the watch has told of the last.
+        self.in_flight = InFlightObjects(self.objects)
         self.nominator = Nominator()
         self.pending = PendingPods()
         self.pod_groups = PodGroups(self.pending)
@@ -89,6 +92,7 @@ class ClusterState:
         self.transactions.register("nodes and pods", Placements(self))
         self.transactions.register("objects", self.objects)
         self.transactions.register("assumed objects", self.assumed)
+        self.transactions.register("objects in flight", self.in_flight)
         self.transactions.register("nominations", self.nominator)
         self.transactions.register("pending pods", self.pending)
 

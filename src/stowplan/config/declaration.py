@@ -71,6 +71,8 @@ class PluginDeclaration:
     needs: Kinds = ()
     #: Kinds without which the plugin goes on, as in a cluster without such objects; a function if it depends on args.
     reads: Kinds | Callable[[Any], Kinds] = ()
+    #: Keys of the annotations that the plugin reads: recordings keep these.
+    annotations: tuple[str, ...] = ()
     #: Plugins of older releases whose work this one does -> how, for those who still name them.
     replaces: Mapping[str, str] = field(default_factory=dict)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -40,12 +41,12 @@ from stowplan.klog import get_logger
 from stowplan.klog.setup import LogSettings, set_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stowplan.command_line.flags.flag_set import CommandLine
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration, FeatureGates
-    from stowplan.daemon.process import Opener
+    from stowplan.daemon.process import Job, Opener
     from stowplan.framework.registry import Registry
     from stowplan.klog.setup import Logs
 
@@ -200,9 +201,35 @@ def _work(line: CommandLine, gates: Gates, opener: Opener | None, stop: StopSign
         overlaps=line["extender-mode"] == "overlap",
         watched=WatchedFile(line["config"], load) if line["watch-config"] else None,
     )
-    process = Process(job=job, metrics=metrics, line=line, gates=gates, stop=stop, logs=logs)
-    with nullcontext() if job.watched is None else without_hangups():
+    with _recorded(job, line) as job, nullcontext() if job.watched is None else without_hangups():
+        process = Process(job=job, metrics=metrics, line=line, gates=gates, stop=stop, logs=logs)
         run(schedule(process, opener or opened))
+
+
+@contextmanager
+def _recorded(job: Job, line: CommandLine) -> Iterator[Job]:
+    """The job with a recorder, if --record names a file."""
+    path = line["record"]
+    if not path:
+        yield job
+        return
+    from stowplan.config.errors import os_error_text
+    from stowplan.daemon.recording_file import kept_annotations, recording
+
+    with ExitStack() as stack:
+        try:
+            recorder = stack.enter_context(
+                recording(
+                    path,
+                    job.guard,
+                    annotations=kept_annotations(job.registry, line["record-annotation"]),
+                    rotate_at=line["record-max-size"] << 20,
+                    kept=line["record-keep"],
+                )
+            )
+        except OSError as error:
+            raise CommandError(f"--record {os_error_text('open', path, error)}") from error
+        yield replace(job, recorder=recorder)
 
 
 def _check(problems: list[str]) -> None:

@@ -7,6 +7,10 @@
                                         pods that are only assumed to be on their nodes count there, and extenders are
                                         asked, but with `?extenders=false`
 
+    /stowplan/nodes/<node>              what the node holds, which pods that wait it takes, and why it refuses others
+
+`?suggestions=true` at explain tries out what would help, and says which node refuses for which detail.
+
 `?page=text` (or `wide`) answers with a page to be drawn, under "page"; that is what `stowplan explain --from-scheduler`
 asks for.
 
@@ -21,23 +25,27 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
+from stowplan.explain.detailed_record import detailed
 from stowplan.explain.judging import judged, judged_live
+from stowplan.explain.node_text import node_page
+from stowplan.explain.node_view import node_view
 from stowplan.explain.page_json import page_to_json
 from stowplan.explain.scheduler_text import decisions_page, queue_page, scheduler_blocks
+from stowplan.explain.suggestions import advise
 from stowplan.explain.tables import Line
 from stowplan.explain.text import explanation
 from stowplan.inspection.queue_state import queued_pod_record, scheduler_record
-from stowplan.inspection.records import DecisionsRecord, QueueRecord, Record, VerdictRecord, encoded
+from stowplan.inspection.records import DecisionsRecord, NodeRecord, QueueRecord, Record, VerdictRecord, encoded
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
@@ -59,6 +67,9 @@ _TOO_WIDE = f"more than {_MAX_WIDE:,} nodes are too many for a running scheduler
 #: A pod that has been given a node, and is not bound to it yet.
 _ON_ITS_WAY = (_PERMIT, _BINDING) = ("waits on Permit for", "being bound to")
 #: How much longer than an explanation took the next one waits, and how many may wait.
+#: Changes that are tried out for one pod, and kinds of pods that a node is asked about: nothing is scheduled meanwhile.
+_TRIES, _TRIES_ON_NODE = 100, 20
+_MAX_KINDS = 20
 _PAUSE = 9.0
 _WAITING = 8
 
@@ -128,6 +139,7 @@ class SchedulerPages:
             f"{PREFIX}pending": self._pending,
             f"{PREFIX}stories/": self._story,
             f"{PREFIX}explain/": self._explain,
+            f"{PREFIX}nodes/": self._node,
         }
 
     # -- pages --------------------------------------------------------------------------------------------------------
@@ -160,6 +172,14 @@ class SchedulerPages:
 
     async def _explain(self, request: Request) -> Response:
         key = _key(request, "explain/")
+        return await self._in_turn(lambda: self._explained(key, request))
+
+    async def _node(self, request: Request) -> Response:
+        name = request.path.removeprefix(f"{PREFIX}nodes/")
+        return await self._in_turn(lambda: self._seen_from(name, request))
+
+    async def _in_turn(self, answer: Callable[[], Awaitable[Response]]) -> Response:
+        """One at a time, and with pauses."""
         if self._waiting >= _WAITING:
             raise TooManyRequests("too many explanations are waited for; try again in a moment")
         clock = self._times.clock
@@ -170,10 +190,10 @@ class SchedulerPages:
                 if pause > 0:
                     await self._times.sleep(pause)
                 began, self._waited = clock(), 0.0
-                answer = await self._explained(key, request)
+                response = await answer()
                 now = clock()
                 self._not_before = now + _PAUSE * (now - began - self._waited)
-                return answer
+                return response
         finally:
             self._waiting -= 1
 
@@ -220,8 +240,15 @@ class SchedulerPages:
             verdict = judged(self._scheduler.engine, info)
         else:
             verdict = await judged_live(self._scheduler.engine, info, ask=self._ask)
+        wants_advice = request.first("suggestions") == "true"
+        if wants_advice:
+            # Worked out in the same go: the cluster has not moved since the verdict.
+            _ = advise(self._scheduler.engine, verdict, _TRIES).advice
         # Whoever wants a page has no use for a megabyte of scores.
-        record = VerdictRecord(pod=verdict.key) if _wants_page(request) else verdict.record()
+        if _wants_page(request):
+            record = VerdictRecord(pod=verdict.key)
+        else:
+            record = detailed(self._scheduler.engine, verdict) if wants_advice else verdict.record()
         record = msgspec.structs.replace(record, scheduler=known, leader=self._other_leader())
         return _with_page(
             record,
@@ -238,6 +265,37 @@ class SchedulerPages:
                 *scheduler_blocks(known, wide=wide),
             ],
         )
+
+    # -- one node -----------------------------------------------------------------------------------------------------
+
+    async def _seen_from(self, name: str, request: Request) -> Response:
+        scheduler = self._scheduler
+        if not scheduler.synced.is_set():
+            raise ServiceUnavailable("the scheduler has not read the cluster yet")
+        if name not in scheduler.state.table.row_of:
+            raise NotFound(f'node "{name}" not found: this scheduler knows {scheduler.state.table.count}')
+        kinds = self._kinds_of_pending()
+        questions = ((judged(scheduler.engine, first), keys) for first, keys in kinds[:_MAX_KINDS])
+        view = node_view(scheduler.engine, name, questions, tries=_TRIES_ON_NODE)
+        left = sum(len(keys) for _, keys in kinds[_MAX_KINDS:])
+        note = [Line(((f"not judged: {left} more pods, of {len(kinds) - _MAX_KINDS} kinds", "dim"),))] if left else []
+        if not _wants_page(request):
+            return _json(view.record())
+        page = page_to_json([*self._caveat(), *node_page(view, wide=_is_wide(request)), *note])
+        return _json(msgspec.structs.replace(NodeRecord(node=name), page=page))
+
+    def _kinds_of_pending(self) -> list[tuple[PodInfo, tuple[str, ...]]]:
+        """Pods that wait and that no plugin can tell apart, the most first; of our profiles."""
+        scheduler = self._scheduler
+        groups: dict[Any, list[PodInfo]] = {}
+        for info in scheduler.state.pending.values():
+            framework = scheduler.engine.framework_for(info)
+            if framework is None or scheduler.state.placed(info.uid) is not None:
+                continue
+            signature = framework.signature(info)
+            groups.setdefault(info.key if signature is None else signature, []).append(info)
+        found = [(infos[0], tuple(info.key for info in infos)) for infos in groups.values()]
+        return sorted(found, key=lambda kind: (-len(kind[1]), kind[1]))
 
     async def _ask(self, question: Ask) -> Outcome:
         began = self._times.clock()

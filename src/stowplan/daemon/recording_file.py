@@ -1,9 +1,13 @@
-"""A recording on disk, written by a thread: the event loop waits for no disk.
+"""A recording on disk, written by a thread of its own: the event loop waits for no disk.
 
-Lines are taken from the event loop as they come, and written every now and then, so a process that is killed loses the
-last moment and may leave a line that is torn. A disk that is full, or too slow for what comes, ends the recording;
-whoever writes to it is told by an exception. A recording says what runs in a cluster and under which names, so nobody
-but its owner may read the file.
+Lines are taken from the event loop as they come, and written every now and then, each time as a gzip member of its own
+(`recordings.container`). So a process that is killed loses the last moment and may leave a member that is torn; all
+before it can be read. A disk that is full, or too slow for what comes, ends the recording; whoever writes to it is told
+by an exception, and the file ends with the last member that is whole. A recording says what runs in a cluster and under
+which names, so nobody but its owner may read the file.
+
+Nothing that was recorded is written over: a file that is there already is moved aside, to the next number behind its
+name (`recordings.files`), and so is one that has become too large. The oldest go once there are too many.
 """
 
 from __future__ import annotations
@@ -12,15 +16,19 @@ import os
 import stat
 import threading
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from stowplan.engine.recorded_annotations import RecordedAnnotations
 from stowplan.klog import get_logger
 from stowplan.live.recorder import Recorder
+from stowplan.recordings.container import packed
+from stowplan.recordings.files import rotated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
+    from stowplan.framework.registry import Registry
     from stowplan.guarding.hang_guard import HangGuard
 
 #: Seconds between two writes.
@@ -29,21 +37,41 @@ FLUSH_INTERVAL = 0.5
 MAX_WAITING = 64 * 2**20
 #: Seconds that the disk is given for what still waits at the end.
 CLOSE_TIMEOUT = 5.0
+#: Bytes of a file before it is rotated, and how many older ones are kept.
+ROTATE_AT, KEPT = 256 * 2**20, 8
+#: All annotations are to be kept.
+ALL = "all"
+#: Lines to be written at a time, before they are packed: memory for one member is bounded.
+_MEMBER = 8 * 2**20
 
 _log = get_logger(__name__)
 
 
+class _Rotate:
+    """Among the lines: what follows goes into a new file."""
+
+
+_ROTATE = _Rotate()
+
+
 class RecordingFile:
-    def __init__(self, path: str) -> None:
-        """Create the file, or empty it; raise OSError if that cannot be done."""
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        if stat.S_ISREG(os.fstat(self._file).st_mode):
-            # It may have been there before.
-            os.fchmod(self._file, 0o600)
+    def __init__(self, path: str, *, rotate_at: int = ROTATE_AT, kept: int = KEPT) -> None:
+        """Create the file, moving one of that name aside; raise OSError if that cannot be done.
+
+        `rotate_at`: bytes; 0: never. `kept`: how many older files, those of former runs included.
+        """
+        self._path = path
+        self._rotate_at = rotate_at
+        self._kept = kept
+        self._file = self._create()
         #: Some lines each.
-        self._lines: deque[bytes] = deque()
-        #: Bytes; each is counted by one thread only.
+        self._lines: deque[bytes | _Rotate] = deque()
+        #: Bytes of lines; each is counted by one thread only.
         self._taken = self._written = 0
+        #: Of the file that is written.
+        self._size = 0
+        #: Whether a rotation has been asked for and not been carried out.
+        self._rotating = False
         #: Why nothing can be written any more.
         self._failed: OSError | None = None
         self._closing = threading.Event()
@@ -59,6 +87,15 @@ class RecordingFile:
             raise BlockingIOError(f"the disk does not keep up: {MAX_WAITING >> 20} MiB wait to be written")
         self._lines.append(lines)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the file is large enough to be rotated."""
+        return 0 < self._rotate_at <= self._size and not self._rotating
+
+    def rotate(self) -> None:
+        self._rotating = True
+        self._lines.append(_ROTATE)
+
     def close(self) -> None:
         """Write what still waits, unless the disk takes too long; raise OSError if that does not work."""
         self._closing.set()
@@ -68,6 +105,8 @@ class RecordingFile:
         if self._failed is not None:
             raise self._failed
         self._failed = OSError("the recording is closed")
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
 
     def _keep_writing(self) -> None:
         try:
@@ -81,18 +120,86 @@ class RecordingFile:
 
     def _write_out(self) -> None:
         """Write the lines that wait; those that come meanwhile are for the next time."""
-        data = b"".join([self._lines.popleft() for _ in range(len(self._lines))])
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(self._file, rest) :]
-        self._written += len(data)
+        waiting: list[bytes] = []
+        size = 0
+        for _ in range(len(self._lines)):
+            lines = self._lines.popleft()
+            if isinstance(lines, _Rotate):
+                self._write_member(b"".join(waiting))
+                waiting, size = [], 0
+                self._begin_another()
+                continue
+            waiting.append(lines)
+            size += len(lines)
+            if size >= _MEMBER:
+                self._write_member(b"".join(waiting))
+                waiting, size = [], 0
+        self._write_member(b"".join(waiting))
+
+    def _write_member(self, lines: bytes) -> None:
+        if not lines:
+            return
+        member = packed(lines)
+        rest = memoryview(member)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            # What is whole stays; a pipe cannot be cut.
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(member)
+        self._written += len(lines)
+
+    def _begin_another(self) -> None:
+        another = self._create()
+        os.close(self._file)
+        self._file, self._size, self._rotating = another, 0, False
+
+    def _create(self) -> int:
+        """A new, empty file, for its owner only; what is no file, such as a pipe, is written to as it is."""
+        self._move_aside()
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if stat.S_ISREG(os.fstat(file).st_mode):
+            # It may have been there before.
+            os.fchmod(file, 0o600)
+        return file
+
+    def _move_aside(self) -> None:
+        try:
+            there = os.stat(self._path)
+        except FileNotFoundError:
+            return
+        if not stat.S_ISREG(there.st_mode) or not there.st_size:
+            return
+        older = rotated(self._path)
+        os.rename(self._path, f"{self._path}.{older[-1][0] + 1 if older else 1}")
+        for _, path in rotated(self._path)[: -self._kept or None]:
+            with suppress(OSError):
+                os.unlink(path)
+
+
+def kept_annotations(registry: Registry, asked_for: Collection[str]) -> RecordedAnnotations | None:
+    """Those that plugins read, and those that somebody asks for: keys, or `all`."""
+    if ALL in asked_for:
+        return None
+    read = (key for declaration in registry.declarations.values() for key in declaration.annotations)
+    return RecordedAnnotations((*read, *asked_for), secret=os.urandom(32))
 
 
 @contextmanager
-def recording(path: str, guard: HangGuard) -> Iterator[Recorder]:
+def recording(
+    path: str,
+    guard: HangGuard | None,
+    *,
+    annotations: RecordedAnnotations | None = None,
+    rotate_at: int = ROTATE_AT,
+    kept: int = KEPT,
+) -> Iterator[Recorder]:
     """A recorder into a file, complete at the end of the block; raise OSError if there can be no such file."""
-    file = RecordingFile(path)
-    recorder = Recorder(file.write, guard=guard)
+    file = RecordingFile(path, rotate_at=rotate_at, kept=kept)
+    recorder = Recorder(file.write, guard=guard, annotations=annotations, rotation=file)
     try:
         yield recorder
     finally:

@@ -40,7 +40,7 @@ DUMP_VERSION = 1
 
 #: The cluster's own participants of transactions.
 _PLACEMENTS, _OBJECTS, _NOMINATIONS, _PENDING = "nodes and pods", "objects", "nominations", "pending pods"
-_ASSUMED = "assumed objects"
+_ASSUMED, _IN_FLIGHT = "assumed objects", "objects in flight"
 
 
 class DumpError(ValueError):
@@ -67,6 +67,8 @@ class DumpedState(msgspec.Struct, frozen=True, kw_only=True):
     objects: list[tuple[str, Any]]
     #: The same of those that are assumed to be others, as what was written was not heard of yet.
     assumed: list[tuple[str, Any]] = msgspec.field(default_factory=list)
+    #: Those that were written, of which the watch has not told yet.
+    in_flight: list[tuple[str, Any]] = msgspec.field(default_factory=list)
     #: Node -> pods, both in the order of nomination.
     nominations: list[tuple[str, list[Pod]]]
     #: In the order in which their names came.
@@ -170,6 +172,7 @@ def dumped_state(parts: dict[str, Any]) -> DumpedState:
         ),
         objects=[with_name(obj) for obj in others.pop(_OBJECTS)],
         assumed=[with_name(obj) for obj in others.pop(_ASSUMED)],
+        in_flight=[with_name(obj) for obj in others.pop(_IN_FLIGHT)],
         nominations=[(name, [as_written(pod) for pod in pods]) for name, pods in others.pop(_NOMINATIONS)],
         pending=[as_written(pod) for pod in others.pop(_PENDING)],
         others=others,
@@ -192,6 +195,7 @@ def restored_state(dumped: DumpedState) -> dict[str, Any]:
         _PLACEMENTS: dumped.placements,
         _OBJECTS: [read_object(kind_named(name), content) for name, content in dumped.objects],
         _ASSUMED: [read_object(kind_named(name), content) for name, content in dumped.assumed],
+        _IN_FLIGHT: [read_object(kind_named(name), content) for name, content in dumped.in_flight],
         _NOMINATIONS: dumped.nominations,
         _PENDING: dumped.pending,
         **dumped.others,

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from stowplan.engine.effects import Effect, RunPlugin, Tell
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
+    from stowplan.framework.requests import Request
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
     from stowplan.metrics.scheduler import SchedulerMetrics
@@ -357,6 +358,8 @@ class Engine:
             extenders=extenders,
             event_recorder=EffectRecorder(self, profile) if settings.events else None,
             preemptions=self.evictions,
+            wall_clock=self._wall_clock,
+            carry_out=self._carry_out,
             metrics=None
             if self.metrics is None
             else FrameworkMetrics(self.metrics, profile=profile, now=meter.clock, chance=meter.random),
@@ -444,6 +447,9 @@ class Engine:
 
     def _wall_clock(self) -> float:
         return self._outbox.now + self._ahead
+
+    def _carry_out(self, request: Request) -> None:
+        self._outbox.tell(request)
 
     # -- one pod ------------------------------------------------------------------------------------------------------
 

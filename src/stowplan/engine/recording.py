@@ -6,9 +6,11 @@ knows them, without the fields that it does not read, such as the environment of
 notes of them; of a change only the new object is written, as the old one came before. A recording that begins in the
 middle of a run begins with a dump of the engine; it writes the old objects, too, that are neither in that nor came
 since. Where a user's plugin was broken off in the middle of a call, the line says in which one, and how that was told.
+A recording of an engine that decides has beside each input what followed: which pods were bound and evicted, and a
+checksum of all effects, which a replay is held to. One of an engine that only follows a cluster has inputs alone.
 
     recording = Recording(file.write, header)                  # while it runs, once for each step:
-    recording.add(input_, now)
+    recording.add(input_, now, effects=effects)
     recording.flush()                                          # at the end
     for effects in Replay(lines, registry).steps(): ...        # afterwards: the same effects, byte for byte
 
@@ -22,9 +24,11 @@ A process that is killed leaves a last line that is torn: where a file ends with
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from zlib import crc32
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.api import api_errors
 from stowplan.api.api_errors import ApiError
@@ -32,9 +36,10 @@ from stowplan.api.changes import Change
 from stowplan.api.decode import DecodeError
 from stowplan.api.meta import ApiStruct, ObjectMeta
 from stowplan.api.port import Unreachable
+from stowplan.api.types import Pod
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.engine.dumped import EngineDump, objects_of, set_chance
-from stowplan.engine.effects import Tell
+from stowplan.engine.effects import RunPlugin, Tell
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import (
     Activated,
@@ -58,7 +63,7 @@ from stowplan.engine.inputs import (
 )
 from stowplan.engine.written_objects import kind_named, name_of, read_object, with_name, writer_of
 from stowplan.framework.binding import PluginGaveUpError
-from stowplan.framework.requests import Done, Outcome, Refused, Unknown
+from stowplan.framework.requests import Bind, Delete, Done, Outcome, Refused, Unknown
 from stowplan.framework.status import Code, Status
 from stowplan.metrics.registry import MetricsRegistry
 from stowplan.metrics.scheduler import SchedulerMetrics
@@ -68,11 +73,13 @@ if TYPE_CHECKING:
 
     from stowplan.engine.effects import Effect
     from stowplan.engine.engine import Meter
+    from stowplan.engine.recorded_annotations import RecordedAnnotations
     from stowplan.framework.extender import Extender
     from stowplan.framework.registry import Registry
 
-#: Changes when lines are written otherwise.
-FORMAT = 1
+#: Changes when lines are written otherwise. 1 had no decisions.
+FORMAT = 2
+READABLE = (1, FORMAT)
 
 #: Lines are made so many at a time, which takes a fraction of what single ones between other work take; or fewer, when
 #: so many seconds have passed since the last ones.
@@ -92,13 +99,33 @@ class BrokenOff(NamedTuple):
     why: str
 
 
+class Decision(NamedTuple):
+    """A pod that was sent to a node, or evicted."""
+
+    what: Literal["bind", "evict"]
+    #: namespace/name.
+    pod: str
+    #: "" of an eviction.
+    node: str
+
+
+class Outcomes(NamedTuple):
+    """What followed from an input."""
+
+    #: Of all effects, as bytes; None: one of them cannot be encoded.
+    checksum: int | None
+    decisions: tuple[Decision, ...]
+
+
 class Entry(NamedTuple):
     """One input as it was recorded."""
 
     now: float
     input: Input
     #: Calls within the step that were broken off, in order.
-    broken_off: tuple[BrokenOff, ...]
+    broken_off: tuple[BrokenOff, ...] = ()
+    #: None: the recording does not say.
+    outcomes: Outcomes | None = None
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,24 +141,34 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     chance: Any = None
     #: The engine when the recording began; None: it had taken no step.
     dump: EngineDump | None = None
+    #: Whether the lines say what followed from the inputs.
+    decides: bool = False
 
 
 class Recording:
     """Writes down what an engine hears."""
 
-    def __init__(self, write: Callable[[bytes], object], header: Header) -> None:
-        """`write` takes some lines at a time, whole ones."""
+    def __init__(
+        self, write: Callable[[bytes], object], header: Header, *, annotations: RecordedAnnotations | None = None
+    ) -> None:
+        """`write` takes some lines at a time, whole ones; `annotations` of None: all are kept."""
         self._write = write
+        self._annotations = annotations
+        self._decides = header.decides
+        if annotations is not None and header.dump is not None:
+            header = replace(header, dump=annotations.of_dump(header.dump))
         #: Objects that a reader knows; None: all that ever came.
         self._known = None if header.dump is None else {key for key, _ in _objects_of(header.dump)}
         #: What is not written yet; inputs do not change any more.
-        self._waiting: list[tuple[Input, float, Sequence[BrokenOff]]] = []
+        self._waiting: list[tuple[Input, float, Sequence[BrokenOff], Sequence[Effect]]] = []
         self._wrote_at = header.now
         write(_ENCODER.encode(header) + b"\n")
 
-    def add(self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = ()) -> None:
+    def add(
+        self, input_: Input, now: float, broken_off: Sequence[BrokenOff] = (), effects: Sequence[Effect] = ()
+    ) -> None:
         waiting = self._waiting
-        waiting.append((input_, now, broken_off))
+        waiting.append((input_, now, broken_off, effects))
         if len(waiting) >= LINES_AT_A_TIME or now - self._wrote_at >= SECONDS_AT_A_TIME:
             self._wrote_at = now
             self.flush()
@@ -142,11 +179,17 @@ class Recording:
         if waiting:
             self._write(_ENCODER.encode_lines([self._line(*entry) for entry in waiting]))
 
-    def _line(self, input_: Input, now: float, broken_off: Sequence[BrokenOff]) -> tuple[Any, ...]:
+    def _line(
+        self, input_: Input, now: float, broken_off: Sequence[BrokenOff], effects: Sequence[Effect]
+    ) -> tuple[Any, ...]:
+        if self._annotations is not None:
+            input_ = self._annotations.of_input(input_)
         name, fields = _WRITERS[type(input_)]
         written: Any = input_ if fields is None else fields(input_)
         if self._known is not None and isinstance(input_, Changes):
             written = _with_unknown_objects(input_, written, self._known)
+        if self._decides and effects:
+            return (now, name, written, broken_off, outcomes_of(effects))
         return (now, name, written, broken_off) if broken_off else (now, name, written)
 
 
@@ -155,17 +198,44 @@ def read_header(line: bytes | str) -> Header:
         header = msgspec.json.decode(line, type=Header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise RecordingError(f"line 1: no header of a recording: {e}") from e
-    if header.format != FORMAT:
-        raise RecordingError(f"line 1: this recording has format {header.format}, want {FORMAT}")
+    if header.format not in READABLE:
+        raise RecordingError(f"line 1: this recording has format {header.format}; this version reads up to {FORMAT}")
     return header
 
 
-def read_entries(lines: Iterable[bytes | str], dump: EngineDump | None = None) -> Iterator[Entry]:
-    """The inputs of the lines after the header, which had this dump."""
+def outcomes_of(effects: Sequence[Effect]) -> Outcomes:
+    """What a recording keeps of effects."""
+    checksum: int | None
+    try:
+        checksum = crc32(b"".join([effect.encoded() for effect in effects])) if effects else 0
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        # A plugin may ask for what only its own code understands.
+        checksum = None
+    found = (_decision(effect.action) for effect in effects if type(effect.action) in _DECISIVE)
+    return Outcomes(checksum, tuple(decision for decision in found if decision is not None))
+
+
+_DECISIVE = (Bind, Delete, RunPlugin)
+_NOTHING_FOLLOWED = Outcomes(0, ())
+
+
+def _decision(action: Any) -> Decision | None:
+    if isinstance(action, RunPlugin):
+        return Decision("bind", action.pod, action.node) if action.point == "Bind" else None
+    key = f"{action.namespace}/{action.name}"
+    if isinstance(action, Bind):
+        return Decision("bind", key, action.node)
+    return Decision("evict", key, "") if action.kind is Pod else None
+
+
+def read_entries(lines: Iterable[bytes | str], header: Header) -> Iterator[Entry]:
+    """The inputs of the lines after the header."""
+    dump = header.dump
+    nothing = _NOTHING_FOLLOWED if header.decides else None
     known: dict[_Key, ApiStruct] = {} if dump is None else dict(_objects_of(dump))
     for number, line in enumerate(lines, 2):
         try:
-            entry = _read_entry(line, known)
+            entry = _read_entry(line, known, nothing)
         except (msgspec.DecodeError, DecodeError, LookupError, TypeError, ValueError, RecursionError) as e:
             if _is_torn(line):
                 return
@@ -173,9 +243,14 @@ def read_entries(lines: Iterable[bytes | str], dump: EngineDump | None = None) -
         yield entry
 
 
-def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct]) -> Entry:
+def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct], nothing: Outcomes | None) -> Entry:
     now, name, written, *more = msgspec.json.decode(line)
-    return Entry(now, _READERS[name](written, known), tuple(BrokenOff(*call) for call in more[0]) if more else ())
+    broken_off = tuple(BrokenOff(*call) for call in more[0]) if more else ()
+    outcomes = nothing
+    if len(more) > 1:
+        checksum, decisions = more[1]
+        outcomes = Outcomes(checksum, tuple(Decision(*one) for one in decisions))
+    return Entry(now, _READERS[name](written, known), broken_off, outcomes)
 
 
 def _is_torn(line: bytes | str) -> bool:
@@ -208,13 +283,12 @@ class Replay:
         `extenders` of None: those of the configuration.
         """
         self._lines = iter(lines)
-        header = read_header(next(self._lines, b""))
+        self.header = header = read_header(next(self._lines, b""))
         if header.chance is None:
             chance = None
         else:
             set_chance(chance, header.chance)
         self._broken_off = broken_off
-        self._dump = header.dump
         features = DEFAULT_FEATURES.with_gates(header.gates)
         self.engine = Engine(
             load_config(header.configuration, plugins=registry.declarations, features=features),
@@ -232,7 +306,13 @@ class Replay:
 
     def steps(self) -> Iterator[tuple[Entry, list[Effect]]]:
         """Each input, and the effects that follow from it."""
-        for entry in read_entries(self._lines, self._dump):
+        return self.steps_until(None)
+
+    def steps_until(self, moment: float | None) -> Iterator[tuple[Entry, list[Effect]]]:
+        """The same up to a moment, those at it included."""
+        for entry in read_entries(self._lines, self.header):
+            if moment is not None and entry.now > moment:
+                return
             if self._broken_off is not None:
                 self._broken_off.expect(entry.broken_off)
             yield entry, self.engine.step(entry.input, entry.now)

@@ -6,13 +6,14 @@ off many verdicts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.explain.explanations import Explanations
 from stowplan.explain.inspection import inspecting
 from stowplan.explain.refusals import refusals
 from stowplan.explain.suggestions import suggest_on
+from stowplan.explain.trials import TRIES
 from stowplan.framework.explanations.formatting import amount, taint_text
 from stowplan.inspection.records import (
     HelpRecord,
@@ -93,9 +94,11 @@ class Answer:
     detail: str = ""
     #: What preemption would evict here.
     eviction: Eviction | None = None
+    #: How many changes may be tried out for it.
+    tries: int = TRIES
 
     def help(self, row: int) -> tuple[Suggestion, ...]:
-        return suggest_on(self.engine, self.verdict, row)
+        return suggest_on(self.engine, self.verdict, row, self.tries)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +174,9 @@ class NodeView:
         )
 
 
-def node_view(engine: Engine, name: str, questions: Iterable[tuple[Verdict, tuple[str, ...]]]) -> NodeView:
+def node_view(
+    engine: Engine, name: str, questions: Iterable[tuple[Verdict, tuple[str, ...]]], *, tries: int = TRIES
+) -> NodeView:
     """`questions`: for each kind of pending pods its verdict and the keys of all its pods."""
     state = engine.state
     row = state.table.row_of[name]
@@ -180,7 +185,7 @@ def node_view(engine: Engine, name: str, questions: Iterable[tuple[Verdict, tupl
     pods = sorted(state.row_pods[row], key=lambda info: (-info.priority, info.start_time, info.key))
     view = NodeView(node=node, row=row, uses=_uses(state, row), pods=pods, nominated=list(state.nominator.on(name)))
     for verdict, keys in questions:
-        _judge(view, engine, verdict, keys)
+        _judge(view, engine, verdict, keys, tries)
     view.refused.sort(key=lambda answer: (-len(answer.keys), answer.keys))
     return view
 
@@ -195,7 +200,7 @@ def _uses(state: ClusterState, row: int) -> list[Use]:
     return [use for use in found if use.used or use.total]
 
 
-def _judge(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, ...]) -> None:
+def _judge(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, ...], tries: int) -> None:
     if verdict.gated is not None or verdict.error is not None:
         status = verdict.gated or verdict.error
         assert status is not None
@@ -206,7 +211,7 @@ def _judge(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, ..
             behind = int(verdict.totals[verdict.names.index(verdict.node_name)] - verdict.totals[view.row])
         view.taken.append(Answer(verdict=verdict, engine=engine, keys=keys, behind=behind))
     else:
-        view.refused.append(_refusal(view, engine, verdict, keys))
+        view.refused.append(replace(_refusal(view, engine, verdict, keys), tries=tries))
 
 
 def _refusal(view: NodeView, engine: Engine, verdict: Verdict, keys: tuple[str, ...]) -> Answer:

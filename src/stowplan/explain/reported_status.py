@@ -25,6 +25,10 @@ _EVENTS = 4
 #: A note that fits beside its time and reason.
 _SHORT = 40
 _PAST = "Judged as things are now: what the scheduler saw when it chose the node cannot be seen from outside."
+_ASK_THERE = (
+    "Does it wait all the same? What Permit or a backoff holds only its scheduler knows; one of Stowplan says so: "
+    "stowplan explain --from-scheduler URL pod NAME."
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,11 @@ class ReportedStatus:
         if self.events is not None:
             said = {_our_words(verdict), self.condition.message if self.condition is not None else ""}
             blocks += _listed(self.events, said, wide=wide)
-        return [*blocks, Line(((_PAST, "dim"),), 2)] if verdict.current_node else blocks
+        if verdict.current_node:
+            blocks.append(Line(((_PAST, "dim"),), 2))
+        elif verdict.node_name:
+            blocks.append(Line(((_ASK_THERE, "dim"),), 2))
+        return blocks
 
     def _spoken(self, verdict: Verdict) -> Cell:
         condition = self.condition

@@ -19,7 +19,7 @@ import numpy as np
 from stowplan.explain.explanations import Explanations, guarded
 from stowplan.explain.inspection import VerdictInspection, inspecting
 from stowplan.explain.obstacles import obstacles
-from stowplan.explain.trials import Trials
+from stowplan.explain.trials import TRIES, Trials
 from stowplan.framework.explanations.changes import Change, Dial
 from stowplan.framework.explanations.formatting import count, joined, listed, sentence
 from stowplan.framework.explanations.grouping import classes, split
@@ -108,31 +108,31 @@ class Advice:
         }
 
 
-def suggest(engine: Engine, verdict: Verdict) -> Advice:
-    """Advice for a pod that fits nowhere; empty for one that does, and after an error."""
+def suggest(engine: Engine, verdict: Verdict, tries: int = TRIES) -> Advice:
+    """Advice for a pod that fits nowhere; empty for one that does, and after an error. `tries`: at most so many."""
     if verdict.error is not None or verdict.node_name:
         return Advice()
     with inspecting(engine, verdict) as at:
         if verdict.gated is not None:
             return _ungated(at)
         explanations = Explanations(at)
-        found = _Search(at, explanations).run()
+        found = _Search(at, explanations, tries=tries).run()
         return Advice(tuple(found), tuple(obstacles(at, explanations, solved=bool(found))))
 
 
-def suggest_on(engine: Engine, verdict: Verdict, row: int) -> tuple[Suggestion, ...]:
+def suggest_on(engine: Engine, verdict: Verdict, row: int, tries: int = TRIES) -> tuple[Suggestion, ...]:
     """What would let a pod onto one node that refuses it, wherever else it could go; the smallest changes first."""
     if verdict.error is not None or verdict.gated is not None or verdict.feasible[row]:
         return ()
     with inspecting(engine, verdict) as at:
         only = np.zeros(len(at.valid), np.bool_)
         only[row] = True
-        return tuple(_Search(at, Explanations(at), only=only).run())
+        return tuple(_Search(at, Explanations(at), only=only, tries=tries).run())
 
 
-def advise(engine: Engine, verdict: Verdict) -> Verdict:
+def advise(engine: Engine, verdict: Verdict, tries: int = TRIES) -> Verdict:
     """Let the verdict give advice when it is asked for it."""
-    verdict.adviser = partial(suggest, engine)
+    verdict.adviser = partial(suggest, engine, tries=tries)
     return verdict
 
 
@@ -182,11 +182,12 @@ class _Search:
     depth: int = 0
     #: The rows that are to be gained; None: any.
     only: npt.NDArray[np.bool_] | None = None
+    tries: int = TRIES
     trials: Trials = field(init=False)
     _remedies: dict[str, Remedy] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.trials = Trials(self.at, only=self.only)
+        self.trials = Trials(self.at, limit=self.tries, only=self.only)
         self._remedies = self.explanations.remedies()
 
     def run(self) -> list[Suggestion]:

@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from stowplan.framework.explanations.changes import Change
 
 
+#: How many changes are tried out for one pod.
+TRIES = 400
+
+
 @dataclass
 class Trials:
     """Evaluates changes; counts how often, as the number of tries is limited."""
 
     inspection: VerdictInspection
-    limit: int = 400
+    limit: int = TRIES
     #: The rows that are to be gained; None: any.
     only: npt.NDArray[np.bool_] | None = None
     tries: int = field(default=0, init=False)

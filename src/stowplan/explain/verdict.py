@@ -56,7 +56,7 @@ class Verdict(Judgement):
         return f"<Verdict: {self.in_words()}>"
 
     def in_words(self) -> str:
-        """The answer in a line."""
+        """The verdict in one line."""
         if self.error is not None:
             return f"{self.key} cannot be judged: {self.error.message}"
         if self.gated is not None:
@@ -97,7 +97,7 @@ class Verdict(Judgement):
 
     @cached_property
     def advice(self) -> Advice | None:
-        """What would help a pod that fits nowhere; None when nobody can say or nothing is needed."""
+        """What would help a pod that fits nowhere; None if unknown or not needed."""
         return self.adviser(self) if self.adviser is not None and not self.node_name else None
 
     def suggestions(self) -> tuple[Suggestion, ...]:

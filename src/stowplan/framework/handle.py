@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.extender import Extender
     from stowplan.framework.metrics import FrameworkMetrics
+    from stowplan.framework.requests import Request
     from stowplan.framework.runtime import Framework
     from stowplan.framework.status import Status
 
@@ -54,6 +55,10 @@ class Preemptions(Protocol):
         """Whether a plan for the pod is still being carried out, so that the pod need not be tried."""
 
 
+def _no_time() -> float:
+    return 0.0
+
+
 class Handle:
     """The cluster, the profile, what waits, and the injected sources of chance."""
 
@@ -71,6 +76,8 @@ class Handle:
         api: Api | None = None,
         event_recorder: EventRecorder | None = None,
         preemptions: Preemptions | None = None,
+        wall_clock: Callable[[], float] | None = None,
+        carry_out: Callable[[Request], None] | None = None,
         metrics: FrameworkMetrics | None = None,
         in_force: bool = True,
     ) -> None:
@@ -92,9 +99,12 @@ class Handle:
         self.event_recorder = event_recorder
         #: None offline, where no eviction plan is carried out.
         self.preemptions = preemptions
+        #: Seconds since the epoch, as of the step that is being taken; it stands still where no time passes.
+        self.wall_clock: Callable[[], float] = wall_clock or _no_time
         #: None offline: nothing is counted or timed.
         self.metrics = metrics
         self._activate = activate
+        self._carry_out = carry_out
         self._extenders = tuple(extenders)
         #: What takes part in transactions once the profile decides; None: it does.
         self._participants: dict[str, Participant] | None = None if in_force else {}
@@ -145,6 +155,14 @@ class Handle:
         wanted = list(pods)
         if self._activate is not None and wanted:
             self._activate(wanted)
+
+    def carry_out(self, request: Request) -> None:
+        """Have a request carried out that nobody waits for, as Unreserve cannot; dropped where there is no API server.
+
+        Only within a call of the framework, and not for questions.
+        """
+        if self._carry_out is not None:
+            self._carry_out(request)
 
     def extenders(self) -> tuple[Extender, ...]:
         """The configured extenders, in call order; offline there are none."""

@@ -84,6 +84,8 @@ class Plugin(ABC):
     needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
     #: Kinds that the plugin looks up, and goes on without.
     reads_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
+    #: Keys of the annotations that the plugin reads, of any kind: recordings keep these, of others that they changed.
+    reads_annotations: ClassVar[tuple[str, ...]] = ()
     #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
     reads: Reads = Reads.ANYTHING
     #: Title of the plugin's column in tables of scores; "" for its name.

@@ -81,6 +81,7 @@ def declared_by(plugin: type[Plugin]) -> PluginDeclaration:
             args_type=plugin.args_type,
             needs=tuple(plugin.needs_kinds),
             reads=tuple(plugin.reads_kinds),
+            annotations=tuple(plugin.reads_annotations),
         )
     except TypeError as error:
         raise PluginLoadError(str(error)) from None
@@ -95,7 +96,13 @@ def _derived(own: PluginDeclaration, base: PluginDeclaration) -> PluginDeclarati
         of_base = args if base.args_type is None or isinstance(args, base.args_type) else base.args_type()
         return (*base.kinds_read(of_base), *own.kinds_read(args))
 
-    return replace(own, args_type=own.args_type or base.args_type, needs=(*base.needs, *own.needs), reads=reads)
+    return replace(
+        own,
+        args_type=own.args_type or base.args_type,
+        needs=(*base.needs, *own.needs),
+        reads=reads,
+        annotations=(*base.annotations, *own.annotations),
+    )
 
 
 def _check_declaration(plugin: type[Plugin], declaration: PluginDeclaration) -> None:

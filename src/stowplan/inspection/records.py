@@ -408,3 +408,5 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     takes: tuple[TakesRecord, ...] = ()
     refuses: tuple[RefusesRecord, ...] = ()
     untried: tuple[UntriedRecord, ...] = ()
+    #: Of a running scheduler that was asked for a page: its blocks.
+    page: list[Any] | None = None

@@ -73,6 +73,8 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 #: Without a duration it ends when nothing but waiting has happened for so many seconds: more than any pod waits to be
 #: tried again.
 _QUIET = 700.0
+#: Parts of the time between two samples, after each of which progress is told.
+_PARTS = 64
 _DIGITS = 6
 
 
@@ -291,12 +293,16 @@ class Simulation:
         expected = self._expected()
         quiet_since, seen = 0.0, -1
         duration = self.scenario.duration
+
+        def tell() -> None:
+            if progress is not None:
+                progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
+
         self._time.run(until=self._time.now)
         while True:
             self.sampler.take()
             self._sweep()
-            if progress is not None:
-                progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
+            tell()
             if self._time.halted or (duration is not None and self._passed >= duration):
                 break
             happened = self.ledger.placements + self.ledger.arrived + sum(self.ledger.ends.values())
@@ -304,13 +310,17 @@ class Simulation:
                 quiet_since, seen = self._passed, happened
             if duration is None and self._time.idle and self._rests(quiet_since):
                 break
-            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration))
+            self._advance(self.sampler.next if duration is None else min(self.sampler.next, duration), tell)
         return self._finish()
 
-    def _advance(self, until: float) -> None:
-        """To that time; without a duration, no further than something is due."""
-        start = self.world.start
-        self._time.advance(max(0.0, start + until - self._time.now))
+    def _advance(self, until: float, tell: Callable[[], None]) -> None:
+        """To that time, in parts: somebody may want to break it off."""
+        begin = self._passed
+        for part in range(1, _PARTS + 1):
+            to = until if part == _PARTS else begin + (until - begin) * part / _PARTS
+            self._time.advance(max(0.0, self.world.start + to - self._time.now))
+            if part < _PARTS:
+                tell()
 
     def _rests(self, quiet_since: float) -> bool:
         return not self.ledger.pending or self._passed - quiet_since >= _QUIET

@@ -1,9 +1,9 @@
 """Patches of typed objects: JSON merge patches, and as much of strategic merge patches as schedulers write.
 
 A patch is merged with the JSON form of the top-level fields that it names; the other fields are shared with the object
-as it was. In a strategic merge patch the conditions of a status are merged by their type and put into the order that
-the patch asks for. Any other list in one, and any other directive, would need the merge rules of the kind, which the
-structs do not say: that is refused, never guessed.
+as it was. In a strategic merge patch the conditions of a status are merged by their type, and the users of a claim by
+their UID, and put into the order that the patch asks for. Any other list in one, and any other directive, would need
+the merge rules of the kind, which the structs do not say: that is refused, never guessed.
 
 Upstream: k8s.io/apimachinery/pkg/util/strategicpatch, gopkg.in/evanphx/json-patch.v4 (RFC 7396).
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=ApiStruct)
 
 #: Lists that a strategic merge patch merges element by element, and the field that tells the elements apart.
-_MERGE_KEYS = {"status.conditions": "type"}
+_MERGE_KEYS = {"status.conditions": "type", "status.reservedFor": "uid"}
 _ELEMENT_ORDER = "$setElementOrder/"
 #: Fields that say what an object is; a patch may repeat them.
 _TYPE_FIELDS = ("apiVersion", "kind")
@@ -126,6 +126,9 @@ def _merged_list(current: Sequence[Any], patch: Sequence[Any], path: str) -> lis
     for element in patch:
         if not isinstance(element, Mapping) or not element.get(key):
             raise BadRequest(f"map: {element!r} does not contain declared merge key: {key} (in {path})")
+        if element.get("$patch") == "delete":
+            merged.pop(element[key], None)
+            continue
         merged[element[key]] = _merged(merged.get(element[key], {}), element, path, strategic=True)
     return list(merged.values())
 

@@ -13,12 +13,21 @@ from stowplan.api.pod import FINISHED
 from stowplan.api.types import Event, Pod
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.config.features import UNBUILT
+from stowplan.engine.dumped import DumpError
+from stowplan.engine.recording import RecordingError
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.verdict import Verdict
 from stowplan.framework.explanations.formatting import joined
+from stowplan.framework.registry import installed_plugins
 from stowplan.framework.status import error
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
+from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.loading.files import objects_of_files
 from stowplan.offline import Cluster
+from stowplan.recordings.files import moment_text
+from stowplan.recordings.moment import moment_of
 from stowplan.sources.missing_kinds import why_not_judged
 
 if TYPE_CHECKING:
@@ -41,6 +50,9 @@ class ClusterSource:
     #: The namespace of a bare pod name.
     namespace: str = "default"
     live: bool = False
+    #: Whether pods say what the cluster's scheduler thought of them, and whether no kind of objects is missing.
+    reports: bool = False
+    whole: bool = False
     #: Whether extenders of the configuration are asked.
     extenders: bool = True
     #: Of a live cluster, Events about the pod that was asked for.
@@ -53,6 +65,29 @@ class ClusterSource:
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
         _note(*found.notes)
         return cls(Cluster(found.objects, config, plugins=named_plugins(plugins)), _finished(found.objects))
+
+    @classmethod
+    def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
+        """A moment of a recording, None: its end; `config` of None: the configuration that was in force then."""
+        try:
+            calls = BrokenOffCalls()
+            registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
+            moment = moment_of(path, when, registry, broken_off=calls)
+        except (RecordingError, DumpError) as error:
+            text = str(error)
+            raise InputError(text if path in text else f"{path}: {text}") from error
+        own = config is None
+        cluster = Cluster(
+            moment.objects,
+            moment.configuration if own else config,
+            plugins=named_plugins(plugins),
+            # A whole kube-scheduler has gates that no decision depends on.
+            feature_gates=_known_gates(moment.header.gates) if own else None,
+        )
+        for framework in cluster.algorithm.frameworks.values():
+            framework.switch_off(moment.switched_off)
+        _note(f"as of {moment_text(moment.at)}")
+        return cls(cluster, {}, where=f"{path} at that time", reports=True, whole=True)
 
     @classmethod
     async def of_live_cluster(
@@ -84,6 +119,8 @@ class ClusterSource:
             where="the cluster",
             namespace=read.namespace,
             live=True,
+            reports=True,
+            whole=True,
             events=read.events,
         )
 
@@ -156,7 +193,7 @@ class ClusterSource:
         if self.cluster.engine.framework_for(info) is None:
             return self._nobody_schedules(info)
         verdict = self.cluster.explain(info.key, extenders=self.extenders)
-        unjudged = "" if self.live else why_not_judged(info, self.cluster.state.objects)
+        unjudged = "" if self.whole else why_not_judged(info, self.cluster.state.objects)
         return replace(verdict, error=error(unjudged), node_name="") if unjudged else verdict
 
     def _nobody_schedules(self, info: PodInfo) -> Verdict:
@@ -169,7 +206,12 @@ class ClusterSource:
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""
-        return ReportedStatus.about(info.pod, self.events) if self.live else None
+        return ReportedStatus.about(info.pod, self.events) if self.reports else None
+
+
+def _known_gates(gates: dict[str, bool]) -> dict[str, bool]:
+    """Those of these gates that a `Cluster` takes."""
+    return {name: on for name, on in gates.items() if name in DEFAULT_FEATURES.gates and not (on and name in UNBUILT)}
 
 
 def _note(*notes: str) -> None:

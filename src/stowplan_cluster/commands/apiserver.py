@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command, section=WITHOUT_A_CLUSTER, short_help="Serve a cluster without machines, for kubectl and schedulers."
 )
-@click.option("--nodes", type=click.IntRange(0, 100_000), default=0, help="So many nodes, made of --node-template.")
+@click.option("--nodes", type=click.IntRange(0, 100_000), default=0, help="Number of nodes, made from --node-template.")
 @cluster_options
 def apiserver(**options: Any) -> None:
     """An API server in this process: a cluster without machines that kubectl works with.
 
     Pods that are bound to a node start, Deployments make pods, deletions finish; nothing is scheduled. It
-    listens on 127.0.0.1, with TLS and a token that the kubeconfig holds.
+    listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
 
     \b
       stowplan apiserver --nodes 100 &

@@ -27,37 +27,37 @@ _OPTIONS = (
         "filenames",
         multiple=True,
         type=click.Path(exists=True, allow_dash=True),
-        help="Manifests to create at the start, as far as they are not there yet. Repeatable; - is stdin.",
+        help="Manifests to create at startup, unless they exist. Repeatable; - is stdin.",
     ),
     click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too."),
     click.option("--state", type=_FILE, help="File that keeps the cluster; without it, all is gone at the end."),
-    click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 takes a free one."),
+    click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0 picks a free one."),
     click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on."),
     click.option(
         "--kubeconfig-out",
         type=_FILE,
         default=Path("stowplan.kubeconfig"),
         show_default=True,
-        help="Where the kubeconfig goes. It appears when the server answers and goes when it ends.",
+        help="Where to write the kubeconfig. Created when the server is ready, removed at exit.",
     ),
     click.option(
         "--controllers",
         default="*",
         show_default=True,
         metavar="LIST",
-        help="What makes the cluster live: '*' all, 'NAME' one, '*,-NAME' all but one, '' none.",
+        help="Controllers to run: '*' all, 'NAME' one, '*,-NAME' all but one, '' none.",
     ),
     click.option(
         "--disable-admission-plugins",
         default="",
         metavar="LIST",
-        help="Admission plugins to leave out, by their upstream names.",
+        help="Admission plugins to switch off, by their upstream names.",
     ),
     click.option(
         "--without",
         default="",
         metavar="LIST",
-        help="Stages of a write to leave out, for speed: 'admission' (pods get no priority of their class and no "
+        help="Stages of a write to skip, for speed: 'admission' (pods get no priority of their class and no "
         "default tolerations, claims no default class), 'managed-fields' (not recorded until somebody applies), "
         "'validation' (what is wrong is stored).",
     ),

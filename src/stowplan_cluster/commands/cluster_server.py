@@ -119,7 +119,7 @@ def _fill(server: ApiServer, options: ClusterOptions) -> None:
 
     stdin = sys.stdin.buffer if _STDIN in options.filenames else None
     filling = Filling(server)
-    filling.add(load_manifests(options.filenames, stdin, recursive=options.recursive))
+    filling.add(load_manifests(options.filenames, stdin, recursive=options.recursive, report=_note))
     problems = filling.problems
     template = options.node_template
     count = _node_count(server, options)
@@ -130,7 +130,11 @@ def _fill(server: ApiServer, options: ClusterOptions) -> None:
     if problems:
         raise InputError(*problems)
     for note in filling.notes():
-        click.echo(f"note: {note}", err=True)
+        _note(note)
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {text}", err=True)
 
 
 def _node_count(server: ApiServer, options: ClusterOptions) -> int:

@@ -60,7 +60,7 @@ class DemoError(click.ClickException):
 @click.command(
     cls=Command, section=WITHOUT_A_CLUSTER, short_help="See it at work: a cluster, a workload, one pod explained."
 )
-@click.option("--save", metavar="FILE", help="Write the cluster as it then is, to try `stowplan explain` on it.")
+@click.option("--save", metavar="FILE", help="Save the final cluster, to try `stowplan explain` on it.")
 def demo(save: str | None) -> None:
     """Start a small cluster, place a workload on it, explain a pod that has to wait, and clean up.
 

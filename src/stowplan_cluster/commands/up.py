@@ -68,12 +68,12 @@ class Resident(Protocol):
 @click.option(
     "--nodes",
     type=click.IntRange(0, 100_000),
-    help=f"So many nodes, made of --node-template; {DEFAULT_NODES} if the cluster would have none otherwise.",
+    help=f"Number of nodes, made from --node-template. Default: {DEFAULT_NODES} if there are no others.",
 )
 @cluster_options
 @click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
-@click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration; without it, the default one.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @click.option(
     "-v",
     "verbosity",
@@ -81,7 +81,7 @@ class Resident(Protocol):
     metavar="[LEVEL]",
     is_flag=False,
     flag_value=_VERBOSE,
-    help=f"Log what the scheduler does, as kube-scheduler would; {_VERBOSE} if you name no level.",
+    help=f"Log as kube-scheduler does; level {_VERBOSE} if none is given.",
 )
 def up(
     *,
@@ -93,8 +93,8 @@ def up(
 ) -> None:
     """A cluster that schedules: an API server, controllers and the scheduler in this process.
 
-    Nodes have no machines, and pods that are bound to one are said to run; everything else is as in a cluster.
-    It listens on 127.0.0.1, with TLS and a token that the kubeconfig holds.
+    Nodes have no machines, and bound pods are reported as running; everything else works as in a real cluster.
+    It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
 
     \b
       stowplan up &

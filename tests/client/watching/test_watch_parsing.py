@@ -237,7 +237,10 @@ def garbled(data, text):
 def test_no_wrong_event_raises_anything_else(data, type_):
     text = garbled(data, mutated(data, {"type": type_, "object": a_pod(labels={"a": "b"})}))
     with suppress(Unreachable, ApiError):
-        WatchDecoder(Pod).event(text)
+        event = WatchDecoder(Pod).event(text)
+        # What is an event has a pod, says what is wrong with it, or is a bookmark.
+        assert event.object is None or (isinstance(event.object, Pod) and event.bad is None)
+        assert event.bad is None or event.bad.why
 
 
 @given(data=st.data())

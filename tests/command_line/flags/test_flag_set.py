@@ -212,7 +212,12 @@ def test_any_words_are_read_or_refused(pieces):
     """Nothing else than FlagError comes of a command line."""
     for words in (["".join(pieces)], pieces):
         with suppress(FlagError):
-            FLAGS.parse(words)
+            line = FLAGS.parse(words)
+            # What was not given has its default, and what was is read alike each time.
+            again = FLAGS.parse(words)
+            for flag in KUBE_SCHEDULER_FLAGS:
+                assert line[flag.name] == again[flag.name]
+                assert line.is_given(flag.name) or line[flag.name] == flag.default
 
 
 _NAMES = [flag.name for flag in KUBE_SCHEDULER_FLAGS if flag.kind is STRING]

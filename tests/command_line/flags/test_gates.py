@@ -123,7 +123,7 @@ def test_gates_that_will_go_are_told():
         (
             "AllBeta=true",
             "cannot set feature gate DRADeviceTaintRules to true, Stowplan cannot do that yet: "
-            "the allocation of devices (DRA) is not built",
+            "this alpha part of the allocation of devices is not built",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from stowplan_cluster.front.kubeconfig_file import is_ours
 def _recording(path):
     with path.open("rb") as lines:
         header = read_header(next(lines, b""))
-        for _ in read_entries(lines, header.dump):
+        for _ in read_entries(lines, header):
             pass
 
 

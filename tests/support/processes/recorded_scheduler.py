@@ -16,6 +16,8 @@ from stowplan.daemon.process import opened
 from stowplan.daemon.recording_file import RecordingFile, recording
 from stowplan.engine.recording import Replay
 from stowplan.in_tree.registry import in_tree_registry
+from stowplan.recordings.container import lines_of
+from stowplan.recordings.files import opened as opened_recording
 from stowplan.timing.manual_time import ManualTime
 
 PROGRAM = [sys.executable, "-m", "support.processes.recorded_scheduler"]
@@ -57,9 +59,9 @@ def replayed(path, registry=None, **options):
     """
     whole = True
     steps = 0
-    with path.open("rb") as lines:
-        again = Replay(lines, registry or in_tree_registry(), meter=ManualTime(), **options).steps()
-        seen = (line for line in _effects_of(path).read_bytes().splitlines(keepends=True) if line.endswith(b"\n"))
+    with opened_recording(str(path)) as found, _effects_of(path).open("rb") as effects:
+        again = Replay(found.lines, registry or in_tree_registry(), meter=ManualTime(), **options).steps()
+        seen = (line for line in lines_of(effects) if line.endswith(b"\n"))
         for found, line in zip_longest(again, seen):
             if found is None or line is None:
                 whole = False

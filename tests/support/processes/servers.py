@@ -74,6 +74,12 @@ def assets():
     return Path(named) if named else None
 
 
+#: Shown as skipped where there is no real one; REQUIRE=assets makes that a failure.
+NO_ASSETS = "KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
+_SKIPPED = () if assets() is not None else pytest.mark.skip(reason=NO_ASSETS)
+SERVER_KINDS = ["embedded", pytest.param("real", marks=_SKIPPED)]
+
+
 def free_port():
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.api.quantity import NANO, QuantityError, read_quantity
+from stowplan.api.quantity import FORMAT_WRONG, NANO, QuantityError, read_amount
 from stowplan.cel import values as v
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
@@ -11,22 +11,22 @@ from stowplan.cel.values import Quantity, Value
 
 def _parsed(text: str) -> Value:
     try:
-        return Quantity(_read(text))
+        return read(text)
     except QuantityError as error:
         raise ValueProblem(str(error)) from None
 
 
-def _read(text: str) -> int:
-    if not text or text != text.strip():
-        raise QuantityError(
-            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
-    return read_quantity(text).nano
+def read(text: str | int | float) -> Quantity:
+    """The value of a quantity as it stands in JSON. Raises a `QuantityError`."""
+    if isinstance(text, str) and (not text or text != text.strip()):
+        raise QuantityError(FORMAT_WRONG)
+    amount = read_amount(text)
+    return Quantity(amount.nano, amount.scale, amount.is_big)
 
 
 def _is_quantity(text: str) -> Value:
     try:
-        _read(text)
+        read(text)
     except QuantityError:
         return False
     return True
@@ -45,23 +45,40 @@ def _is_less(left: Quantity, right: Quantity) -> Value:
 
 
 def _add(left: Quantity, right: Quantity) -> Value:
-    return Quantity(left.nano + right.nano, is_computed=True)
+    nano = left.nano + right.nano
+    scale = min(left.scale, right.scale)
+    is_big = left.is_big or right.is_big
+    if not is_big and not right.nano:
+        scale = left.scale
+    elif not is_big and not left.nano:
+        scale = right.scale
+    elif not is_big:
+        is_big = not all(_fits(amount, scale) for amount in (left.nano, right.nano, nano))
+    return Quantity(nano, scale, is_big, is_computed=True)
 
 
-def _add_int(left: Quantity, right: int) -> Value:
-    return Quantity(left.nano + right * NANO, is_computed=True)
+def _fits(nano: int, scale: int) -> bool:
+    return v.INT_MIN <= _unscaled(nano, scale) <= v.INT_MAX
+
+
+def _unscaled(nano: int, scale: int) -> int:
+    return nano // int(10 ** (9 + scale))
 
 
 def _sub(left: Quantity, right: Quantity) -> Value:
-    return Quantity(left.nano - right.nano, is_computed=True)
+    return _add(left, Quantity(-right.nano, right.scale, right.is_big))
+
+
+def _add_int(left: Quantity, right: int) -> Value:
+    return _add(left, Quantity(right * NANO))
 
 
 def _sub_int(left: Quantity, right: int) -> Value:
-    return Quantity(left.nano - right * NANO, is_computed=True)
+    return _sub(left, Quantity(right * NANO))
 
 
 def _is_integer(quantity: Quantity) -> bool:
-    return quantity.nano % NANO == 0 and v.INT_MIN <= quantity.nano // NANO <= v.INT_MAX
+    return not quantity.is_big and quantity.scale >= 0 and _fits(quantity.nano, 0)
 
 
 def _as_integer(quantity: Quantity) -> Value:
@@ -71,7 +88,8 @@ def _as_integer(quantity: Quantity) -> Value:
 
 
 def _as_float(quantity: Quantity) -> Value:
-    return quantity.nano / NANO
+    base = float(_unscaled(quantity.nano, quantity.scale))
+    return base * float(f"1e{quantity.scale}") if quantity.scale else base
 
 
 def _sign(quantity: Quantity) -> Value:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _STDIN = "-"
 
 _OPTIONS = (
-    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable."),
+    click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."),
     click.option(
         "--feature-gates",
         "gates",
         metavar="GATE=BOOL,…",
         multiple=True,
-        help="Gates decide which plugins run by default, and what their arguments may be.",
+        help="Feature gates; they decide which plugins run by default and which arguments are valid.",
     ),
 )
 

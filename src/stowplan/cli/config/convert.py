@@ -23,7 +23,7 @@ from stowplan.config.reports.conversion import converted, converted_text
 from stowplan.config.reports.differences import differences
 
 
-@click.command(short_help="Any version, or a policy, as v1.")
+@click.command(short_help="Convert any version, or a policy, to v1.")
 @file_argument()
 @what_exists
 @output_option("yaml", "json")

@@ -9,10 +9,10 @@ from stowplan.cli.data_output import write_data
 from stowplan.config.load import load_document
 
 
-@click.command(short_help="What holds without a file.")
+@click.command(short_help="Write the configuration that applies without a file.")
 @what_exists
 @output_option("yaml", "json")
 def defaults(*, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
-    """Write the complete configuration that holds without a file, as kube-scheduler --write-config-to does."""
+    """Write the complete configuration that applies without a file, as kube-scheduler --write-config-to does."""
     loaded = load_document(None, plugins=known_plugins(plugins), features=features_of(gates))
     write_data(loaded.configuration.to_dict(), output)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DIFFERENT = 1
 
 
-@click.command(short_help="What differs in effect, not in text.")
+@click.command(short_help="Compare what two files mean, not their text.")
 @file_argument("left")
 @file_argument("right", required=False)
 @what_exists

@@ -31,7 +31,7 @@ class _FieldPath(click.ParamType[str]):
         return [CompletionItem(path) for path in found]
 
 
-@click.command(short_help="What a field is: type, default, versions.")
+@click.command(short_help="Describe a field: type, default, versions.")
 @click.argument("field", type=_FieldPath(), default="")
 @what_exists
 @output_option("text", "json", "yaml")

@@ -13,11 +13,11 @@ from stowplan.cli.config.validate import validate
 from stowplan.cli.config.view import view
 
 
-@click.group("config", short_help="What a scheduler configuration means, and what of it is wrong.")
+@click.group("config", short_help="Show, check and convert scheduler configurations.")
 def config() -> None:
-    """Look at scheduler configurations: KubeSchedulerConfiguration of every version, and policies, YAML or JSON.
+    """Show, check and convert scheduler configurations: KubeSchedulerConfiguration of every version, and policies.
 
-    Nothing here asks a cluster. FILE may be - for stdin.
+    Files are YAML or JSON, FILE may be - for stdin. No cluster is asked.
 
     \b
     Examples:

@@ -10,8 +10,8 @@ from stowplan.cli.config.about import known_plugins
 from stowplan.config.reports.json_schema import json_schema
 
 
-@click.command(short_help="The JSON schema of v1, for editors.")
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of yours. Repeatable.")
+@click.command(short_help="Write the JSON schema of v1, for editors.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 def schema(*, plugins: tuple[str, ...]) -> None:
     """Write the JSON schema (draft-07) of KubeSchedulerConfiguration v1. Editors complete and check fields by it.
 

@@ -25,7 +25,7 @@ _INVALID = 2
 _MAX_WARNINGS = 100
 
 
-@click.command(short_help="Whether a scheduler would start with it.")
+@click.command(short_help="Check whether a scheduler would start with it.")
 @file_argument("files", nargs=-1, required=True)
 @what_exists
 @output_option("text", "json", "yaml")

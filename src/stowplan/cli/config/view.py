@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _INVALID = 2
 
 
-@click.command(short_help="Which plugins run where, and where each comes from.")
+@click.command(short_help="Show which plugins run where, and where each comes from.")
 @file_argument("files", nargs=-1, required=True)
 @what_exists
 @output_option("text", "json", "yaml")

@@ -67,6 +67,32 @@ MISC = (
         "Only Stowplan has this flag.",
     ),
     _misc(
+        "record",
+        k.STRING,
+        "",
+        "Record what the scheduler hears and decides into this file, for stowplan replay; one that is there is moved "
+        "aside. Only Stowplan has this flag.",
+    ),
+    _misc(
+        "record-annotation",
+        k.STRINGS,
+        (),
+        "Annotations that --record keeps beside those that plugins read; all: each of them. Only Stowplan has this "
+        "flag.",
+    ),
+    _misc(
+        "record-keep",
+        k.INT,
+        8,
+        "Older files of --record that are kept; 0: all. Only Stowplan has this flag.",
+    ),
+    _misc(
+        "record-max-size",
+        k.INT,
+        256,
+        "MiB at which the file of --record is rotated; 0: never. Only Stowplan has this flag.",
+    ),
+    _misc(
         "watch-config",
         k.BOOL,
         False,

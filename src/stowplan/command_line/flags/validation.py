@@ -51,6 +51,9 @@ def option_errors(line: CommandLine, gate: Callable[[str], bool]) -> Iterator[st
     yield from _port(line["secure-port"])
     yield from _plugin_timeouts(line)
     yield from _extender_mode(line["extender-mode"])
+    for name in ("record-keep", "record-max-size"):
+        if line[name] < 0:
+            yield f"--{name} {line[name]} must not be negative"
     if line["watch-config"] and not line["config"]:
         yield "--watch-config needs --config: without a file there is nothing to watch"
     yield from check_authentication(options_of(AuthenticationOptions, line), gate=gate)

@@ -23,14 +23,12 @@ import msgspec
 from stowplan.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.api.label_selectors import IN
 from stowplan.api.types import PersistentVolume
+from stowplan.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stowplan.api.types import CSINode, Volume
-
-#: Annotation of a CSINode: in-tree plugins whose volumes CSI drivers serve there, separated by commas.
-MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 _BETA_ZONE, _BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -169,7 +167,7 @@ def _azure_file_handle(volume: PersistentVolume) -> str:
         namespace = claim.namespace
     if not namespace:
         raise TranslationError("could not find a secret namespace in PersistentVolumeSource or ClaimRef")
-    group = volume.metadata.annotations.get("kubernetes.io/azure-file-resource-group", "")
+    group = volume.metadata.annotations.get(AZURE_RESOURCE_GROUP, "")
     parts = (group, _storage_account(source.secret_name), source.share_name, volume.metadata.name, namespace)
     return "#".join(parts)
 

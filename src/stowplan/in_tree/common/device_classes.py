@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def _resources(device_class: DeviceClass) -> Iterable[str]:
     """The resources that a class serves."""
     own = DEVICE_CLASS_PREFIX + device_class.metadata.name
-    named = device_class.spec.get("extendedResourceName")
+    named = device_class.spec.extended_resource_name
     return (own, named) if named else (own,)
 
 

@@ -15,21 +15,21 @@ from stowplan.api.types import ResourceClaim
 
 if TYPE_CHECKING:
     from stowplan.api.types import PodResourceClaim
-    from stowplan.cluster.objects import ObjectStore
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
 
 
 class ClaimError(ValueError):
     """A claim that the pod needs and cannot have yet."""
 
 
-def pod_resource_claims(pod: PodInfo, objects: ObjectStore) -> list[ResourceClaim]:
+def pod_resource_claims(pod: PodInfo, cluster: ClusterState) -> list[ResourceClaim]:
     """The claims in the pod's order; entries for which no claim was found necessary are left out."""
     found = []
     for entry in pod.pod.spec.resource_claims:
         name = _claim_name(pod, entry)
         if name is not None:
-            claim = _usable(pod, name, objects)
+            claim = _usable(pod, name, cluster)
             if entry.resource_claim_name is None:
                 _check_owner(pod, claim)
             found.append(claim)
@@ -47,8 +47,8 @@ def _claim_name(pod: PodInfo, entry: PodResourceClaim) -> str | None:
     raise ClaimError(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
-def _usable(pod: PodInfo, name: str, objects: ObjectStore) -> ResourceClaim:
-    claim = objects.get(ResourceClaim, f"{pod.namespace}/{name}")
+def _usable(pod: PodInfo, name: str, cluster: ClusterState) -> ResourceClaim:
+    claim = cluster.in_flight.latest(ResourceClaim, f"{pod.namespace}/{name}")
     if claim is None:
         raise ClaimError(f'could not find ResourceClaim "{pod.namespace}/{name}"')
     if claim.metadata.deletion_timestamp is not None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.events import Hint, queue_if
+from stowplan.in_tree.common.annotations import STORAGE_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
-
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 
 def has_claims(shape: PodShape) -> bool:
@@ -22,7 +21,7 @@ def has_claims(shape: PodShape) -> bool:
 
 def class_name_of(obj: PersistentVolumeClaim | PersistentVolume) -> str:
     """Name of the class of a claim or volume; "" if it has none. The annotation goes first, also when it is empty."""
-    annotated = obj.metadata.annotations.get(_CLASS_ANNOTATION)
+    annotated = obj.metadata.annotations.get(STORAGE_CLASS)
     return (obj.spec.storage_class_name or "") if annotated is None else annotated
 
 

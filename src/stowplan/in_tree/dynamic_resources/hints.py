@@ -7,7 +7,7 @@ Upstream: EventsToRegister of pkg/scheduler/framework/plugins/dynamicresources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stowplan.framework.events import (
     DEVICE_CLASS,
@@ -48,7 +48,7 @@ def events(handle: Handle) -> tuple[ClusterEventWithHint, ...]:
 
 def _has_claims(pod: PodInfo, handle: Handle) -> bool:
     try:
-        pod_resource_claims(pod, handle.cluster.objects)
+        pod_resource_claims(pod, handle.cluster)
     except ClaimError:
         return False
     return True
@@ -58,23 +58,16 @@ def _after_resource_claim_change(
     pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim, handle: Handle
 ) -> Hint:
     try:
-        claims = pod_resource_claims(pod, handle.cluster.objects)
+        claims = pod_resource_claims(pod, handle.cluster)
     except ClaimError:
         return Hint.SKIP
-    if old is not None and old.status.get("allocation") is not None and new.status.get("allocation") is None:
+    if old is not None and old.status.allocation is not None and new.status.allocation is None:
         # Whoever held devices has given them back: that may help anybody.
         return Hint.QUEUE
     if all(_identity(claim) != _identity(new) for claim in claims):
         return Hint.SKIP
-    return queue_if(old is None or _substance(old.status) != _substance(new.status))
+    return queue_if(old is None or old.status != new.status)
 
 
 def _identity(claim: t.ResourceClaim) -> str:
     return claim.metadata.uid or f"{claim.metadata.namespace}/{claim.metadata.name}"
-
-
-def _substance(data: Any) -> Any:
-    """Plain data without empty texts and lists, which mean the same as absent ones; an empty object is something."""
-    if isinstance(data, dict):
-        return {key: kept for key, child in data.items() if (kept := _substance(child)) not in (None, [], "")}
-    return [_substance(child) for child in data] if isinstance(data, list) else data

@@ -1,6 +1,7 @@
 """What LegacyNodePreferAvoidPods declares about itself."""
 
 from stowplan.config.declaration import PluginDeclaration
+from stowplan.in_tree.common.annotations import PREFER_AVOID_PODS
 
 DECLARATION = PluginDeclaration(
     name="LegacyNodePreferAvoidPods",
@@ -8,4 +9,5 @@ DECLARATION = PluginDeclaration(
     replaces={
         "NodePreferAvoidPods": "Kubernetes removed it; this plugin of Stowplan works as it did",
     },
+    annotations=(PREFER_AVOID_PODS,),
 )

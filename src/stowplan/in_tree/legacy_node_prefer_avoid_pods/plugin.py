@@ -13,6 +13,7 @@ import numpy as np
 
 from stowplan.api.meta import controller_of
 from stowplan.framework.interface import MAX_SCORE, Reads, ReadsNoObjects, ScorePlugin, SignPlugin
+from stowplan.in_tree.common.annotations import PREFER_AVOID_PODS
 from stowplan.in_tree.legacy_node_prefer_avoid_pods.declaration import DECLARATION
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.status import Status
 
-ANNOTATION = "scheduler.alpha.kubernetes.io/preferAvoidPods"
 #: Pods of other controllers are never avoided.
 _KINDS = ("ReplicationController", "ReplicaSet")
 
@@ -42,7 +42,7 @@ class LegacyNodePreferAvoidPods(ScorePlugin, SignPlugin, ReadsNoObjects):
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         table, controller = nodes.table, _controller(pod)
-        avoiding = table.memo(ANNOTATION, lambda: _avoided(table))
+        avoiding = table.memo(PREFER_AVOID_PODS, lambda: _avoided(table))
         if controller is None or controller not in avoiding:
             return np.full(len(nodes), MAX_SCORE, np.int64)
         scores = np.full(table.n, MAX_SCORE, np.int64)
@@ -64,7 +64,7 @@ def _avoided(table: NodeTable) -> dict[Controller, list[int]]:
     """Controller -> rows of the nodes that avoid its pods."""
     avoided: dict[Controller, list[int]] = {}
     for row, node in enumerate(table.nodes):
-        text = node.metadata.annotations.get(ANNOTATION) if node is not None else None
+        text = node.metadata.annotations.get(PREFER_AVOID_PODS) if node is not None else None
         for controller in _named_by(text) if text else ():
             avoided.setdefault(controller, []).append(row)
     return avoided

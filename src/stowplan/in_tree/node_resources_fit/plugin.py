@@ -261,10 +261,10 @@ class NodeResourcesFit(
 def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:
     # A request for nothing is one, too.
     wanted = pod_requests(pod.pod)
-    extended = new.spec.get("extendedResourceName") or ""
+    extended = new.spec.extended_resource_name or ""
     if old is None:
         return queue_if(DEVICE_CLASS_PREFIX + new.metadata.name in wanted or extended in wanted)
-    return queue_if(extended in wanted and extended != (old.spec.get("extendedResourceName") or ""))
+    return queue_if(extended in wanted and extended != (old.spec.extended_resource_name or ""))
 
 
 def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@ from stowplan.api.types import (
     VolumeAttachment,
 )
 from stowplan.config.declaration import EnabledByDefault, PluginDeclaration
+from stowplan.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS, STORAGE_CLASS
 
 _ALL_CLOUDS = "the volumes of all clouds are counted as those of their CSI drivers"
 
@@ -23,4 +24,5 @@ DECLARATION = PluginDeclaration(
         "AzureDiskLimits": _ALL_CLOUDS,
         "CinderLimits": _ALL_CLOUDS,
     },
+    annotations=(AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS, STORAGE_CLASS),
 )

@@ -24,6 +24,7 @@ from stowplan.api.selectors import (
 )
 from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.framework.status import Reason, Status, error, unresolvable
+from stowplan.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.in_tree.common.csi_migration import TranslationError, migrated_affinity, migration_of
 from stowplan.in_tree.common.volume_claims import class_name_of
 
@@ -35,11 +36,6 @@ if TYPE_CHECKING:
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.cluster.state import ClusterState
     from stowplan.in_tree.volume_binding.volumes import Volumes
-
-#: Annotation of a claim: the volume that it names was bound to it, and is its own.
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-#: Annotation of a claim: the node for which a volume is to be made.
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 _WAITS = "WaitForFirstConsumer"
 _STORAGE = "storage"

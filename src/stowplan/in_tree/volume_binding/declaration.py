@@ -18,6 +18,14 @@ from stowplan.config.declaration import Args, EnabledByDefault, PluginDeclaratio
 from stowplan.config.errors import invalid
 from stowplan.config.features import FeatureGates
 from stowplan.config.schema import INT64, Pointer, Slice, Struct, kind, told
+from stowplan.in_tree.common.annotations import (
+    AZURE_RESOURCE_GROUP,
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    MIGRATED_PLUGINS,
+    SELECTED_NODE,
+    STORAGE_CLASS,
+)
 from stowplan.in_tree.common.args import (
     MAX_CUSTOM_PRIORITY_SCORE,
     SHAPE_POINT,
@@ -66,4 +74,12 @@ DECLARATION = PluginDeclaration(
     default=EnabledByDefault(order=110),
     args_type=VolumeBindingArgs,
     needs=(PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, CSIStorageCapacity),
+    annotations=(
+        AZURE_RESOURCE_GROUP,
+        BIND_COMPLETED,
+        BOUND_BY_CONTROLLER,
+        MIGRATED_PLUGINS,
+        SELECTED_NODE,
+        STORAGE_CLASS,
+    ),
 )

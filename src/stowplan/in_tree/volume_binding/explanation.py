@@ -26,10 +26,9 @@ from stowplan.framework.explanations.explanation import Explanation
 from stowplan.framework.explanations.formatting import count, joined, requirement_text, sentence
 from stowplan.framework.explanations.remedy import Remedy
 from stowplan.framework.status import Status
+from stowplan.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.in_tree.common.volume_claims import class_name_of
 from stowplan.in_tree.volume_binding.claims import (
-    BIND_COMPLETED,
-    SELECTED_NODE,
     BoundVolume,
     DelayedClaim,
     affinity_of,

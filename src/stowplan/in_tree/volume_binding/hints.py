@@ -23,7 +23,7 @@ from stowplan.framework.events import (
     on,
     queue_if,
 )
-from stowplan.in_tree.common.csi_migration import MIGRATED_PLUGINS
+from stowplan.in_tree.common.annotations import MIGRATED_PLUGINS
 from stowplan.in_tree.common.volume_claims import after_claim_change
 
 if TYPE_CHECKING:

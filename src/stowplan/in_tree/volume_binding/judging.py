@@ -19,7 +19,7 @@ from stowplan.cluster.object_dependencies import ObjectDependency, ObjectIndex
 from stowplan.cluster.objects import ObjectWatch
 from stowplan.framework.rejections import Entry
 from stowplan.framework.status import Code, Reason, Status, error
-from stowplan.in_tree.common.csi_migration import MIGRATED_PLUGINS
+from stowplan.in_tree.common.annotations import MIGRATED_PLUGINS
 from stowplan.in_tree.volume_binding.volumes import NONE
 
 if TYPE_CHECKING:

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.api.meta import reference_to
-from stowplan.in_tree.volume_binding.claims import SELECTED_NODE
+from stowplan.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 
 if TYPE_CHECKING:
     from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
     from stowplan.cluster.assumed_objects import AssumedObjects
-
-#: Annotation of a volume: whoever bound it may also release it.
-BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 @dataclass(slots=True)

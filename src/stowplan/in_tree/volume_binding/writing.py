@@ -16,8 +16,8 @@ import msgspec
 from stowplan.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.framework.requests import Done, Patch, Wait
 from stowplan.framework.status import Status, error
-from stowplan.in_tree.volume_binding.claims import SELECTED_NODE, is_fully_bound, usable_where
-from stowplan.in_tree.volume_binding.reserving import BOUND_BY_CONTROLLER
+from stowplan.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
+from stowplan.in_tree.volume_binding.claims import is_fully_bound, usable_where
 
 if TYPE_CHECKING:
     from collections.abc import Generator

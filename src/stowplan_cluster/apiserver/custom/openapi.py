@@ -19,7 +19,7 @@ from stowplan.api.field_errors import go_quote
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.correlation import ABSENT, Old, old_field, old_item
 from stowplan_cluster.apiserver.custom.errors import NO_PATH, invalid_object, invalid_value, unsupported_value
-from stowplan_cluster.apiserver.custom.re2 import PatternError, compile_pattern
+from stowplan_cluster.apiserver.custom.re2 import PatternError, TooCostly, compile_pattern
 from stowplan_cluster.apiserver.json_values import equal, go_number, is_number
 from stowplan_cluster.apiserver.validation.fields import required, too_long, too_many
 
@@ -164,6 +164,8 @@ def _pattern_errors(pattern: str, value: str, path: str) -> list[FieldError]:
         matches = compile_pattern(pattern).matches(value)
     except PatternError as error:
         return [_says(path, value, f"match '{pattern}, but pattern is invalid: {error}'")]
+    except TooCostly:
+        return [_says(path, value, f"match '{pattern}', but that takes too long to find out: shorten the value")]
     return [] if matches else [_says(path, value, f"match '{pattern}'")]
 
 

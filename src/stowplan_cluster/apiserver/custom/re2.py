@@ -17,6 +17,9 @@ from typing import Any
 #: Bytes that a pattern may take, its program and what it learns about values.
 _MAX_MEMORY = 1 << 20
 
+#: Instructions times characters: the worst pattern takes 30 ns for each.
+_MAX_WORK = 30_000_000
+
 #: RE2's words for what is wrong with a pattern, and Go's.
 _GO_WORDS = {
     "missing )": "missing closing )",
@@ -37,6 +40,10 @@ class PatternError(ValueError):
     """A text that is no regular expression; the message is Go's."""
 
 
+class TooCostly(Exception):
+    """A value so long, for a pattern so large, that nothing else would happen meanwhile."""
+
+
 def available() -> bool:
     """Whether patterns are judged at all."""
     return find_spec("re2") is not None
@@ -48,8 +55,12 @@ class Pattern:
         self._compiled = compiled
 
     def matches(self, value: str) -> bool:
-        """Whether it matches anywhere in the value."""
-        return self._compiled is None or self._compiled.search(value) is not None
+        """Whether it matches anywhere in the value; TooCostly if that might take long."""
+        if self._compiled is None:
+            return True
+        if self._compiled.programsize * len(value) > _MAX_WORK:
+            raise TooCostly
+        return self._compiled.search(value) is not None
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """ResourceClaims, their templates, and DeviceClasses.
 
-CEL expressions are only required to be there and not too long: the scheduler compiles them.
+CEL expressions are compiled. What one may cost is not estimated beforehand: the scheduler stops at the limit.
 
 Upstream: pkg/apis/resource/validation.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from stowplan.api.field_errors import go_json
 from stowplan.api.labels import label_key_errors, label_value_errors
 from stowplan.api.resource_names import is_extended
+from stowplan.cel.device_selectors import CompileError, compile_selector
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.bounded import check_list, check_set
 from stowplan_cluster.apiserver.validation.changes import check_immutable, same
@@ -210,6 +211,15 @@ def _check_selector(errors: Errors, path: str, selector: JsonObject) -> None:
         errors.append(required(f"{path}.cel.expression"))
     elif byte_length(cel["expression"]) > _MAX_EXPRESSION:
         errors.append(too_long(f"{path}.cel.expression", _MAX_EXPRESSION))
+    else:
+        _check_expression(errors, f"{path}.cel.expression", cel["expression"])
+
+
+def _check_expression(errors: Errors, path: str, expression: str) -> None:
+    try:
+        compile_selector(expression)
+    except CompileError as error:
+        errors.append(invalid(path, expression, str(error)))
 
 
 def _check_toleration(errors: Errors, path: str, toleration: JsonObject) -> None:

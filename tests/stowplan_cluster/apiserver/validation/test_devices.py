@@ -83,6 +83,26 @@ def test_good_objects_are_good(server, obj):
             id="no expression",
         ),
         pytest.param(
+            CLASS,
+            "spec.selectors.0.cel.expression",
+            "device.nope == 1",
+            [
+                'spec.selectors[0].cel.expression: Invalid value: "device.nope == 1": compilation failed: '
+                "ERROR: <input>:1:7: undefined field 'nope'\n | device.nope == 1\n | ......^"
+            ],
+            id="an expression that does not compile",
+        ),
+        pytest.param(
+            CLAIM,
+            "spec.devices.requests.0.exactly.selectors",
+            [{"cel": {"expression": "device.driver"}}],
+            [
+                'spec.devices.requests[0].exactly.selectors[0].cel.expression: Invalid value: "device.driver": '
+                "must evaluate to bool or the unknown type, not string"
+            ],
+            id="an expression that is no condition",
+        ),
+        pytest.param(
             CLAIM,
             "spec.devices.constraints",
             [{"requests": ["nic"], "matchAttribute": "example.com/numa"}],

@@ -1,41 +1,18 @@
-"""DynamicResources, as far as it is built: who passes, who is refused, and what they wait for."""
+"""Which claims a pod has, and what it waits for."""
 
 import pytest
 
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.status import SKIP, Code
-from stowplan.in_tree.dynamic_resources.plugin import PODS_WITH_DEVICES, DynamicResources
+from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
 from stowplan.testing import a_node, a_pod
 from support.plugins.storage import (
-    of,
     resource_claim,
 )
 
 
 def test_a_pod_that_needs_none_of_it_passes(bench):
     assert bench(DynamicResources, a_node()).pre_filter(a_pod().volume("v", emptyDir={})) is SKIP
-
-
-@pytest.mark.parametrize(
-    ("pod", "objects", "what"),
-    [
-        pytest.param(a_pod().claims_devices("c"), [resource_claim()], PODS_WITH_DEVICES, id="device claim"),
-        pytest.param(
-            a_pod().requests({"deviceclass.resource.kubernetes.io/gpu": "1"}),
-            [of("DeviceClass", "gpu", "resource.k8s.io/v1", spec={})],
-            PODS_WITH_DEVICES,
-            id="mapped extended resource",
-        ),
-        pytest.param(a_pod().requests({"x.com/gpu": "1"}), [], None, id="unmapped extended resource"),
-    ],
-)
-def test_who_is_refused(bench, pod, objects, what):
-    status = bench(DynamicResources, a_node(), *objects).pre_filter(pod)
-    if what is None:
-        assert status is SKIP
-        return
-    assert status.code is Code.UnschedulableAndUnresolvable
-    assert status.message == f"Stowplan does not place {what} yet (DynamicResources)"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""`stowplan record`: follow a live cluster into a file, to look at any moment of it later."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.cli.live_cluster import connection_of
+from stowplan.cli.recording_options import recording_options
+from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.command_line import event_loop
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.stop_signals import stop_signals
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.config.errors import os_error_text
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.daemon.recording_file import kept_annotations, recording
+from stowplan.framework.explanations.formatting import count
+from stowplan.klog.setup import LogSettings, set_up
+from stowplan.klog.values import duration_text
+from stowplan.sources.read_only_role import role_text
+
+if TYPE_CHECKING:
+    from stowplan.client.connection import Connection
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan.config import Configuration
+    from stowplan.framework.registry import Registry
+    from stowplan.live.follower import Follower
+    from stowplan.live.recorder import Recorder
+
+#: Seconds between two looks at whether the recording can still be written.
+_CHECK_INTERVAL = 0.5
+
+
+@click.command(short_help="Follow a live cluster into a file, to look at any moment later.")
+@click.argument("file", required=False, shell_complete=complete_file)
+@click.option("--kubeconfig", metavar="FILE", shell_complete=complete_file, help="Without it, as kubectl finds it.")
+@click.option("--context", metavar="NAME", shell_complete=complete_context, help="Context of the kubeconfig.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="KubeSchedulerConfiguration of the cluster's scheduler: it says what is read. Without it, the default one.",
+)
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and end.")
+@recording_options()
+def record(
+    *,
+    file: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    config: str | None,
+    plugins: tuple[str, ...],
+    rbac: bool,
+    **options: Any,
+) -> None:
+    """Follow a live cluster into FILE until Ctrl-C: nodes, pods and whatever else decisions depend on, as they change.
+
+    Reads only: it lists and watches, and --rbac prints the role that allows just that. No Secrets or ConfigMaps, no
+    environment or commands of containers, and of annotations only those that plugins say they read.
+
+    FILE is compressed, for its owner only, and complete up to the last half second whenever the process dies. One that
+    is there already is moved aside to FILE.1 (then FILE.2, and on).
+
+    \b
+    Examples:
+      stowplan record cluster.recording
+      stowplan record --rbac | kubectl apply -f -
+      stowplan replay cluster.recording
+      stowplan explain --recording cluster.recording --at 2026-11-20T12:03 pod shop/web-0
+    """
+    with reported(config):
+        registry = registry_with(plugins)
+        configuration = load_config(config, plugins=registry.declarations)
+        if rbac:
+            click.echo(role_text(configuration, registry, name="stowplan-record"), nl=False)
+            return
+        if not file:
+            raise click.UsageError("Missing argument 'FILE'.")
+        connection = connection_of(configuration, kubeconfig, context)
+        logs = set_up(LogSettings(verbosity=0, format="text"))
+        try:
+            with stop_signals(logs.flush) as stop:
+                _record(file, connection, configuration, registry, stop, **options)
+        finally:
+            logs.close()
+
+
+def _record(
+    file: str,
+    connection: Connection,
+    configuration: Configuration,
+    registry: Registry,
+    stop: StopSignals,
+    *,
+    record_annotations: tuple[str, ...],
+    record_max_size: int,
+    record_keep: int,
+) -> None:
+    annotations = kept_annotations(registry, record_annotations)
+    began = time.monotonic()
+    try:
+        to_file = recording(file, None, annotations=annotations, rotate_at=record_max_size << 20, kept=record_keep)
+        with to_file as recorder:
+            event_loop.run(_follow(file, connection, configuration, registry, recorder, stop))
+    except OSError as error:
+        raise InputError(os_error_text("open", file, error)) from error
+    if recorder.failure is not None:
+        click.echo(f"error: the recording ended early: {recorder.failure}; what was written is whole", err=True)
+        raise SystemExit(1)
+    took = duration_text(timedelta(seconds=round(time.monotonic() - began)))
+    click.echo(f"recorded {took} into {file}, {os.path.getsize(file) / 2**20:.1f} MiB")
+
+
+async def _follow(
+    file: str,
+    connection: Connection,
+    configuration: Configuration,
+    registry: Registry,
+    recorder: Recorder,
+    stop: StopSignals,
+) -> None:
+    from stowplan import __version__
+    from stowplan.client.http.user_agent import user_agent
+    from stowplan.client.http_api import HttpApi
+    from stowplan.config import ClientConnection
+    from stowplan.live.follower import SETTINGS, Follower
+
+    stopped = stop.event()
+    agent = user_agent(command="stowplan", version=__version__, purpose="record")
+    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+        follower = Follower(api, configuration, recorder, registry=registry)
+        recorder.begin(
+            configuration,
+            now=follower.clock(),
+            features=DEFAULT_FEATURES,
+            settings=SETTINGS,
+            random=None,
+            decides=False,
+        )
+        async with running(follower.run()) as following, running(_failing(recorder)) as failing:
+            await first_of(stopped.wait(), follower.synced.wait(), following, failing)
+            if follower.synced.is_set() and not stopped.is_set():
+                click.echo(_ready(follower, connection.server, file))
+                await first_of(stopped.wait(), following, failing)
+
+
+async def _failing(recorder: Recorder) -> None:
+    """Until the recording has ended early; and have what there is written, also when nothing happens."""
+    while recorder.failure is None:
+        await asyncio.sleep(_CHECK_INTERVAL)
+        recorder.flush()
+
+
+def _ready(follower: Follower, server: str, file: str) -> str:
+    state = follower.engine.state
+    pods = sum(1 for _ in state.placed_pods()) + len(state.pending)
+    return f"recording {server} into {file} : {count(state.table.count, 'node')}, {count(pods, 'pod')}"

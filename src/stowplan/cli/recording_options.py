@@ -1,0 +1,44 @@
+"""Options of the commands that write a recording."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.daemon.recording_file import ALL, KEPT, ROTATE_AT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_OPTIONS = (
+    click.option(
+        "--record-annotation",
+        "record_annotations",
+        metavar="KEY",
+        multiple=True,
+        help=f"Keep this annotation, too; {ALL}: each of them. Without it, those that plugins read. Repeatable.",
+    ),
+    click.option(
+        "--record-max-size",
+        type=click.IntRange(0),
+        default=ROTATE_AT >> 20,
+        show_default=True,
+        metavar="MIB",
+        help="Rotate the file at this size; 0: never.",
+    ),
+    click.option(
+        "--record-keep",
+        type=click.IntRange(0),
+        default=KEPT,
+        show_default=True,
+        metavar="N",
+        help="Older files that are kept; 0: all.",
+    ),
+)
+
+
+def recording_options() -> Callable[[Callable[..., Any]], Any]:
+    """Their values are keywords of `opened_recording`."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(_OPTIONS), command)

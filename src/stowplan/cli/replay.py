@@ -1,0 +1,263 @@
+"""`stowplan replay`: what is in a recording, a moment of it, whether it repeats, and what would be decided anew."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from stowplan.cli.data_output import write_data
+from stowplan.cli.moment_option import moment_from_option
+from stowplan.cli.shell_completion import complete_file
+from stowplan.command_line.errors import InputError, reported
+from stowplan.config import load_config
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.engine.dumped import DumpError
+from stowplan.engine.recording import RecordingError, read_entries
+from stowplan.engine.written_objects import as_written
+from stowplan.explain.tables import Grid, Line, write
+from stowplan.framework.explanations.formatting import count
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
+from stowplan.recordings.anew import decide_anew, percentiles, waits
+from stowplan.recordings.files import moment_text, opened
+from stowplan.recordings.moment import moment_of
+from stowplan.recordings.replaying import Replayed, difference
+
+if TYPE_CHECKING:
+    from stowplan.explain.tables import Block
+    from stowplan.framework.registry import Registry
+    from stowplan.recordings.anew import Anew
+
+#: With --check: something else was decided.
+_DIFFERENT = 3
+_SHOWN = 20
+
+
+@click.command(short_help="A recording: what is in it, any moment of it, and what would be decided anew.")
+@click.argument("file", shell_complete=complete_file)
+@click.option(
+    "--check", is_flag=True, help=f"Decide everything again, and end with {_DIFFERENT} at the first difference."
+)
+@click.option("--at", metavar="TIME", help="The cluster at this time, as 2026-11-20T12:03 (UTC) or with an offset.")
+@click.option("--objects", is_flag=True, help="The objects of that time, or of the end, as a List for `explain -f`.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Decide everything anew with this KubeSchedulerConfiguration, and say what is placed otherwise.",
+)
+@click.option("--anew", is_flag=True, help="The same with the recorded configuration.")
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin that took part. Repeatable.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def replay(
+    *,
+    file: str,
+    check: bool,
+    at: str | None,
+    objects: bool,
+    config: str | None,
+    anew: bool,
+    plugins: tuple[str, ...],
+    output: str,
+) -> None:
+    """Say what is in a recording: of a cluster (stowplan record), or of our scheduler (kube-scheduler --record,
+    stowplan run --record), which has its decisions, too.
+
+    --check runs the scheduler again, from what it heard, and compares all that follows. --at rebuilds the cluster of a
+    moment; `stowplan explain --recording FILE --at TIME` asks about it. With --config, the same pods and nodes come and
+    go, and another configuration decides.
+
+    \b
+    It ends with
+      0    done
+      2    the file or the command line cannot be worked with
+      3    with --check: something else is decided now
+
+    \b
+    Examples:
+      stowplan replay mine.recording
+      stowplan replay mine.recording --check
+      stowplan replay cluster.recording --at 2026-11-20T12:03 --objects > cluster.json
+      stowplan replay mine.recording --config new.yaml
+    """
+    if check + bool(at is not None or objects) + bool(anew or config) > 1:
+        raise click.UsageError("--check, --at or --objects, and --config or --anew exclude each other.")
+    if anew and config:
+        raise click.UsageError("--anew is with the recorded configuration, --config with another: give one.")
+    when = moment_from_option(at)
+    with reported(config):
+        calls = BrokenOffCalls()
+        registry = registry_with(plugins, guard=calls)
+        try:
+            if check:
+                _check(file, registry, calls, output)
+            elif objects or at is not None:
+                _show_moment(file, when, registry, calls, output, objects=objects)
+            elif anew or config:
+                own = load_config(config, plugins=registry.declarations) if config else None
+                _show_anew(decide_anew(file, registry, own), output)
+            else:
+                _summarize(file, output)
+        except (RecordingError, DumpError) as error:
+            text = str(error)
+            raise InputError(text if file in text else f"{file}: {text}") from error
+
+
+def _shown(data: dict[str, Any], page: list[Block], output: str) -> None:
+    if output == "text":
+        write(page, sys.stdout)
+    else:
+        write_data(data, output)
+
+
+# -- what is in it ----------------------------------------------------------------------------------------------------
+
+
+def _summarize(file: str, output: str) -> None:
+    inputs: Counter[str] = Counter()
+    binds = evictions = 0
+    with opened(file) as found:
+        next(found.lines)
+        header, ended = found.header, found.header.now
+        for entry in read_entries(found.lines, header):
+            inputs[type(entry.input).__name__] += 1
+            ended = entry.now
+            for decision in () if entry.outcomes is None else entry.outcomes.decisions:
+                binds += decision.what == "bind"
+                evictions += decision.what == "evict"
+    profiles = [
+        str(one.get("schedulerName", "default-scheduler")) for one in header.configuration.get("profiles") or ()
+    ]
+    data = {
+        "kind": "Recording",
+        "format": header.format,
+        "from": moment_text(header.now),
+        "to": moment_text(ended),
+        "seconds": ended - header.now,
+        "decisions": header.decides,
+        "inputs": dict(inputs),
+        "binds": binds,
+        "evictions": evictions,
+        "profiles": profiles,
+    }
+    what = "our scheduler, with its decisions" if header.decides else "a cluster"
+    if inputs["Schedule"] and not header.decides:
+        what = "our scheduler, by an older version: without its decisions"
+    page: list[Block] = [
+        Line(f"{file}: a recording of {what}"),
+        Line(f"from {moment_text(header.now)} to {moment_text(ended)}, {ended - header.now:,.1f} s"),
+        Line(f"profiles: {', '.join(profiles) or 'default-scheduler'}"),
+    ]
+    if header.decides:
+        page.append(Line(f"{count(binds, 'pod')} sent to a node, {count(evictions, 'pod')} evicted"))
+    if inputs:
+        page += [Line(), Grid([(name, f"{number:,}") for name, number in inputs.most_common()], ("heard", "times"))]
+    _shown(data, page, output)
+
+
+# -- the same again ---------------------------------------------------------------------------------------------------
+
+
+def _check(file: str, registry: Registry, calls: BrokenOffCalls, output: str) -> None:
+    steps = decided = 0
+    found = None
+    with Replayed(file, registry, broken_off=calls) as again:
+        if not again.header.decides:
+            raise InputError(
+                f"{file}: a recording without decisions, of a cluster or of an older version: there is nothing to check"
+            )
+        for step in again.steps():
+            steps += 1
+            decided += 0 if step.entry.outcomes is None else len(step.entry.outcomes.decisions)
+            found = difference(step)
+            if found is not None:
+                break
+    data: dict[str, Any] = {"kind": "Check", "same": found is None, "steps": steps, "decisions": decided}
+    page: list[Block]
+    if found is None:
+        page = [Line(f"the same in all {steps:,} steps, with {count(decided, 'decision')}")]
+    else:
+        data["difference"] = found._asdict()
+        page = [Line(f"different after {steps - 1:,} steps that are the same:"), Line(found.text(), 2)]
+    _shown(data, page, output)
+    if found is not None:
+        raise SystemExit(_DIFFERENT)
+
+
+# -- a moment ---------------------------------------------------------------------------------------------------------
+
+
+def _show_moment(
+    file: str, when: float | None, registry: Registry, calls: BrokenOffCalls, output: str, *, objects: bool
+) -> None:
+    moment = moment_of(file, when, registry, broken_off=calls)
+    if objects:
+        items = [_as_item(obj) for obj in moment.objects]
+        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        return
+    kinds = Counter(type(obj).__name__ for obj in moment.objects)
+    pending = sum(1 for obj in moment.objects if type(obj).__name__ == "Pod" and not obj.spec.node_name)
+    data = {"kind": "Moment", "at": moment_text(moment.at), "objects": dict(kinds), "pendingPods": pending}
+    page: list[Block] = [
+        Line(f"{file} at {moment_text(moment.at)}: {count(pending, 'pod')} pending"),
+        Line(),
+        Grid([(name, f"{number:,}") for name, number in kinds.most_common()], ("kind", "objects")),
+    ]
+    _shown(data, page, output)
+
+
+def _as_item(obj: Any) -> Any:
+    item = msgspec.to_builtins(as_written(obj))
+    # The structs leave out what is always the same.
+    return {"apiVersion": obj.api_version, "kind": obj.kind, **item}
+
+
+# -- decided anew -----------------------------------------------------------------------------------------------------
+
+
+def _show_anew(found: Anew, output: str) -> None:
+    pods, otherwise = list(found.pods.values()), found.placed_otherwise
+    placed_then, placed_now = (sum(1 for pod in pods if node(pod)) for node in (_node_then, _node_now))
+    waits_then = percentiles(waits(found, lambda pod: pod.bound_then))
+    waits_now = percentiles(waits(found, lambda pod: pod.bound_now))
+    data = {
+        "kind": "Anew",
+        "from": moment_text(found.began),
+        "to": moment_text(found.ended),
+        "pods": len(pods),
+        "placed": {"then": placed_then, "now": placed_now},
+        "waitSeconds": {"then": waits_then, "now": waits_now},
+        "placedOtherwise": [
+            {"pod": pod.key, "came": moment_text(pod.came), "then": pod.node_then, "now": pod.node_now}
+            for pod in otherwise
+        ],
+    }
+    page: list[Block] = [
+        Line(f"{count(len(pods), 'pod')} to place: {placed_then:,} were placed then, {placed_now:,} are now"),
+        Line(f"{len(otherwise):,} are placed otherwise" if otherwise else "every pod is on the same node"),
+    ]
+    if waits_then or waits_now:
+        rows = [
+            (name, *(f"{seconds:,.3f} s" for seconds in waited.values()))
+            for name, waited in (("then", waits_then), ("now", waits_now))
+            if waited
+        ]
+        page += [Line(), Grid(rows, ("from coming to bound", "p50", "p90", "p99"))]
+    if otherwise:
+        rows = [(pod.key, pod.node_then or "nowhere", pod.node_now or "nowhere") for pod in otherwise[:_SHOWN]]
+        page += [Line(), Grid(rows, ("pod", "then", "now"))]
+        if len(otherwise) > _SHOWN:
+            page.append(Line(f"… and {len(otherwise) - _SHOWN:,} more: -o json has them"))
+    _shown(data, page, output)
+
+
+def _node_then(pod: Any) -> str:
+    return str(pod.node_then)
+
+
+def _node_now(pod: Any) -> str:
+    return str(pod.node_now)

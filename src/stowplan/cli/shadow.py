@@ -1,0 +1,292 @@
+"""`stowplan shadow`: beside another scheduler, what this one would have done; it binds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stowplan.api.durations import parse_duration
+from stowplan.cli.data_output import write_data
+from stowplan.cli.live_cluster import connection_of
+from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.command_line import event_loop
+from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.stop_signals import stop_signals
+from stowplan.config import load_config
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.engine.inputs import Changes, Served
+from stowplan.engine.recording import RecordingError, read_entries
+from stowplan.explain.tables import write
+from stowplan.framework.explanations.formatting import count
+from stowplan.klog.setup import LogSettings, set_up
+from stowplan.recordings.files import opened
+from stowplan.recordings.replaying import engine_of
+from stowplan.shadow.report import Report
+from stowplan.shadow.shadow import Shadow
+from stowplan.sources.read_only_role import role_text
+from stowplan.timing.times import REAL_TIMES
+
+if TYPE_CHECKING:
+    from stowplan.client.connection import Connection
+    from stowplan.command_line.stop_signals import StopSignals
+    from stowplan.config import Configuration
+    from stowplan.framework.registry import Registry
+
+#: Below this agreement the exit code says so.
+_DIFFERENT = 3
+_WANTED_AGREEMENT = 99.9
+#: Seconds between two looks at binds that are held back, and between two writes of the metrics.
+_TICK, _METRICS_INTERVAL = 0.1, 5.0
+
+
+@click.command(short_help="Beside another scheduler: would it be the same here, and why not?")
+@click.option("--kubeconfig", metavar="FILE", shell_complete=complete_file, help="Without it, as kubectl finds it.")
+@click.option("--context", metavar="NAME", shell_complete=complete_context, help="Context of the kubeconfig.")
+@click.option(
+    "--config",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="KubeSchedulerConfiguration: the other scheduler's, or the one to be tried. Without it, the default one.",
+)
+@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="A plugin of your own. Repeatable.")
+@click.option(
+    "--recording",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Instead of a live cluster: a recording of one (stowplan record), or of a scheduler.",
+)
+@click.option("--pods", type=click.IntRange(1), metavar="N", help="End after so many pods; without it, at Ctrl-C.")
+@click.option("--for", "duration", metavar="DURATION", help="End after this time, as 90s, 10m or 1h30m.")
+@click.option(
+    "--min-agreement",
+    type=click.FloatRange(0, 100),
+    default=_WANTED_AGREEMENT,
+    show_default=True,
+    metavar="PERCENT",
+    help=f"Agreement outside ties below which the command ends with {_DIFFERENT}.",
+)
+@click.option(
+    "--metrics-file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Keep Prometheus metrics in this file, as node_exporter's textfile collector reads them.",
+)
+@click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and end.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+def shadow(
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    config: str | None,
+    plugins: tuple[str, ...],
+    recording: str | None,
+    pods: int | None,
+    duration: str | None,
+    min_agreement: float,
+    metrics_file: str | None,
+    rbac: bool,
+    output: str,
+) -> None:
+    """Run beside any live scheduler and say for each pod that it places what would have been decided here. Binds
+    nothing, and only reads.
+
+    Each pod is judged on the state in which the other one decided: with the pods that it had placed before, as far as
+    that can be told. They agree if the other's node is among the best here; where several are equally good, it is a
+    tie. Of each difference the plugins are named that make it. With the other's own configuration that is the proof
+    that a swap is safe; with another one, it shows what would change. Extenders are not asked.
+
+    \b
+    It ends with
+      0    they agree, as far as --min-agreement asks for
+      2    the question, the files or the cluster cannot be worked with
+      3    they do not
+
+    \b
+    Examples:
+      stowplan shadow --config kube-scheduler.yaml --for 10m
+      stowplan shadow --recording cluster.recording --config new.yaml -o json
+      stowplan shadow --rbac | kubectl apply -f -
+    """
+    if recording and (kubeconfig or context):
+        raise click.UsageError("--recording reads a file, --kubeconfig and --context a live cluster: give one.")
+    seconds = _seconds(duration)
+    report = Report()
+    with reported(config):
+        registry = registry_with(plugins)
+        configuration = load_config(config, plugins=registry.declarations)
+        if rbac:
+            click.echo(role_text(configuration, registry, name="stowplan-shadow"), nl=False)
+            return
+        report.notes += _notes(configuration)
+        keep = _MetricsFile(metrics_file, report)
+        if recording:
+            _of_recording(recording, configuration if config else None, registry, report, pods)
+        else:
+            _live(
+                connection_of(configuration, kubeconfig, context), configuration, registry, report, pods, seconds, keep
+            )
+        keep.write()
+    if output == "text":
+        write(report.page(), sys.stdout)
+    else:
+        write_data(report.to_dict(), output)
+    if 100 * report.agreement < min_agreement:
+        raise SystemExit(_DIFFERENT)
+
+
+def _seconds(duration: str | None) -> float | None:
+    if duration is None:
+        return None
+    try:
+        seconds = parse_duration(duration).seconds
+    except ValueError as error:
+        raise click.UsageError(f"--for {duration}: want a time such as 90s, 10m or 1h30m.") from error
+    if seconds <= 0:
+        raise click.UsageError(f"--for {duration}: want a time above 0.")
+    return seconds
+
+
+def _notes(configuration: Configuration) -> list[str]:
+    notes = []
+    shares = [
+        configuration.percentage_of_nodes_to_score,
+        *(p.percentage_of_nodes_to_score for p in configuration.profiles),
+    ]
+    if any(share is not None and share < 100 for share in shares):
+        notes.append(
+            "the configuration has a percentageOfNodesToScore below 100: the scheduler looks at a part of the nodes, "
+            "where there are more than 100; which part is not known here, and the best node may not be in it"
+        )
+    if configuration.extenders:
+        notes.append("extenders of the configuration are not asked: what they would change counts as a difference")
+    return notes
+
+
+class _MetricsFile:
+    """Replaced as a whole, so nobody reads half of it."""
+
+    def __init__(self, path: str | None, report: Report) -> None:
+        self._path = path
+        self._report = report
+        self.write()
+
+    def write(self) -> None:
+        if self._path is None:
+            return
+        try:
+            beside = Path(f"{self._path}.{os.getpid()}")
+            beside.write_text(self._report.metrics_text(), encoding="utf-8")
+            beside.replace(self._path)
+        except OSError as error:
+            raise InputError(f"--metrics-file {self._path}: {error.strerror}") from error
+
+    async def keep(self) -> None:
+        while True:
+            await asyncio.sleep(_METRICS_INTERVAL)
+            self.write()
+
+
+# -- a recording ------------------------------------------------------------------------------------------------------
+
+
+class _EnoughError(Exception):
+    """As many pods as were asked for."""
+
+
+def _of_recording(
+    path: str, configuration: Configuration | None, registry: Registry, report: Report, pods: int | None
+) -> None:
+    def hear(judged: object) -> None:
+        report.add(judged)  # type: ignore[arg-type]
+        if report.pods == pods:
+            raise _EnoughError
+
+    shadow = Shadow(hear, meter=REAL_TIMES)
+    try:
+        with opened(path) as found:
+            next(found.lines)
+            engine = engine_of(found.header, registry, configuration)
+            now = found.header.now
+            with suppress(_EnoughError):
+                for entry in read_entries(found.lines, found.header):
+                    now = entry.now
+                    # What a recorded scheduler itself did is seen by what the watch tells of it.
+                    if isinstance(entry.input, Changes | Served):
+                        shadow.step(engine, entry.input, now)
+                shadow.finish(engine, now)
+    except RecordingError as error:
+        raise InputError(str(error)) from error
+
+
+# -- a live cluster ---------------------------------------------------------------------------------------------------
+
+
+def _live(
+    connection: Connection,
+    configuration: Configuration,
+    registry: Registry,
+    report: Report,
+    pods: int | None,
+    seconds: float | None,
+    keep: _MetricsFile,
+) -> None:
+    logs = set_up(LogSettings(verbosity=0, format="text"))
+    try:
+        with stop_signals(logs.flush) as stop:
+            event_loop.run(_follow(connection, configuration, registry, report, pods, seconds, keep, stop))
+    finally:
+        logs.close()
+
+
+async def _follow(
+    connection: Connection,
+    configuration: Configuration,
+    registry: Registry,
+    report: Report,
+    pods: int | None,
+    seconds: float | None,
+    keep: _MetricsFile,
+    stop: StopSignals,
+) -> None:
+    from stowplan import __version__
+    from stowplan.client.http.user_agent import user_agent
+    from stowplan.client.http_api import HttpApi
+    from stowplan.config import ClientConnection
+    from stowplan.live.follower import Follower
+
+    stopped, enough = stop.event(), asyncio.Event()
+
+    def hear(judged: object) -> None:
+        if not enough.is_set():
+            report.add(judged)  # type: ignore[arg-type]
+        if report.pods == pods:
+            enough.set()
+
+    agent = user_agent(command="stowplan", version=__version__, purpose="shadow")
+    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+        listener = Shadow(hear, meter=REAL_TIMES)
+        follower = Follower(api, configuration, listener, registry=registry)
+        async with running(follower.run()) as following, running(_ticking(listener, follower)) as ticking:
+            await first_of(stopped.wait(), follower.synced.wait(), following)
+            if not follower.synced.is_set() or stopped.is_set():
+                return
+            state = follower.engine.state
+            nodes, pending = count(state.table.count, "node"), count(len(state.pending), "pod")
+            click.echo(f"watching {connection.server} : {nodes}, {pending} pending", err=True)
+            async with running(keep.keep()) as keeping:
+                limit = asyncio.sleep(seconds) if seconds is not None else asyncio.Event().wait()
+                await first_of(stopped.wait(), enough.wait(), limit, following, ticking, keeping)
+            listener.finish(follower.engine, follower.clock())
+
+
+async def _ticking(shadow: Shadow, follower: object) -> None:
+    while True:
+        await asyncio.sleep(_TICK)
+        shadow.tick(follower.engine, follower.clock())  # type: ignore[attr-defined]

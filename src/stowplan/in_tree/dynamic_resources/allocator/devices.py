@@ -1,0 +1,253 @@
+"""Devices and pools as the search sees them.
+
+Whether a device suits a request depends on what it is, not on its name: devices that agree in everything but the name
+share a `DeviceContent`, and whatever was found out about one holds for all of them. A `PoolView` is what one node can
+reach of a pool; views that agree in their contents have equal keys, so nodes with equal hardware share answers.
+
+Upstream: pools_incubating.go of k8s.io/dynamic-resource-allocation/structured.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
+
+from stowplan.api.affinity import Taint
+from stowplan.api.quantity import parse_quantity
+from stowplan.api.taints import DO_NOT_SCHEDULE_EFFECTS
+from stowplan.cel.device_selectors import Device as SelectedDevice
+from stowplan.cel.device_selectors import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stowplan.api import devices as api
+
+#: In units of 10^-9, as quantities are.
+Amount = int
+#: Counter set, counter.
+CounterId = tuple[str, str]
+
+#: An attribute as constraints see it: its values with their types, a scalar is one value. Empty: of no type that is
+#: understood.
+Values = frozenset[tuple[type[Any], Any]]
+
+
+class CapacityPolicy(NamedTuple):
+    """How requests for a capacity are rounded, and which are refused."""
+
+    default: Amount | None
+    valid_values: tuple[Amount, ...]
+    has_range: bool
+    least: Amount | None = None
+    most: Amount | None = None
+    step: Amount | None = None
+
+
+class Capacity(NamedTuple):
+    value: Amount
+    policy: CapacityPolicy | None
+
+
+class DeviceContent:
+    """What a device is, whatever its name; one object per distinct content, compared by identity."""
+
+    __slots__ = (
+        "__weakref__",
+        "_values",
+        "attributes",
+        "capacities",
+        "conditional",
+        "consumes",
+        "driver",
+        "selected",
+        "shareable",
+        "taints",
+    )
+
+    def __init__(
+        self,
+        selected: SelectedDevice,
+        attributes: Mapping[str, Any],
+        *,
+        capacities: Mapping[str, Capacity],
+        consumes: tuple[tuple[CounterId, Amount], ...],
+        taints: tuple[Taint, ...],
+        conditional: bool,
+    ) -> None:
+        #: For selectors.
+        self.selected = selected
+        self.driver = selected.driver
+        self.attributes = attributes
+        self.capacities = capacities
+        self.consumes = consumes
+        #: Those that block.
+        self.taints = taints
+        #: Whether it has binding conditions.
+        self.conditional = conditional
+        self.shareable = selected.allow_multiple_allocations
+        self._values: dict[str, Values | None] = {}
+
+    def values(self, name: str) -> Values | None:
+        """What constraints compare of a fully qualified attribute; None: the device lacks it."""
+        if name not in self._values:
+            self._values[name] = self._look_up(name)
+        return self._values[name]
+
+    def _look_up(self, name: str) -> Values | None:
+        domain, slash, identifier = name.partition("/")
+        # Only the driver's own attributes may be written without a domain.
+        for key in (name, identifier) if slash and domain == self.driver else (name,):
+            if key in self.attributes:
+                found = self.attributes[key]
+                if found is None:
+                    return frozenset()
+                values = found if isinstance(found, tuple) else (found,)
+                return frozenset((type(value), _plain(value)) for value in values)
+        return None
+
+
+class PooledDevice(NamedTuple):
+    """A device in a view."""
+
+    content: DeviceContent
+    name: str
+    device: api.Device
+    slice: api.ResourceSlice
+    #: Whether the node can use it: its slice may leave that to each device.
+    reachable: bool
+
+
+class PoolState(Enum):
+    COMPLETE = "complete"
+    #: The driver is in the middle of publishing it.
+    INCOMPLETE = "incomplete"
+    INVALID = "invalid"
+
+
+class PoolView:
+    """What one node sees of a pool."""
+
+    def __init__(
+        self,
+        *,
+        driver: str,
+        name: str,
+        state: PoolState,
+        devices: tuple[PooledDevice, ...] = (),
+        problem: str = "",
+    ) -> None:
+        self.driver = driver
+        self.name = name
+        self.state = state
+        #: In the order in which they are taken; none unless the pool is complete.
+        self.devices = devices
+        #: Why the pool is invalid.
+        self.problem = problem
+        #: Pools with binding conditions are tried after all others.
+        self.last = any(d.content.conditional for d in devices)
+        self.order = (self.last, driver, name)
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for views between which a search cannot tell."""
+        return self.driver, self.state, tuple((d.content, d.reachable) for d in self.devices)
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Device name -> its place in `devices`."""
+        return {d.name: i for i, d in enumerate(self.devices)}
+
+
+class Usage(NamedTuple):
+    """What is taken of a view's devices: of devices that are allocated, and of those that are shared."""
+
+    #: A bit per device that is allocated as a whole.
+    taken: int = 0
+    #: Device -> what is consumed of its capacities, by name; devices of which a share is allocated, even if of nothing.
+    shares: tuple[tuple[int, tuple[tuple[str, Amount], ...]], ...] = ()
+    #: What is left of the pool's counters, by their ids; negative if drivers promise more than there is.
+    counters: tuple[tuple[CounterId, Amount], ...] = ()
+
+
+class World(NamedTuple):
+    """All that the search looks at on one node, in its order."""
+
+    pools: tuple[tuple[PoolView, Usage], ...]
+
+
+_contents: WeakValueDictionary[Any, DeviceContent] = WeakValueDictionary()
+
+
+def content_of(device: api.Device, driver: str, *, list_attributes: bool = False) -> DeviceContent:
+    attributes = {name: attribute_value(value, list_attributes) for name, value in device.attributes.items()}
+    capacities = {
+        name: Capacity(parse_quantity(c.value), _policy(c.request_policy)) for name, c in device.capacity.items()
+    }
+    selected = SelectedDevice(
+        driver=driver,
+        attributes=attributes,
+        capacity={name: c.value for name, c in capacities.items()},
+        allow_multiple_allocations=bool(device.allow_multiple_allocations),
+    )
+    consumes = tuple(
+        sorted(
+            ((consumption.counter_set, name), parse_quantity(counter.value))
+            for consumption in device.consumes_counters
+            for name, counter in consumption.counters.items()
+        )
+    )
+    taints = tuple(
+        Taint(key=t.key, value=t.value, effect=t.effect) for t in device.taints if t.effect in DO_NOT_SCHEDULE_EFFECTS
+    )
+    conditional = bool(device.binding_conditions)
+    key = selected, tuple(sorted(capacities.items())), consumes, taints, conditional
+    found = _contents.get(key)
+    if found is None:
+        found = _contents[key] = DeviceContent(
+            selected, attributes, capacities=capacities, consumes=consumes, taints=taints, conditional=conditional
+        )
+    return found
+
+
+def attribute_value(attribute: api.DeviceAttribute, list_attributes: bool) -> Any:
+    """None: nothing that is understood."""
+    if attribute.int_ is not None:
+        return attribute.int_
+    if attribute.bool_ is not None:
+        return attribute.bool_
+    if attribute.string is not None:
+        return attribute.string
+    if attribute.version is not None:
+        return Version(attribute.version)
+    if not list_attributes:
+        return None
+    for values in (attribute.ints, attribute.bools, attribute.strings):
+        if values is not None:
+            return tuple(values)
+    return None if attribute.versions is None else tuple(Version(text) for text in attribute.versions)
+
+
+def _plain(value: Any) -> Any:
+    # Parity: constraints compare versions as texts.
+    return value.text if isinstance(value, Version) else value
+
+
+def _policy(policy: api.CapacityRequestPolicy | None) -> CapacityPolicy | None:
+    if policy is None:
+        return None
+    spread = policy.valid_range
+    return CapacityPolicy(
+        default=_amount(policy.default),
+        valid_values=tuple(parse_quantity(v) for v in policy.valid_values),
+        has_range=spread is not None,
+        least=None if spread is None else _amount(spread.min),
+        most=None if spread is None else _amount(spread.max),
+        step=None if spread is None else _amount(spread.step),
+    )
+
+
+def _amount(value: Any) -> Amount | None:
+    return None if value is None else parse_quantity(value)

@@ -1,0 +1,92 @@
+"""Devices that become ready only after a pod chose them: a fabric attaches them to the node first.
+
+The driver tells of that by conditions in the claim's status. A pod waits for them in PreBind; a claim whose devices
+failed, or were not ready in time, is of no use, and is given back when its pod fits nowhere.
+
+Upstream: hasBindingConditions and isClaimReadyForBinding of dynamicresources.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stowplan.api.timestamps import parse_timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stowplan.api.device_claims import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+
+
+class DeviceFailedError(Exception):
+    """A driver gave up on a device."""
+
+
+class Readiness:
+    """Whether devices of claims are ready, by the wall clock."""
+
+    def __init__(self, *, enabled: bool, timeout: float, wall_clock: Callable[[], float]) -> None:
+        self.enabled = enabled
+        self.timeout = timeout
+        self._wall_clock = wall_clock
+
+    def is_unusable(self, claim: ResourceClaim) -> bool:
+        """Whether the devices of an allocated claim will not become ready."""
+        if not self.enabled:
+            return False
+        try:
+            return not is_ready(claim) and self.timed_out(claim)
+        except DeviceFailedError:
+            return True
+
+    def timed_out(self, claim: ResourceClaim) -> bool:
+        allocation = claim.status.allocation
+        if allocation is None or allocation.allocation_timestamp is None or not awaits_conditions(claim):
+            return False
+        return parse_timestamp(allocation.allocation_timestamp) + self.timeout < self._wall_clock()
+
+    def now(self) -> float:
+        return self._wall_clock()
+
+
+def awaits_conditions(claim: ResourceClaim) -> bool:
+    """Whether some device of the claim has binding conditions."""
+    return any(result.binding_conditions for result in results_of(claim))
+
+
+def is_ready(claim: ResourceClaim) -> bool:
+    """Whether all devices may be used; raises DeviceFailedError."""
+    if claim.status.allocation is None:
+        return False
+    return all(
+        _is_device_ready(claim, result, status_of(claim, result))
+        for result in results_of(claim)
+        if result.binding_conditions
+    )
+
+
+def _is_device_ready(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult, status: AllocatedDeviceStatus | None
+) -> bool:
+    if status is None:
+        return False
+    true = {condition.type: condition for condition in status.conditions if condition.status == "True"}
+    for type_ in result.binding_failure_conditions:
+        if type_ in true:
+            failure = true[type_]
+            raise DeviceFailedError(
+                f"device binding failed: claim={claim.metadata.name}, reason={failure.reason}, "
+                f'message="{failure.message}"'
+            )
+    return all(type_ in true for type_ in result.binding_conditions)
+
+
+def status_of(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
+    """What the driver says of an allocated device."""
+    wanted = result.driver, result.pool, result.device
+    return next((s for s in claim.status.devices if (s.driver, s.pool, s.device) == wanted), None)
+
+
+def results_of(claim: ResourceClaim) -> tuple[DeviceRequestAllocationResult, ...]:
+    allocation = claim.status.allocation
+    return () if allocation is None else allocation.devices.results

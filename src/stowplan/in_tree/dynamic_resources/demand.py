@@ -1,0 +1,169 @@
+"""What a pod needs of devices, compiled so that pods whose claims ask for the same share their work.
+
+Pods of a Deployment have claims of their own, made from one template. A compiled claim has no name, and equal claims
+are compiled to one object; so the demands of such pods are equal, and so are their signatures. The claims themselves
+are looked at again when a pod is reserved.
+
+Upstream: PreFilter of dynamicresources.go.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from stowplan.api.selectors import compile_node_selector
+from stowplan.api.types import DeviceClass, ResourceClaim
+from stowplan.framework.status import Reason
+from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
+from stowplan.in_tree.dynamic_resources.allocator.claims import ClaimProblem, compile_claim
+from stowplan.in_tree.dynamic_resources.extended_resources import extended_demand
+
+if TYPE_CHECKING:
+    from stowplan.api.node_selectors import NodeSelectorMatcher
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features
+    from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
+    from stowplan.in_tree.dynamic_resources.extended_resources import ExtendedDemand
+
+CLAIM_UNUSABLE = Reason("ResourceClaimUnusable", "{problem}")
+IN_FLIGHT = Reason("ResourceClaimInFlight", "resource claim {claim} is in the process of being allocated")
+NO_CLASS = Reason("DeviceClassMissing", "request {request}: device class {device_class} does not exist")
+NO_PRIORITIZED_LISTS = Reason(
+    "PrioritizedListsDisabled",
+    "resource claim {claim}, request {request}: has subrequests, but the DRAPrioritizedList feature is disabled",
+)
+UNKNOWN_REQUEST = Reason("UnknownRequestType", "resource claim {claim}, request {request}: unknown request type")
+
+#: Claims that are kept compiled.
+_MAX_KEPT = 4096
+
+
+class RefusedError(Exception):
+    """The pod cannot be placed on any node."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.text)
+        self.reason = reason
+
+
+class CompiledClaim:
+    """What a claim that waits for devices asks for; one object for all that ask for the same."""
+
+    __slots__ = ("asked", "problem")
+
+    def __init__(self, asked: Claim | None, problem: str = "") -> None:
+        self.asked = asked
+        #: Why it cannot be allocated on any node; the attempt ends with that error once a node is judged.
+        self.problem = problem
+
+
+class AllocatedClaim(NamedTuple):
+    #: Where its devices can be used; None: everywhere.
+    where: NodeSelectorMatcher | None
+    #: Whether its devices failed to become ready.
+    unusable: bool
+
+
+class Demand(NamedTuple):
+    """What is known of a pod's claims, in their order."""
+
+    allocated: tuple[AllocatedClaim, ...] = ()
+    waiting: tuple[CompiledClaim, ...] = ()
+    extended: ExtendedDemand | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.allocated or self.waiting or self.extended)
+
+
+class Demands:
+    def __init__(self, cluster: ClusterState, features: Features, readiness: Readiness) -> None:
+        self._cluster = cluster
+        self._features = features
+        self._readiness = readiness
+        self._compiled: OrderedDict[bytes, tuple[tuple[DeviceClass | None, ...], CompiledClaim]] = OrderedDict()
+
+    def claims(self, pod: PodInfo) -> list[ResourceClaim]:
+        """The pod's claims as the API server has them; raises RefusedError."""
+        if not pod.pod.spec.resource_claims:
+            return []
+        try:
+            return pod_resource_claims(pod, self._cluster)
+        except ClaimError as e:
+            raise RefusedError(CLAIM_UNUSABLE.of(problem=str(e))) from None
+
+    def of(self, pod: PodInfo) -> Demand:
+        """What the pod needs now; raises RefusedError."""
+        allocated, waiting = [], []
+        for claim in self.claims(pod):
+            if claim.status.allocation is not None:
+                allocated.append(self._allocated(claim))
+            else:
+                self._check(claim)
+                waiting.append(self.compiled(claim))
+        extended = extended_demand(pod, self._cluster) if self._features.extended_resources else None
+        return Demand(tuple(allocated), tuple(waiting), extended)
+
+    def _allocated(self, claim: ResourceClaim) -> AllocatedClaim:
+        assert claim.status.allocation is not None
+        selector = claim.status.allocation.node_selector
+        return AllocatedClaim(
+            None if selector is None else compile_node_selector(selector), self._readiness.is_unusable(claim)
+        )
+
+    def _check(self, claim: ResourceClaim) -> None:
+        key = claim_key(claim)
+        if self._cluster.in_flight.is_held(ResourceClaim, key):
+            raise RefusedError(IN_FLIGHT.of(claim=key))
+        for request in claim.spec.devices.requests:
+            if request.exactly is not None:
+                self._check_class(request.name, request.exactly.device_class_name)
+            elif not request.first_available:
+                raise RefusedError(UNKNOWN_REQUEST.of(claim=key, request=request.name))
+            elif not self._features.prioritized_list:
+                raise RefusedError(NO_PRIORITIZED_LISTS.of(claim=key, request=request.name))
+            for alternative in request.first_available:
+                self._check_class(f"{request.name}/{alternative.name}", alternative.device_class_name)
+
+    def _check_class(self, request: str, name: str) -> None:
+        if not name:
+            raise ValueError(f"request {request}: unsupported request type")
+        if self._class_named(name) is None:
+            raise RefusedError(NO_CLASS.of(request=request, device_class=name))
+
+    def _class_named(self, name: str) -> DeviceClass | None:
+        return self._cluster.objects.get(DeviceClass, name)
+
+    def compiled(self, claim: ResourceClaim) -> CompiledClaim:
+        """What a claim asks for."""
+        key = msgspec.json.encode(claim.spec.devices)
+        known = self._compiled.get(key)
+        classes = tuple(self._class_named(name) for name in _class_names(claim))
+        if known is not None and all(a is b for a, b in zip(known[0], classes, strict=True)):
+            return known[1]
+        try:
+            found = CompiledClaim(compile_claim(claim, self._features, self._class_named))
+        except ClaimProblem as e:
+            # It names the claim: like no other.
+            return CompiledClaim(None, str(e))
+        self._compiled[key] = classes, found
+        self._compiled.move_to_end(key)
+        if len(self._compiled) > _MAX_KEPT:
+            self._compiled.popitem(last=False)
+        return found
+
+
+def _class_names(claim: ResourceClaim) -> list[str]:
+    names = []
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            names.append(request.exactly.device_class_name)
+        names += [alternative.device_class_name for alternative in request.first_available]
+    return names
+
+
+def claim_key(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"

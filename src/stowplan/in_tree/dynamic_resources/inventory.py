@@ -1,0 +1,610 @@
+"""Which devices each node can reach, and what is taken of them: an integer per node that says all of it.
+
+Nodes whose devices agree in everything but names, and of which as much is taken, have the same code; so what a search
+found for one of them holds for all, and of 5,000 nodes a handful is searched. Codes follow slices, claims and nodes:
+an allocation changes the codes of the nodes that reach its pool, and no other.
+
+Pools that one node alone reaches (`local`) are most; for pools that several nodes reach (`shared`), nodes are grouped
+by what they see of them. Both have codes of their own, and a node's code stands for a pair of those.
+
+Upstream: pools_incubating.go, allocateddevices.go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stowplan.api.node_selectors import compile_node_selector
+from stowplan.api.quantity import parse_quantity
+from stowplan.api.types import ResourceClaim, ResourceSlice
+from stowplan.in_tree.common.node_selection import matcher_mask
+from stowplan.in_tree.dynamic_resources.allocator.devices import (
+    DeviceContent,
+    PooledDevice,
+    PoolState,
+    PoolView,
+    Usage,
+    World,
+    content_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy.typing as npt
+
+    from stowplan.api.affinity import NodeSelector
+    from stowplan.api.devices import Device
+    from stowplan.cluster.state import ClusterState
+    from stowplan.in_tree.dynamic_resources.allocator.claims import Features
+    from stowplan.in_tree.dynamic_resources.allocator.devices import Amount, CounterId
+
+    Mask = npt.NDArray[np.bool_]
+    Codes = npt.NDArray[np.intp]
+
+#: Driver, pool.
+PoolId = tuple[str, str]
+
+#: Codes for each node that may be out of use before all are given anew.
+_MAX_UNUSED = 16
+
+
+class SliceView(NamedTuple):
+    """A slice, its devices looked up."""
+
+    obj: ResourceSlice
+    contents: tuple[DeviceContent, ...]
+    counters: tuple[tuple[CounterId, Amount], ...]
+
+    @property
+    def generation(self) -> int:
+        return self.obj.spec.pool.generation
+
+
+class Taken(NamedTuple):
+    """A device that an allocation has, or a share of it."""
+
+    pool: PoolId
+    device: str
+    #: None: the device as a whole.
+    share: str | None
+    consumed: tuple[tuple[str, Amount], ...] = ()
+    #: Names the claim, for those who ask who has the device.
+    claim: str = ""
+
+
+@dataclass(slots=True)
+class Pool:
+    """What is published of a pool, and taken of it."""
+
+    slices: dict[str, SliceView] = field(default_factory=dict)
+    #: The node that alone reaches its devices; "": several do.
+    node_name: str = ""
+    #: What that node sees of it.
+    local: PoolView | None = None
+    #: The views of the groups of nodes, by group; of a pool that several nodes reach.
+    views: list[PoolView | None] = field(default_factory=list)
+    groups: Codes | None = None
+    taken: dict[Taken, int] = field(default_factory=dict)
+
+    def newest(self, generation: int) -> dict[str, tuple[DeviceContent, ...]]:
+        return {name: s.contents for name, s in self.slices.items() if s.generation == generation}
+
+
+class Inventory:
+    def __init__(self, cluster: ClusterState, features: Features) -> None:
+        self._cluster = cluster
+        self._features = features
+        self._slices_seen: int | None = None
+        self._claims_seen: int | None = None
+        self._generation = -1
+        self._names: list[str] = []
+        self.pools: dict[PoolId, Pool] = {}
+        self._pool_of_slice: dict[str, PoolId] = {}
+        #: Claim -> what it has.
+        self._allocations: dict[str, tuple[Taken, ...]] = {}
+        #: Node -> the pools that it alone reaches.
+        self._local: dict[str, set[PoolId]] = {}
+        #: Pools that several nodes reach, and their names by driver in order.
+        self._shared: dict[PoolId, Pool] = {}
+        self._shared_names: dict[str, list[str]] = {}
+        #: Shared pools whose views are to be worked out.
+        self._stale_views: set[PoolId] = set()
+        #: Pools of which something else is taken or published, and nodes that have to be coded anew.
+        self._moved: set[PoolId] = set()
+        self._recode: set[str] = set()
+        self._recode_all = True
+        self._local_codes: Codes = np.zeros(0, np.intp)
+        self._group_of: Codes = np.zeros(0, np.intp)
+        self._groups: list[tuple[PoolId, ...]] = []
+        self._views_of_group: list[tuple[PoolView, ...]] = []
+        self._interned: dict[Any, int] = {}
+        #: Moves when codes are given anew: what is kept by code is void.
+        self.epoch = 0
+        #: A code for each row; rows with the same code have the same answers.
+        self.codes: Codes = np.zeros(0, np.intp)
+        #: Rows whose node selectors of slices cannot be read, and why.
+        self.problems: list[tuple[Mask, str]] = []
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Bring everything up to date."""
+        self._follow_slices()
+        self._follow_claims()
+        self._follow_nodes()
+        if self._stale_views:
+            self._see_shared_pools()
+        if self._recode_all or self._recode or self._moved:
+            self._code()
+
+    def _follow_slices(self) -> None:
+        objects = self._cluster.objects
+        log = objects.changes(ResourceSlice)
+        names = None if self._slices_seen is None else log.since(self._slices_seen)
+        if names is None:
+            names = list({s.metadata.name for s in objects.all(ResourceSlice)} | self._pool_of_slice.keys())
+        self._slices_seen = log.position
+        changed = set()
+        for name in names:
+            obj = objects.get(ResourceSlice, name)
+            before = self._pool_of_slice.get(name)
+            if before is not None:
+                if obj is self.pools[before].slices[name].obj:
+                    continue
+                del self.pools[before].slices[name], self._pool_of_slice[name]
+                changed.add(before)
+            if obj is not None:
+                pool = obj.spec.driver, obj.spec.pool.name
+                self.pools.setdefault(pool, Pool()).slices[name] = self._compiled(obj)
+                self._pool_of_slice[name] = pool
+                changed.add(pool)
+        for pool in changed:
+            self._place(pool)
+
+    def _compiled(self, obj: ResourceSlice) -> SliceView:
+        spec = obj.spec
+        return SliceView(
+            obj,
+            tuple(content_of(d, spec.driver, list_attributes=self._features.list_attributes) for d in spec.devices),
+            tuple(
+                ((counters.name, name), parse_quantity(counter.value))
+                for counters in spec.shared_counters
+                for name, counter in counters.counters.items()
+            ),
+        )
+
+    def _place(self, pool_id: PoolId) -> None:
+        """Find out who reaches a pool that was published anew."""
+        pool = self.pools[pool_id]
+        self._moved.add(pool_id)
+        if pool.node_name:
+            self._local[pool.node_name].discard(pool_id)
+            self._recode.add(pool.node_name)
+        if self._shared.pop(pool_id, None) is not None:
+            self._stale_views.add(pool_id)
+        pool.node_name, pool.local = "", None
+        if not pool.slices:
+            if not pool.taken:
+                del self.pools[pool_id]
+            return
+        node_name = self._only_node(pool)
+        if node_name and self._is_harmless_elsewhere(pool_id, pool):
+            pool.node_name, pool.groups = node_name, None
+            pool.local = self._view(pool_id, pool, list(pool.slices.values()), {})
+            self._local.setdefault(node_name, set()).add(pool_id)
+            self._recode.add(node_name)
+        else:
+            self._shared[pool_id] = pool
+            self._stale_views.add(pool_id)
+
+    def _only_node(self, pool: Pool) -> str:
+        """The node that all slices with devices are for; "" if there is none."""
+        names = {
+            "" if s.obj.spec.per_device_node_selection is not None else s.obj.spec.node_name or ""
+            for s in pool.slices.values()
+            if not self._has_counters(s)
+        }
+        return names.pop() if len(names) == 1 else ""
+
+    def _is_harmless_elsewhere(self, pool_id: PoolId, pool: Pool) -> bool:
+        """Whether other nodes, which see the counters alone, need not look at the pool."""
+        counters = [s for s in pool.slices.values() if self._has_counters(s)]
+        if not counters:
+            return True
+        if not self._features.partitionable_devices:
+            return False
+        view = self._view(pool_id, pool, counters, {})
+        return view is None or view.state is PoolState.COMPLETE
+
+    @staticmethod
+    def _has_counters(slice_view: SliceView) -> bool:
+        return bool(slice_view.obj.spec.shared_counters)
+
+    # -- claims -------------------------------------------------------------------------------------------------------
+
+    def _follow_claims(self) -> None:
+        log = self._cluster.objects.changes(ResourceClaim)
+        keys = None if self._claims_seen is None else log.since(self._claims_seen)
+        if keys is None:
+            keys = [*self._cluster.in_flight.keys(ResourceClaim), *self._allocations]
+            keys += [f"{c.metadata.namespace}/{c.metadata.name}" for c in self._cluster.objects.all(ResourceClaim)]
+            keys = list(dict.fromkeys(keys))
+        self._claims_seen = log.position
+        for key in keys:
+            claim = self._cluster.in_flight.newest(ResourceClaim, key)
+            after = () if claim is None else taken_by(key, claim, shares=self._features.consumable_capacity)
+            before = self._allocations.get(key, ())
+            if before == after:
+                continue
+            for taken in before:
+                self._count(taken, -1)
+            for taken in after:
+                self._count(taken, 1)
+            if after:
+                self._allocations[key] = after
+            else:
+                del self._allocations[key]
+
+    def _count(self, taken: Taken, sign: int) -> None:
+        pool = self.pools.setdefault(taken.pool, Pool())
+        count = pool.taken.get(taken, 0) + sign
+        if count:
+            pool.taken[taken] = count
+        else:
+            del pool.taken[taken]
+            if not pool.taken and not pool.slices:
+                del self.pools[taken.pool]
+        self._moved.add(taken.pool)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _follow_nodes(self) -> None:
+        table = self._cluster.table
+        if self._generation == table.generation:
+            return
+        self._generation = table.generation
+        # Labels may be others.
+        self._stale_views.update(self._shared)
+        names = table.names[: table.n]
+        if names != self._names:
+            self._names = list(names)
+            self._recode_all = True
+
+    # -- views --------------------------------------------------------------------------------------------------------
+
+    def _view(
+        self, pool_id: PoolId, pool: Pool, relevant: list[SliceView], reachable: Mapping[tuple[str, int], bool]
+    ) -> PoolView | None:
+        """What a node sees to which these slices are relevant; None: nothing.
+
+        `reachable`: of devices that say so themselves, by slice and place, whether the node can use them.
+        """
+        driver, name = pool_id
+        newest = max(s.generation for s in relevant)
+        relevant = [s for s in relevant if s.generation == newest]
+        wanted = relevant[0].obj.spec.pool.resource_slice_count
+        others: list[SliceView] = []
+        if len(relevant) != wanted:
+            if any(s.generation > newest for s in pool.slices.values()):
+                # The driver is replacing the pool, and has nothing for this node in it so far.
+                return None
+            whole = [s for s in pool.slices.values() if s.generation == newest]
+            if len(whole) != wanted:
+                return PoolView(driver=driver, name=name, state=PoolState.INCOMPLETE)
+            seen = {s.obj.metadata.name for s in relevant}
+            others = [s for s in whole if s.obj.metadata.name not in seen]
+        relevant.sort(key=lambda s: s.obj.metadata.name)
+        problem = self._problem_of(relevant, others)
+        if problem:
+            return PoolView(driver=driver, name=name, state=PoolState.INVALID, problem=problem)
+        devices = tuple(
+            PooledDevice(content, device.name, device, s.obj, reachable.get((s.obj.metadata.name, i), True))
+            for s in relevant
+            if not (self._features.partitionable_devices and self._has_counters(s))
+            for i, (content, device) in enumerate(zip(s.contents, s.obj.spec.devices, strict=True))
+        )
+        return PoolView(driver=driver, name=name, state=PoolState.COMPLETE, devices=devices)
+
+    def _problem_of(self, relevant: list[SliceView], others: list[SliceView]) -> str:
+        """Why a pool with these slices is invalid; "" if it is not."""
+        partitionable = self._features.partitionable_devices
+        names: set[str] = set()
+        for s in relevant:
+            if partitionable and self._has_counters(s):
+                continue
+            for device in s.obj.spec.devices:
+                if device.name in names:
+                    return f"duplicate device name {device.name}"
+                names.add(device.name)
+        if not partitionable:
+            return ""
+        sets: dict[str, set[str]] = {}
+        for s in relevant:
+            for counter_set in s.obj.spec.shared_counters:
+                if counter_set.name in sets:
+                    return f"duplicate counter set name {counter_set.name}"
+                sets[counter_set.name] = set(counter_set.counters)
+        for s in (*relevant, *others):
+            for device in s.obj.spec.devices:
+                for consumed in device.consumes_counters:
+                    if consumed.counter_set not in sets:
+                        return f"counter set {consumed.counter_set} not found"
+                    for counter in consumed.counters:
+                        if counter not in sets[consumed.counter_set]:
+                            return f"counter {counter} not found in counter set {consumed.counter_set}"
+        return ""
+
+    # -- pools that several nodes reach -------------------------------------------------------------------------------
+
+    def _see_shared_pools(self) -> None:
+        """Group the nodes by what they see of shared pools."""
+        self.problems = []
+        for pool_id in self._shared:
+            self._see(pool_id, self._shared[pool_id])
+        self._stale_views.clear()
+        names: dict[str, list[str]] = {}
+        for driver, name in sorted(self._shared):
+            names.setdefault(driver, []).append(name)
+        if names != self._shared_names:
+            # Where local pools stand among them may be another place.
+            self._shared_names, self._recode_all = names, True
+        n = self._cluster.table.n
+        groups = np.zeros(n, np.intp)
+        for pool in self._shared.values():
+            assert pool.groups is not None
+            _, groups = np.unique(groups * (len(pool.views) + 1) + pool.groups, return_inverse=True)
+        self._group_of = groups
+        self._views_of_group = []
+        self._groups = []
+        for group in range(int(groups.max()) + 1 if n else 0):
+            row = int(np.argmax(groups == group))
+            seen = [
+                (pool_id, view)
+                for pool_id, pool in self._shared.items()
+                if pool.groups is not None and (view := pool.views[int(pool.groups[row])]) is not None
+            ]
+            self._groups.append(tuple(pool_id for pool_id, _ in seen))
+            self._views_of_group.append(tuple(view for _, view in seen))
+        self._moved.update(self._shared)
+        self._recode_all = True
+
+    def _see(self, pool_id: PoolId, pool: Pool) -> None:
+        """Group the nodes by what they see of one pool."""
+        n = self._cluster.table.n
+        slices = [s for s in pool.slices.values() if not self._is_ignored(s)]
+        masks = [self._rows_of(s) for s in slices]
+        own = [
+            ((s.obj.metadata.name, i), self._device_rows(s, device))
+            for s in slices
+            if s.obj.spec.per_device_node_selection
+            for i, device in enumerate(s.obj.spec.devices)
+        ]
+        groups = np.zeros(n, np.intp)
+        # Slices that are for one node each do not make the grouping any longer.
+        by_node: dict[frozenset[int], int] = {}
+        of_row: dict[int, list[int]] = {}
+        for i, mask in enumerate(masks):
+            if isinstance(mask, int):
+                if mask >= 0:
+                    of_row.setdefault(mask, []).append(i)
+            else:
+                _, groups = np.unique(groups * 2 + mask, return_inverse=True)
+        for row, numbers in of_row.items():
+            groups[row] += (len(groups) + 1) * (1 + by_node.setdefault(frozenset(numbers), len(by_node)))
+        for _, mask in own:
+            _, groups = np.unique(groups * 2 + mask, return_inverse=True)
+        _, first, groups = np.unique(groups, return_index=True, return_inverse=True)
+        pool.groups, pool.views = groups, []
+        for row in first.tolist():
+            relevant = [s for s, m in zip(slices, masks, strict=True) if (m == row if isinstance(m, int) else m[row])]
+            reachable = {place: bool(mask[row]) for place, mask in own}
+            pool.views.append(self._view(pool_id, pool, relevant, reachable) if relevant else None)
+
+    def _is_ignored(self, slice_view: SliceView) -> bool:
+        spec = slice_view.obj.spec
+        partitioned = spec.per_device_node_selection is not None or bool(spec.shared_counters)
+        return partitioned and not self._features.partitionable_devices
+
+    def _rows_of(self, slice_view: SliceView) -> Mask | int:
+        """The rows that a slice is relevant to; of one that is for a single node its row, or -1."""
+        spec = slice_view.obj.spec
+        n = self._cluster.table.n
+        if self._has_counters(slice_view):
+            return np.ones(n, np.bool_)
+        if spec.node_name:
+            return self._cluster.table.row_of.get(spec.node_name, -1)
+        if spec.all_nodes or spec.node_selector is not None:
+            return self._matching(slice_view, spec.all_nodes, spec.node_selector)
+        found = np.zeros(n, np.bool_)
+        if spec.per_device_node_selection:
+            for device in spec.devices:
+                found |= self._device_rows(slice_view, device)
+        return found
+
+    def _device_rows(self, slice_view: SliceView, device: Device) -> Mask:
+        if device.node_name:
+            found = np.zeros(self._cluster.table.n, np.bool_)
+            row = self._cluster.table.row_of.get(device.node_name)
+            if row is not None:
+                found[row] = True
+            return found
+        return self._matching(slice_view, device.all_nodes, device.node_selector)
+
+    def _matching(self, slice_view: SliceView, all_nodes: bool | None, selector: NodeSelector | None) -> Mask:
+        table = self._cluster.table
+        if all_nodes:
+            return np.ones(table.n, np.bool_)
+        if selector is None:
+            return np.zeros(table.n, np.bool_)
+        matcher = compile_node_selector(selector)
+        found: Mask = table.memo(("node selector", matcher), lambda: matcher_mask(table, matcher))
+        errors = [error for term in matcher.terms for error in term.errors]
+        if errors:
+            what = f"failed to perform node selection for slice {slice_view.obj.metadata.name}"
+            self.problems.append(
+                (~found, f"gather pool information: {what}: failed to parse node selector: {errors[0]}")
+            )
+        return found
+
+    # -- what is taken ------------------------------------------------------------------------------------------------
+
+    def _usage(self, pool: Pool, view: PoolView) -> Usage:
+        positions = view.positions
+        bits = 0
+        shares: dict[int, dict[str, Amount]] = {}
+        for taken in pool.taken:
+            place = positions.get(taken.device)
+            if place is None:
+                continue
+            if taken.share is None:
+                bits |= 1 << place
+            else:
+                total = shares.setdefault(place, {})
+                for name, amount in taken.consumed:
+                    total[name] = total.get(name, 0) + amount
+        shared = tuple((place, tuple(sorted(total.items()))) for place, total in sorted(shares.items()))
+        return Usage(bits, shared, self._counters(pool, view))
+
+    def _counters(self, pool: Pool, view: PoolView) -> tuple[tuple[CounterId, Amount], ...]:
+        if not any(d.content.consumes for d in view.devices):
+            return ()
+        generation = view.devices[0].slice.spec.pool.generation
+        left: dict[CounterId, Amount] = {}
+        consumers: dict[str, DeviceContent] = {}
+        for s in pool.slices.values():
+            if s.generation != generation:
+                continue
+            left.update(s.counters)
+            consumers.update((d.name, c) for d, c in zip(s.obj.spec.devices, s.contents, strict=True) if c.consumes)
+        for name in {taken.device for taken in pool.taken}:
+            content = consumers.get(name)
+            for counter, amount in content.consumes if content is not None else ():
+                left[counter] = left.get(counter, 0) - amount
+        return tuple(sorted(left.items()))
+
+    # -- codes --------------------------------------------------------------------------------------------------------
+
+    def _code(self) -> None:
+        table = self._cluster.table
+        n = table.n
+        if len(self._interned) > _MAX_UNUSED * (n + 1024):
+            self._interned.clear()
+            self.epoch += 1
+            self._recode_all = True
+        if self._recode_all or len(self.codes) != n:
+            self._local_codes = np.zeros(n, np.intp)
+            nodes: Iterable[str] = self._local
+            self._recode_all = True
+        else:
+            local = {self.pools[p].node_name for p in self._moved if p in self.pools}
+            nodes = (self._recode | local) - {""}
+        rows = []
+        for node in nodes:
+            row = table.row_of.get(node)
+            if row is not None:
+                self._local_codes[row] = self._local_code(node)
+                rows.append(row)
+        if self._recode_all or any(p in self._shared for p in self._moved):
+            self._join()
+        else:
+            for row in rows:
+                shared = self._shared_codes[self._group_of[row]] if self._shared else 0
+                self.codes[row] = self._interning((int(self._local_codes[row]), int(shared)))
+        self._moved.clear()
+        self._recode.clear()
+        self._recode_all = False
+
+    def _local_code(self, node: str) -> int:
+        pools = self._local.get(node)
+        if not pools:
+            return 0
+        key = []
+        for pool_id in pools:
+            pool = self.pools[pool_id]
+            if pool.local is not None:
+                rank = bisect_left(self._shared_names.get(pool_id[0], ()), pool_id[1])
+                key.append((pool.local.order, pool.local.key, self._usage(pool, pool.local), rank))
+        key.sort(key=lambda part: part[0])
+        return self._interning(tuple(part[1:] for part in key)) if key else 0
+
+    def _join(self) -> None:
+        """All nodes' codes out of their two parts."""
+        n = self._cluster.table.n
+        if not self._shared:
+            self._shared_codes: Codes = np.zeros(1, np.intp)
+            self._group_of = np.zeros(n, np.intp)
+        else:
+            self._shared_codes = np.array(
+                [
+                    self._interning(
+                        tuple(
+                            (view.order, view.key, self._usage(self.pools[pool_id], view))
+                            for pool_id, view in zip(ids, views, strict=True)
+                        )
+                    )
+                    for ids, views in zip(self._groups, self._views_of_group, strict=True)
+                ],
+                np.intp,
+            )
+        pairs = np.stack([self._local_codes, self._shared_codes[self._group_of]])
+        distinct, inverse = np.unique(pairs, axis=1, return_inverse=True)
+        numbers = [self._interning((local, shared)) for local, shared in distinct.T.tolist()]
+        self.codes = np.array(numbers, np.intp)[inverse.ravel()] if n else np.zeros(0, np.intp)
+
+    def _interning(self, key: Any) -> int:
+        # 0 is for nothing.
+        return self._interned.setdefault(key, len(self._interned) + 1)
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """All codes are below."""
+        return len(self._interned) + 1
+
+    def world(self, row: int) -> World:
+        """All that a search on the row's node looks at."""
+        seen = []
+        for pool_id in self._local.get(self._cluster.table.names[row], ()):
+            view = self.pools[pool_id].local
+            if view is not None:
+                seen.append((pool_id, view))
+        if self._shared:
+            group = int(self._group_of[row])
+            seen += zip(self._groups[group], self._views_of_group[group], strict=True)
+        seen.sort(key=lambda part: part[1].order)
+        return World(tuple((view, self._usage(self.pools[pool_id], view)) for pool_id, view in seen))
+
+    def holders(self, pool: PoolId, device: str) -> list[str]:
+        """The claims that have a device, or shares of it."""
+        found = self.pools.get(pool)
+        return [] if found is None else sorted({t.claim for t in found.taken if t.device == device})
+
+
+def taken_by(key: str, claim: ResourceClaim, *, shares: bool) -> tuple[Taken, ...]:
+    """What a claim's allocation has; devices that are only looked after (admin access) are free for others."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return ()
+    found = []
+    for result in allocation.devices.results:
+        if result.admin_access:
+            continue
+        consumed = result.consumed_capacity or {}
+        found.append(
+            Taken(
+                (result.driver, result.pool),
+                result.device,
+                result.share_id if shares else None,
+                tuple(sorted((name, parse_quantity(amount)) for name, amount in consumed.items()))
+                if shares and result.share_id is not None
+                else (),
+                key,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,215 @@
+"""PreBind: write allocations and reservations into claims, and wait for devices that have to become ready.
+
+Each claim takes up to two requests: its finalizer, then its status. Whoever changes the claim in between makes a
+conflict, upon which it is read again and judged anew: another scheduler may have allocated it, or somebody deleted it.
+Until the last request was answered the allocation is held in flight.
+
+Upstream: bindClaim of dynamicresources.go. There claims are updated as a whole; here patches of a given version change
+only what they say, with the same conflicts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.api.api_errors import Conflict
+from stowplan.api.decode import to_dict
+from stowplan.api.device_claims import ResourceClaimConsumerReference
+from stowplan.api.timestamps import timestamp
+from stowplan.api.types import Pod, ResourceClaim
+from stowplan.framework.requests import Delete, Done, Patch, Read, Wait
+from stowplan.framework.status import Status, error
+from stowplan.in_tree.dynamic_resources.binding_conditions import DeviceFailedError, is_ready
+from stowplan.in_tree.dynamic_resources.demand import claim_key
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from stowplan.api.device_claims import AllocationResult
+    from stowplan.api.pod import ContainerExtendedResourceRequest
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
+    from stowplan.framework.requests import Outcome, Request
+    from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+_TRIES, _PAUSE = 5, 0.01
+#: Parity: how often the reference looks at claims whose devices have to become ready.
+_POLL = 5.0
+
+
+class WriteError(Exception):
+    """A claim cannot be written as it was decided."""
+
+
+class ClaimWriter:
+    """The claims of one pod on their way."""
+
+    def __init__(self, cluster: ClusterState, readiness: Readiness, *, pod: PodInfo) -> None:
+        self._cluster = cluster
+        self._readiness = readiness
+        self._pod = pod
+
+    def write(
+        self, claim: ResourceClaim, allocation: AllocationResult | None
+    ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
+        """Allocate (None: it is allocated) and reserve a claim; raises WriteError."""
+        for left in reversed(range(_TRIES)):
+            self._check(claim, allocation)
+            if allocation is not None and FINALIZER not in claim.metadata.finalizers:
+                outcome = yield _finalizing(claim)
+                if isinstance(outcome, Done):
+                    claim = _answered(outcome, claim)
+            else:
+                outcome = Done()
+            if isinstance(outcome, Done):
+                wanted = self._status_of(claim, allocation)
+                outcome = yield _status_patch(claim, wanted)
+                if isinstance(outcome, Done):
+                    return _answered(outcome, replace(claim, status=msgspec.convert(wanted, type(claim.status))))
+            if not isinstance(outcome.error, Conflict) or not left:
+                what = "add allocation and reservation" if allocation is not None else "add reservation"
+                if allocation is not None and FINALIZER not in claim.metadata.finalizers:
+                    what = "add finalizer"
+                raise WriteError(f"{what} to claim {claim_key(claim)}: {outcome.error}")
+            yield Wait(seconds=_PAUSE)
+            claim = yield from self._read_again(claim)
+        raise AssertionError("the last try returns or raises")
+
+    def _read_again(self, claim: ResourceClaim) -> Generator[Request | Wait, Outcome, ResourceClaim]:
+        metadata = claim.metadata
+        outcome = yield Read(kind=ResourceClaim, namespace=metadata.namespace, name=metadata.name)
+        if not isinstance(outcome, Done):
+            raise WriteError(f"get updated claim {claim_key(claim)} after conflict: {outcome.error}")
+        return _answered(outcome, claim)
+
+    def _check(self, claim: ResourceClaim, allocation: AllocationResult | None) -> None:
+        if claim.metadata.deletion_timestamp is not None:
+            raise WriteError(f"claim {claim_key(claim)} got deleted in the meantime")
+        if allocation is not None and claim.status.allocation is not None:
+            raise WriteError(f"claim {claim_key(claim)} got allocated elsewhere in the meantime")
+        if allocation is None and claim.status.allocation is None and self._readiness.enabled:
+            raise WriteError(f"claim {claim_key(claim)} got deallocated elsewhere in the meantime")
+
+    def _status_of(self, claim: ResourceClaim, allocation: AllocationResult | None) -> dict[str, Any]:
+        """The fields of the status that change."""
+        pod = self._pod.pod.metadata
+        consumer = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        reserved = (*claim.status.reserved_for, consumer)
+        found: dict[str, Any] = {"reservedFor": [to_dict(user) for user in reserved]}
+        allocation = allocation or claim.status.allocation
+        if allocation is not None:
+            if self._readiness.enabled and allocation.allocation_timestamp is None:
+                allocation = replace(allocation, allocation_timestamp=timestamp(self._readiness.now()))
+            found["allocation"] = to_dict(allocation)
+        return found
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def wait(self, keys: list[str]) -> Generator[Request | Wait, Outcome, Status | None]:
+        """Until the devices of the claims are ready, or will not become so."""
+        left = self._readiness.timeout
+        while True:
+            try:
+                if self._all_ready(keys):
+                    return None
+            except (DeviceFailedError, WriteError) as e:
+                return error(str(e))
+            if left <= 0:
+                return error("device binding timeout: context deadline exceeded")
+            watched = frozenset(("ResourceClaim", key) for key in keys)
+            outcome = yield Wait(keys=watched, seconds=min(_POLL, left))
+            assert isinstance(outcome, Done)
+            left -= outcome.value
+
+    def _all_ready(self, keys: list[str]) -> bool:
+        for key in keys:
+            claim = self._cluster.in_flight.latest(ResourceClaim, key)
+            if claim is None:
+                raise WriteError(f'could not find ResourceClaim "{key}"')
+            if not is_ready(claim):
+                if self._readiness.timed_out(claim):
+                    raise WriteError(f"device binding timeout: claim={claim.metadata.name}")
+                return False
+        return True
+
+
+def unreserving(claim: ResourceClaim, pod_uid: str) -> Patch:
+    """The request that takes a pod off a claim; the allocation stays."""
+    entry = {"$patch": "delete", "uid": pod_uid}
+    return Patch(
+        kind=ResourceClaim,
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        body={"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": [entry]}},
+        subresource="status",
+    )
+
+
+def deallocating(claim: ResourceClaim) -> Patch:
+    """The request that gives a claim's devices back."""
+    return _status_patch(claim, {"allocation": None, "reservedFor": None, "devices": None})
+
+
+def discarding(claim: ResourceClaim) -> tuple[Request, ...]:
+    """The requests that delete a claim which the scheduler stored, in their order."""
+    metadata = claim.metadata
+    kept = [finalizer for finalizer in metadata.finalizers if finalizer != FINALIZER]
+    release = Patch(
+        kind=ResourceClaim,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        body={"metadata": {"uid": metadata.uid, "finalizers": kept}},
+        type_="merge",
+    )
+    return release, Delete(kind=ResourceClaim, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
+
+
+def served_by(pod: PodInfo, claim: str, mappings: tuple[ContainerExtendedResourceRequest, ...]) -> Patch:
+    """The request that tells a pod's containers which claim serves their extended resources."""
+    served = {"resourceClaimName": claim, "requestMappings": [to_dict(mapping) for mapping in mappings]}
+    return Patch(
+        kind=Pod,
+        namespace=pod.namespace,
+        name=pod.pod.metadata.name,
+        body={"metadata": {"uid": pod.uid}, "status": {"extendedResourceClaimStatus": served}},
+        type_="merge",
+        subresource="status",
+    )
+
+
+def _finalizing(claim: ResourceClaim) -> Patch:
+    metadata = {**_version_of(claim), "finalizers": [*claim.metadata.finalizers, FINALIZER]}
+    return Patch(
+        kind=ResourceClaim,
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        body={"metadata": metadata},
+        type_="merge",
+    )
+
+
+def _status_patch(claim: ResourceClaim, status: dict[str, Any]) -> Patch:
+    return Patch(
+        kind=ResourceClaim,
+        namespace=claim.metadata.namespace,
+        name=claim.metadata.name,
+        body={"metadata": _version_of(claim), "status": status},
+        type_="merge",
+        subresource="status",
+    )
+
+
+def _version_of(claim: ResourceClaim) -> dict[str, Any]:
+    """With the version that was decided on: the API server refuses to change another one."""
+    found = {"resourceVersion": claim.metadata.resource_version, "uid": claim.metadata.uid}
+    return {name: value for name, value in found.items() if value}
+
+
+def _answered(outcome: Done, sent: ResourceClaim) -> ResourceClaim:
+    """The claim as it was written."""
+    return outcome.value if isinstance(outcome.value, ResourceClaim) else sent

@@ -1,0 +1,97 @@
+"""Following a live cluster without touching it: an engine that hears everything and never starts.
+
+It is what a scheduler of this configuration would know, kept up to date by the same informers; no pod is tried, and no
+request but lists and watches is made. Whoever follows takes each input to the engine: `live.recorder.Recorder` writes
+it down, a shadow compares what somebody else decided.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.inputs import Changes, Served
+from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.klog import get_logger
+from stowplan.live.informers import Informers
+from stowplan.timing.times import REAL_TIMES, Times
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from stowplan.api.changes import Change
+    from stowplan.api.meta import ApiStruct
+    from stowplan.api.port import Api
+    from stowplan.config import Configuration, FeatureGates
+    from stowplan.engine.inputs import Input
+    from stowplan.framework.registry import Registry
+
+#: An engine that only follows shows nobody what happened to pods.
+SETTINGS = EngineSettings(stories=False, events=False)
+
+_log = get_logger(__name__)
+
+
+class Listener(Protocol):
+    def step(self, engine: Engine, input_: Input, now: float, /) -> object:
+        """Have the engine take an input."""
+
+
+class Follower:
+    def __init__(
+        self,
+        api: Api,
+        config: Configuration,
+        listener: Listener,
+        *,
+        registry: Registry,
+        times: Times = REAL_TIMES,
+        features: FeatureGates = DEFAULT_FEATURES,
+    ) -> None:
+        self._times = times
+        self._started_at = times.wall_clock() - times.clock()
+        self._listener = listener
+        self.engine = Engine(
+            config, registry=registry, now=self.clock(), meter=times, features=features, settings=SETTINGS
+        )
+        self.kinds = watched_kinds(self.engine.frameworks.values(), report=_report)
+        self._informers = Informers(api, kinds=self.kinds, receiver=self, times=times, report=_report)
+
+    def clock(self) -> float:
+        """Seconds since the epoch by a monotonic clock, as the live scheduler has them."""
+        return self._started_at + self._times.clock()
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set when the first lists have been delivered."""
+        return self._informers.synced
+
+    @property
+    def awaited(self) -> dict[str, str]:
+        """Resources whose first list has not come yet -> why."""
+        return self._informers.awaited
+
+    async def run(self) -> None:
+        """Until cancelled; what the listener raises ends it."""
+        await self._informers.run()
+
+    # -- what informers hear ------------------------------------------------------------------------------------------
+
+    def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
+        self._take(Changes(kind, changes))
+
+    def switch_off(self, plugins: frozenset[str]) -> None:
+        self._take(Served(plugins, served=False))
+
+    def switch_on(self, plugins: frozenset[str]) -> None:
+        self._take(Served(plugins, served=True))
+
+    def _take(self, input_: Input) -> None:
+        # What an engine that tries no pod wants done is to be woken, and nobody needs that.
+        self._listener.step(self.engine, input_, self.clock())
+
+
+def _report(problem: str) -> None:
+    _log.warning(problem)

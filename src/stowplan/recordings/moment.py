@@ -1,0 +1,68 @@
+"""The cluster of a recording at one moment, as objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from stowplan.recordings.files import file_at
+from stowplan.recordings.replaying import Replayed
+
+if TYPE_CHECKING:
+    from stowplan.cluster.state import ClusterState
+    from stowplan.engine.recording import BrokenOffCalls, Header
+    from stowplan.framework.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    header: Header
+    #: Of the last input before it.
+    at: float
+    #: Nodes in their order, pods in the order in which they came, and everything else. Pods on their way to a node,
+    #: which the API server had not told of yet, are on it.
+    objects: list[Any]
+    #: The configuration that was in force, and the plugins that were switched off, as the cluster lacked a kind.
+    configuration: dict[str, Any]
+    switched_off: frozenset[str]
+
+
+def moment_of(path: str, when: float | None, registry: Registry, *, broken_off: BrokenOffCalls | None = None) -> Moment:
+    """Rebuild a moment of a recording, rotated files included; None: its end. Raise RecordingError."""
+    with Replayed(file_at(path, when), registry, broken_off=broken_off) as again:
+        at = again.header.now
+        for step in again.steps(when):
+            at = step.entry.now
+        engine = again.engine
+        off = frozenset[str]().union(*(framework.switched_off for framework in engine.frameworks.values()))
+        return Moment(
+            header=again.header,
+            at=at,
+            objects=objects_of(engine.state),
+            configuration=engine.profiles.configuration.to_dict(),
+            switched_off=off,
+        )
+
+
+def objects_of(state: ClusterState) -> list[Any]:
+    """Everything that a cluster's state has."""
+    placed = [
+        info.pod
+        if info.pod.spec.node_name
+        else replace(info.pod, spec=replace(info.pod.spec, node_name=info.node_name))
+        for info in state.placed_pods()
+    ]
+    nodes = [node for node in state.table.nodes if node is not None]
+    return [*nodes, *state.objects.dump(), *placed, *(info.pod for info in state.pending.values())]
+
+
+def parse_moment(text: str) -> float:
+    """Seconds since the epoch of an ISO time, UTC where it says nothing, or of such seconds; ValueError."""
+    try:
+        return float(text)
+    except ValueError:
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,116 @@
+"""A recorded engine rebuilt: with its own configuration, up to a moment, and held to what it decided then."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stowplan.config import DEFAULT_FEATURES, load_config
+from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.inputs import Changes
+from stowplan.engine.recording import BrokenOffCalls, RecordingError, Replay, outcomes_of
+from stowplan.recordings.files import moment_text, opened
+from stowplan.timing.manual_time import ManualTime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from stowplan.config import Configuration
+    from stowplan.engine.effects import Effect
+    from stowplan.engine.recording import Entry, Header
+    from stowplan.framework.registry import Registry
+
+
+class Step(NamedTuple):
+    #: The line of the file, from 1.
+    line: int
+    entry: Entry
+    effects: list[Effect]
+
+
+class Difference(NamedTuple):
+    """A step from which something else follows now."""
+
+    line: int
+    when: str
+    #: What the scheduler heard.
+    input: str
+    then: str
+    now: str
+
+    def text(self) -> str:
+        return f"line {self.line}, {self.when}, {self.input}: then {self.then}; now {self.now}"
+
+
+def engine_of(header: Header, registry: Registry, configuration: Configuration | None) -> Engine:
+    """An engine for who follows a recording; None: with its configuration. Raise RecordingError, ConfigError."""
+    features = DEFAULT_FEATURES.with_gates(header.gates)
+    own = configuration is None
+    if configuration is None:
+        configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
+    if header.dump is not None and not own:
+        raise RecordingError(
+            "this file of a rotated recording begins in the middle of a run, with the state of its own configuration; "
+            "begin with the first file, or leave --config out"
+        )
+    engine = Engine(
+        configuration,
+        registry=registry,
+        now=header.now,
+        meter=ManualTime(),
+        features=features,
+        settings=EngineSettings(stories=False, events=False),
+    )
+    if header.dump is not None:
+        engine.load(header.dump)
+    return engine
+
+
+class Replayed:
+    """A recording that is played again, step by step."""
+
+    def __init__(self, path: str, registry: Registry, *, broken_off: BrokenOffCalls | None = None) -> None:
+        """Raise RecordingError."""
+        self._opening: AbstractContextManager[Any] = opened(path)
+        found = self._opening.__enter__()
+        self.header: Header = found.header
+        self._replay = Replay(found.lines, registry, meter=ManualTime(), chance=Random(), broken_off=broken_off)
+        self.engine = self._replay.engine
+        self.path = path
+
+    def __enter__(self) -> Replayed:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._opening.__exit__(*error)
+
+    def steps(self, until: float | None = None) -> Iterator[Step]:
+        """Take the recorded steps; up to that moment, with those at it."""
+        for line, (entry, effects) in enumerate(self._replay.steps_until(until), 2):
+            yield Step(line, entry, effects)
+
+
+def difference(step: Step) -> Difference | None:
+    """How what follows now differs from what followed then; None: it does not, or the recording does not say."""
+    recorded = step.entry.outcomes
+    if recorded is None:
+        return None
+    found = outcomes_of(step.effects)
+    same = recorded.checksum is None or found.checksum is None or recorded.checksum == found.checksum
+    if same and recorded.decisions == found.decisions:
+        return None
+    then, now = _text(recorded.decisions), _text(found.decisions)
+    if then == now:
+        then = f"{then}, and other effects (checksum {recorded.checksum})"
+        now = f"{now}, and " + (", ".join(type(effect.action).__name__ for effect in step.effects) or "nothing else")
+    heard = step.entry.input
+    name = type(heard).__name__
+    if isinstance(heard, Changes):
+        name = f"{name} of {len(heard.changes)} {heard.kind.__name__} objects"
+    return Difference(step.line, moment_text(step.entry.now), name, then, now)
+
+
+def _text(decisions: Any) -> str:
+    told = [f"{pod} to {node}" if what == "bind" else f"{pod} evicted" for what, pod, node in decisions]
+    return ", ".join(told) or "no pod was placed or evicted"

@@ -1,0 +1,1 @@
+"""What this scheduler would have decided for pods that another one places."""

@@ -1,0 +1,201 @@
+"""A shadow: it hears what another scheduler hears, and judges each pod that the other binds, before the bind counts.
+
+It takes the inputs of a follower's engine, live or from a recording, and hands them on; only binds are held back until
+it is their turn (`decision_order`). A pod about which the two differ is looked at once more on the state as the watch
+had it when its bind came: the other may have decided in that order. Which of the two states they agree on is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from stowplan.api.types import Pod
+from stowplan.engine.inputs import Changes
+from stowplan.shadow.comparison import Comparison, compared
+from stowplan.shadow.decision_order import CONCURRENT_SECONDS, DecisionOrder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from stowplan.api.changes import Change
+    from stowplan.engine.engine import Engine
+    from stowplan.engine.inputs import Input
+    from stowplan.framework.runtime import Framework
+    from stowplan.shadow.decision_order import Bind
+
+#: At most so many binds before and after one are looked at when it may have been decided among them.
+_NEIGHBOURS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A pod that the other scheduler has bound."""
+
+    pod: str
+    #: When the bind was seen, and how long the pod had been pending then.
+    at: float
+    pending: float
+    #: Seconds that the judgement took.
+    took: float
+    comparison: Comparison
+    #: On which state: in the order of the queue, of the binds, or of neither: then those of `swapped` were bound at the
+    #: same time and decided on the other side of this one. Where they differ on all, the first.
+    order: Literal["queue", "binds", "swapped"]
+    swapped: tuple[str, ...] = ()
+
+
+class Clock(Protocol):
+    def clock(self) -> float: ...
+
+
+class Shadow:
+    def __init__(self, hear: Callable[[Judged], object], *, meter: Clock) -> None:
+        """`hear` is told of each pod that was judged; `meter` measures how long it takes."""
+        self._hear = hear
+        self._meter = meter
+        self._order = DecisionOrder()
+        #: Binds that have counted last, the newest at the end.
+        self._last: list[Bind] = []
+        #: Whether the first list of pods has come.
+        self._listed = False
+
+    def step(self, engine: Engine, input_: Input, now: float) -> None:
+        """Take an input in; what is to be judged is judged."""
+        if not isinstance(input_, Changes) or input_.kind is not Pod:
+            engine.step(input_, now)
+        else:
+            self._pods(engine, input_.changes, now)
+        self.tick(engine, now)
+
+    def tick(self, engine: Engine, now: float) -> None:
+        """Time has passed: binds may have been held back long enough."""
+        self._judge(engine, self._order.release(now), now)
+
+    def finish(self, engine: Engine, now: float) -> None:
+        """Judge what is still held back."""
+        self._judge(engine, self._order.release_all(), now)
+
+    def _pods(self, engine: Engine, changes: Iterable[Change[Any]], now: float) -> None:
+        batch: list[Change[Any]] = []
+        for change in changes:
+            old, new = change.old, change.new
+            if self._order.renewed(change):
+                if new is None:
+                    # It is gone, and was there: first the one, then the other.
+                    assert old is not None
+                    self._flush(engine, batch, now)
+                    self._judge(engine, self._order.release_up_to(old.metadata.uid), now)
+                    batch.append(change)
+                continue
+            if new is not None and old is not None and new.spec.node_name and not old.spec.node_name:
+                if self._framework(engine, new) is not None:
+                    self._order.bound(change, now)
+                    continue
+            elif new is not None and not new.spec.node_name and self._framework(engine, new) is not None:
+                if old is None:
+                    self._order.pending(new, now, came=self._listed)
+                else:
+                    self._order.updated(old, new)
+            elif new is None and old is not None:
+                self._order.gone(old.metadata.uid)
+            batch.append(change)
+        self._flush(engine, batch, now)
+        self._listed = True
+
+    def _flush(self, engine: Engine, batch: list[Change[Any]], now: float) -> None:
+        if batch:
+            engine.step(Changes(Pod, tuple(batch)), now)
+            batch.clear()
+
+    @staticmethod
+    def _framework(engine: Engine, pod: Pod) -> Framework | None:
+        return engine.frameworks.get(pod.spec.scheduler_name or "default-scheduler")
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def _judge(self, engine: Engine, binds: Iterator[Bind], now: float) -> None:
+        for bind in binds:
+            self._hear(self._judged(engine, bind))
+            engine.step(Changes(Pod, (bind.change,)), now)
+            self._last.append(bind)
+            del self._last[:-_NEIGHBOURS]
+
+    def _judged(self, engine: Engine, bind: Bind) -> Judged:
+        old, new = bind.change.old, bind.change.new
+        assert old is not None
+        assert new is not None
+        framework = self._framework(engine, old)
+        assert framework is not None
+        info, node = engine.state.pod_info(old), new.spec.node_name
+        began = self._meter.clock()
+        found = compared(engine, framework, info, node)
+        took = self._meter.clock() - began
+        order: Literal["queue", "binds", "swapped"] = "queue"
+        swapped: tuple[str, ...] = ()
+        if not found.kind.agrees:
+            otherwise = self._in_order_of_binds(engine, bind, lambda: compared(engine, framework, info, node))
+            if otherwise is not None and otherwise.kind.agrees:
+                found, order = otherwise, "binds"
+            else:
+                swap = self._swapped(engine, bind, lambda: compared(engine, framework, info, node))
+                if swap is not None:
+                    (found, swapped), order = swap, "swapped"
+        return Judged(
+            pod=info.key,
+            at=bind.at,
+            pending=bind.at - bind.pending_since,
+            took=took,
+            comparison=found,
+            order=order,
+            swapped=swapped,
+        )
+
+    def _in_order_of_binds(self, engine: Engine, bind: Bind, judge: Callable[[], Comparison]) -> Comparison | None:
+        """With all pods whose binds were seen before this one, and without those seen after it; None: nothing new."""
+        earlier = [other for other in self._order.held() if other.number < bind.number]
+        later = [other for other in self._last if other.number > bind.number]
+        if not earlier and not later:
+            return None
+        with engine.state.transaction():
+            for other in later:
+                engine.state.remove_pod(other.uid)
+            for other in earlier:
+                if other.change.new is not None:
+                    engine.state.add_pod(other.change.new)
+            return judge()
+
+    def _swapped(
+        self, engine: Engine, bind: Bind, judge: Callable[[], Comparison]
+    ) -> tuple[Comparison, tuple[str, ...]] | None:
+        """Pods bound at the same time that make the two agree if they were decided on the other side of this one.
+
+        First each of them alone, then as many in a row as it takes: this one was decided so much earlier, or later.
+        """
+        state = engine.state
+        before = [one for one in reversed(self._last) if abs(bind.at - one.at) <= CONCURRENT_SECONDS]
+        held = sorted(self._order.held(), key=lambda one: one.number)
+        after = [one for one in held if abs(bind.at - one.at) <= CONCURRENT_SECONDS][:_NEIGHBOURS]
+        for row, groups in (
+            (before, [(one,) for one in before]),
+            (after, [(one,) for one in after]),
+            (before, [before[:size] for size in range(2, len(before) + 1)]),
+            (after, [after[:size] for size in range(2, len(after) + 1)]),
+        ):
+            for group in groups:
+                with state.transaction():
+                    for other in group:
+                        if row is before:
+                            state.remove_pod(other.uid)
+                        elif other.change.new is not None:
+                            state.add_pod(other.change.new)
+                    found = judge()
+                if found.kind.agrees:
+                    return found, tuple(map(_key, group))
+        return None
+
+
+def _key(bind: Bind) -> str:
+    pod = bind.change.new
+    assert pod is not None
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -1,0 +1,162 @@
+"""The commands about recordings, as their user calls them: what they say, and how they end."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from stowplan.cli.main import cli
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
+from support.live.recordings import RecordedToFile, changed_line
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A recording of a scheduler that places two pods, and finds no node for a third."""
+    import asyncio
+
+    path = tmp_path_factory.mktemp("recorded") / "run.recording"
+    asyncio.run(_recorded(path))
+    return path
+
+
+async def _recorded(path):
+    to_file = RecordedToFile(path)
+    nodes = [a_node(name).allocatable(cpu=cpu, pods=10).obj() for name, cpu in (("small", "2"), ("large", "8"))]
+    async with live(*nodes, recorder=to_file.recorder) as cluster:
+        await cluster.create(a_pod("web").requests(cpu="1").obj())
+        await cluster.advance(10)
+        await cluster.create(a_pod("huge").requests(cpu="100").obj())
+        await cluster.advance(10)
+    to_file.close()
+
+
+def run(*arguments):
+    found = CliRunner().invoke(cli, [str(one) for one in arguments])
+    return found.exit_code, found.output
+
+
+def data(*arguments):
+    code, output = run(*arguments, "-o", "json")
+    assert code == 0
+    return json.loads(output)
+
+
+def test_what_is_in_it(file):
+    code, output = run("replay", file)
+    assert code == 0
+    assert "a recording of our scheduler, with its decisions" in output
+    assert "1 pod sent to a node, 0 pods evicted" in output
+    found = data("replay", file)
+    assert (found["binds"], found["decisions"]) == (1, True)
+
+
+def test_check(file, tmp_path):
+    assert run("replay", file, "--check")[0] == 0
+    other = tmp_path / "other"
+    other.write_bytes(file.read_bytes())
+    number = next(number for number in range(1, 100) if _bind_in(other, number))
+    changed_line(other, number, _elsewhere)
+    code, output = run("replay", other, "--check")
+    assert code == 3
+    assert "then default/web to elsewhere; now default/web to large" in output
+
+
+def _bind_in(path, number):
+    seen = []
+    changed_line(path, number, lambda line: seen.append(line) or line)
+    return len(seen[0]) > 4 and seen[0][4][1]
+
+
+def _elsewhere(line):
+    line[4][1][0][2] = "elsewhere"
+    return line
+
+
+def test_a_moment_as_objects_for_other_commands(file, tmp_path):
+    code, output = run("replay", file, "--objects")
+    assert code == 0
+    (tmp_path / "cluster.json").write_text(output)
+    code, output = run("explain", "-f", tmp_path / "cluster.json", "pod", "huge")
+    assert "Insufficient cpu" in output
+
+
+def test_explain_as_it_was_then(file):
+    code, output = run("explain", "--recording", file, "pod", "huge")
+    assert code == 0
+    assert "Insufficient cpu" in output
+    assert "What the scheduler said" in output
+    began = data("replay", file)["from"]
+    code, output = run("explain", "--recording", file, "--at", began.replace(":00.", ":05."), "pod", "huge")
+    assert code == 2
+    assert 'pod "default/huge" not found' in output
+    code, output = run("explain", "--recording", file, "--at", began.replace(":00.", ":05."), "pod", "web")
+    assert (code, "large" in output) == (0, True)
+
+
+def test_decided_anew(file, tmp_path):
+    assert "every pod is on the same node" in run("replay", file, "--anew")[1]
+    config = tmp_path / "packing.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n"
+        "- pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated, "
+        "resources: [{name: cpu, weight: 1}]}}}]\n"
+    )
+    found = data("replay", file, "--config", config)
+    assert [(pod["pod"], pod["then"], pod["now"]) for pod in found["placedOtherwise"]] == [
+        ("default/web", "large", "small")
+    ]
+    code, output = run("shadow", "--recording", file, "--config", config)
+    assert code == 3
+    assert "NodeResourcesFit" in output
+
+
+def test_shadow_of_our_own_run(file, tmp_path):
+    found = data("shadow", "--recording", file, "--metrics-file", tmp_path / "shadow.prom")
+    assert found["results"] == {"same": 1}
+    assert "stowplan_shadow_agreement_ratio 1" in (tmp_path / "shadow.prom").read_text()
+
+
+@pytest.mark.parametrize("command", ["record", "shadow"])
+def test_the_role_that_it_needs(command):
+    code, output = run(command, "--rbac")
+    assert code == 0
+    assert f"name: stowplan-{command}" in output
+    assert "secrets" not in output
+    assert "create" not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["record"], "Missing argument 'FILE'"),
+        (["replay"], "Missing argument 'FILE'"),
+        (["replay", "/nope"], "error: open /nope: no such file or directory"),
+        (["replay", "{file}", "--at", "soon"], "--at soon: want a time as"),
+        (["replay", "{file}", "--at", "1970-01-01"], "the recording begins at"),
+        (["replay", "{file}", "--check", "--anew"], "exclude each other"),
+        (["replay", "{file}", "--anew", "--config", "x"], "give one"),
+        (["replay", "{file}", "--config", "/nope"], "open /nope: no such file"),
+        (["explain", "--at", "2026-01-01"], "give --recording FILE"),
+        (["explain", "--recording", "{file}", "-f", "x"], "--recording has a cluster of its own"),
+        (["explain", "--recording", "/nope"], "error: open /nope: no such file or directory"),
+        (["shadow", "--recording", "{file}", "--context", "x"], "give one"),
+        (["shadow", "--recording", "/nope"], "error: open /nope: no such file or directory"),
+        (["shadow", "--for", "soon"], "--for soon: want a time such as"),
+        (["shadow", "--metrics-file", "/nope/x", "--recording", "{file}"], "--metrics-file /nope/x: No such file"),
+    ],
+)
+def test_nonsense(file, arguments, said):
+    code, output = run(*(one.replace("{file}", str(file)) for one in arguments))
+    assert code == 2
+    assert said in output
+
+
+def test_a_recording_without_decisions_cannot_be_checked(file, tmp_path):
+    other = tmp_path / "other"
+    other.write_bytes(file.read_bytes())
+    changed_line(other, 0, lambda header: header | {"decides": False})
+    code, output = run("replay", other, "--check")
+    assert code == 2
+    assert "there is nothing to check" in output

@@ -1,0 +1,40 @@
+"""Searches in portions: an attempt spends so much and no more, and the next goes on."""
+
+import numpy as np
+
+from stowplan.api.decode import decode_object
+from stowplan.cluster.state import ClusterState
+from stowplan.in_tree.dynamic_resources import answers
+from stowplan.in_tree.dynamic_resources.allocator.claims import Features, compile_claim
+from stowplan.in_tree.dynamic_resources.allocator.search import Verdict
+from stowplan.in_tree.dynamic_resources.answers import Answers
+from stowplan.in_tree.dynamic_resources.inventory import Inventory
+from stowplan.testing import a_node
+from support.plugins.devices import a_claim, a_class, a_device, a_slice, exactly
+
+GPU = decode_object(a_class())
+
+
+def attempts(monkeypatch, *, timeout, tries):
+    """The verdicts of attempts that may take ten steps each, on a node where the eleventh device is the first to do."""
+    monkeypatch.setattr(answers, "ATTEMPT_STEPS", 10)
+    state = ClusterState()
+    state.add_node(decode_object(a_node("n").obj()))
+    devices = [a_device(f"g{i:02}", capacity={"memory": str(i)}) for i in range(20)]
+    state.put_object(decode_object(a_slice("n", *devices, nodeName="n")))
+    inventory = Inventory(state, Features())
+    inventory.refresh()
+    wanted = decode_object(a_claim("c", exactly("r", capacity={"requests": {"memory": "15"}})))
+    claim = compile_claim(wanted, Features(), {"gpu": GPU}.get)
+    found = Answers(inventory, Features(), filter_timeout=timeout)
+    return [Verdict(int(found.verdicts((claim,), np.array([0]))[0])) for _ in range(tries)]
+
+
+def test_an_attempt_that_runs_out_of_steps_goes_on_next_time(monkeypatch):
+    assert attempts(monkeypatch, timeout=10, tries=3)[0] is Verdict.TIMED_OUT
+    assert attempts(monkeypatch, timeout=10, tries=3)[-1] is Verdict.FOUND
+
+
+def test_a_search_that_took_its_time_is_given_up(monkeypatch):
+    monkeypatch.setattr(answers, "STEPS_PER_SECOND", 10)
+    assert attempts(monkeypatch, timeout=1, tries=4) == [Verdict.TIMED_OUT] * 4

@@ -1,0 +1,114 @@
+"""The requests of PreBind one by one, and what others do in between."""
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.api.api_errors import BadRequest, Conflict
+from stowplan.api.decode import convert, decode_object
+from stowplan.api.device_claims import AllocationResult
+from stowplan.cluster.state import ClusterState
+from stowplan.framework.requests import Done, Patch, Read, Refused, Wait
+from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
+from stowplan.in_tree.dynamic_resources.writing import FINALIZER, ClaimWriter, WriteError
+from stowplan.testing import a_pod
+from support.plugins.devices import DRIVER, a_claim, allocation, exactly
+
+CLAIM = decode_object(a_claim("c", exactly(), resourceVersion="7"))
+ALLOCATION = convert(allocation("g0")["allocation"], AllocationResult)
+CONFLICT = Refused(Conflict("somebody was faster"))
+
+
+def writer(*objects, now=100.0, timeout=60.0):
+    state = ClusterState()
+    for obj in objects:
+        state.put_object(obj)
+    readiness = Readiness(enabled=True, timeout=timeout, wall_clock=lambda: now)
+    return ClaimWriter(state, readiness, pod=state.pod_info(decode_object(a_pod("p").obj())))
+
+
+def ended(steps, *outcomes):
+    """What the steps asked for, and what they answered or raised."""
+    asked = [next(steps)]
+    try:
+        for outcome in outcomes:
+            asked += [steps.send(outcome)]
+    except StopIteration as stop:
+        return asked, stop.value
+    except WriteError as e:
+        return asked, str(e)
+    return asked, None
+
+
+def test_a_claim_is_finalized_then_allocated_and_reserved():
+    finalized = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="8"))
+    asked, written = ended(writer().write(CLAIM, ALLOCATION), Done(finalized), Done(finalized))
+    first, second = asked
+    assert first.body == {"metadata": {"resourceVersion": "7", "uid": "c-uid", "finalizers": [FINALIZER]}}
+    assert (second.subresource, second.body["metadata"]["resourceVersion"]) == ("status", "8")
+    status = second.body["status"]
+    assert list(status["reservedFor"]) == [{"resource": "pods", "name": "p", "uid": "default-p-uid"}]
+    assert status["allocation"]["allocationTimestamp"] == "1970-01-01T00:01:40Z"
+    assert written == finalized
+
+
+def test_after_a_conflict_the_claim_is_read_again():
+    newer = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="9"))
+    asked, _ = ended(writer().write(CLAIM, ALLOCATION), CONFLICT, Done(0.01), Done(newer))
+    assert [type(step) for step in asked] == [Patch, Wait, Read, Patch]
+    assert asked[-1].body["metadata"]["resourceVersion"] == "9"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"status": {"allocation": {}}}, "claim default/c got allocated elsewhere in the meantime"),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "claim default/c got deleted in the meantime"),
+    ],
+)
+def test_what_others_made_of_the_claim_ends_it(changes, message):
+    newer = decode_object(a_claim("c", exactly(), **changes))
+    assert ended(writer().write(CLAIM, ALLOCATION), CONFLICT, Done(0.01), Done(newer))[1] == message
+
+
+def test_a_refusal_ends_it():
+    problem = ended(writer().write(CLAIM, ALLOCATION), Refused(BadRequest("no")))[1]
+    assert problem == "add finalizer to claim default/c: no"
+
+
+def test_a_claim_that_was_deallocated_is_not_reserved():
+    with pytest.raises(WriteError, match="claim default/c got deallocated elsewhere in the meantime"):
+        next(writer().write(CLAIM, None))
+
+
+CONDITIONS = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+
+
+def waiting_claim(*true, allocated="1970-01-01T00:01:00Z"):
+    status = allocation("g0", **CONDITIONS)
+    status["allocation"]["allocationTimestamp"] = allocated
+    conditions = [{"type": type_, "status": "True", "reason": "R", "message": "m"} for type_ in true]
+    status["devices"] = [{"driver": DRIVER, "pool": "p", "device": "g0", "conditions": conditions}]
+    return decode_object(a_claim("c", exactly(), status=status))
+
+
+@pytest.mark.parametrize(
+    ("claim", "now", "message"),
+    [
+        (waiting_claim("Attached"), 100, None),
+        (waiting_claim("Broken"), 100, 'device binding failed: claim=c, reason=R, message="m"'),
+        (waiting_claim(), 121, "device binding timeout: claim=c"),
+    ],
+)
+def test_devices_that_become_ready_or_do_not(claim, now, message):
+    with pytest.raises(StopIteration) as end:
+        next(writer(claim, now=now).wait(["default/c"]))
+    assert (end.value.value and end.value.value.message) == message
+
+
+def test_devices_are_waited_for_until_time_is_up():
+    steps = writer(waiting_claim(), now=100, timeout=60).wait(["default/c"])
+    first = next(steps)
+    assert (first.keys, first.seconds) == (frozenset({("ResourceClaim", "default/c")}), 5.0)
+    with pytest.raises(StopIteration) as end:
+        steps.send(Done(60.0))
+    assert end.value.value.message == "device binding timeout: context deadline exceeded"

@@ -1,0 +1,170 @@
+"""Pods that another scheduler binds beside what this one thinks of its nodes."""
+
+from stowplan.api.changes import Change
+from stowplan.api.decode import convert
+from stowplan.api.types import Node, Pod
+from stowplan.config import load_config
+from stowplan.engine.engine import Engine, EngineSettings
+from stowplan.engine.inputs import Changes
+from stowplan.in_tree.registry import in_tree_registry
+from stowplan.shadow.comparison import Kind
+from stowplan.shadow.report import Report
+from stowplan.shadow.shadow import Shadow
+from stowplan.testing import a_node, a_pod
+from stowplan.timing.manual_time import ManualTime
+
+REGISTRY = in_tree_registry()
+
+
+class Other:
+    """A cluster in which another scheduler places pods; the shadow looks on."""
+
+    def __init__(self, *nodes):
+        self.report, self.judged, self.now = Report(), [], 100.0
+        self.engine = Engine(
+            load_config(None, plugins=REGISTRY.declarations),
+            registry=REGISTRY,
+            now=self.now,
+            meter=ManualTime(),
+            settings=EngineSettings(stories=False, events=False),
+        )
+        self.shadow = Shadow(self._hear, meter=ManualTime())
+        made = [convert(a_node(name).allocatable(cpu=cpu, memory="32Gi", pods=110).obj(), Node) for name, cpu in nodes]
+        self._tell(Node, *(Change(None, node) for node in made))
+        self._tell(Pod)
+
+    def _hear(self, judged):
+        self.judged.append(judged)
+        self.report.add(judged)
+
+    def _tell(self, kind, *changes):
+        self.shadow.step(self.engine, Changes(kind, changes), self.now)
+
+    def pods(self, **cpus):
+        made = [convert(a_pod(name).uid(name).requests(cpu=cpu).obj(), Pod) for name, cpu in cpus.items()]
+        self._tell(Pod, *(Change(None, pod) for pod in made))
+        return made
+
+    def bind(self, *binds, seconds=1.0):
+        """(pod, node), at once; then time passes."""
+        self._tell(Pod, *(Change(pod, on(pod, node)) for pod, node in binds))
+        self.now += seconds
+        self.shadow.tick(self.engine, self.now)
+        return [one.comparison for one in self.judged[-len(binds) :]]
+
+
+def on(pod, node):
+    return convert(a_pod(pod.metadata.name).uid(pod.metadata.uid).on(node).requests(cpu="1").obj(), Pod)
+
+
+def test_the_same_node():
+    other = Other(("small", "2"), ("large", "8"))
+    (p,) = other.pods(p="1")
+    (found,) = other.bind((p, "large"))
+    assert (found.kind, found.best, found.equals) == (Kind.SAME, "large", 1)
+    assert other.report.agreement == 1.0
+
+
+def test_a_tie_is_told_apart():
+    other = Other(("a", "4"), ("b", "4"))
+    (p,) = other.pods(p="1")
+    (found,) = other.bind((p, "b"))
+    assert (found.kind, found.equals) == (Kind.TIE, 2)
+    assert other.report.agreement == 1.0
+
+
+def test_a_difference_names_the_plugins():
+    other = Other(("small", "2"), ("large", "8"))
+    (p,) = other.pods(p="1")
+    (found,) = other.bind((p, "small"))
+    assert (found.kind, found.best) == (Kind.SCORE, "large")
+    assert found.by_plugin["NodeResourcesFit"] > 0
+    assert "large scores +" in found.text()
+    assert "NodeResourcesFit +" in found.text()
+    assert other.report.agreement == 0.0
+    assert other.report.plugins == {"NodeResourcesFit": 1}
+
+
+def test_a_node_that_a_plugin_refuses():
+    other = Other(("small", "1"), ("large", "8"))
+    (p,) = other.pods(p="2")
+    (found,) = other.bind((p, "small"))
+    assert (found.kind, found.plugin) == (Kind.REFUSED, "NodeResourcesFit")
+    assert found.text() == "NodeResourcesFit refuses small: Insufficient cpu"
+
+
+def test_no_node_at_all_and_one_that_nobody_knows():
+    other = Other(("small", "1"))
+    p, q = other.pods(p="2", q="1")
+    (found,) = other.bind((p, "small"))
+    assert found.kind is Kind.NOWHERE
+    assert "0/1 nodes are available: 1 Insufficient cpu" in found.text()
+    (found,) = other.bind((q, "elsewhere"))
+    assert found.text() == "node elsewhere is not known"
+
+
+def test_each_bind_counts_for_the_next():
+    other = Other(("a", "4"), ("b", "4"))
+    p, q = other.pods(p="1", q="1")
+    first, second = other.bind((p, "a"), (q, "b"))
+    assert (first.kind, second.kind) == (Kind.TIE, Kind.SAME)
+    assert other.engine.state.placed("p").node_name == "a"
+
+
+def test_binds_that_were_written_in_another_order_than_decided():
+    """The other decided p, then q; both were there before us, and q was written first."""
+    other = Other(("a", "4"), ("b", "3"))
+    p = convert(a_pod("p").uid("p").requests(cpu="1").obj(), Pod)
+    q = convert(a_pod("q").uid("q").requests(cpu="1").obj(), Pod)
+    other.shadow = Shadow(other._hear, meter=ManualTime())
+    other._tell(Pod, Change(None, p), Change(None, q))
+    other._tell(Pod, Change(p, on(p, "a")))
+    other.now += 0.1
+    (found,) = other.bind((q, "a"))
+    first, second = other.judged
+    assert first.comparison.kind.agrees
+    assert found is second.comparison
+    # Judged after p, b would be better for q; with p not there yet, a is.
+    assert (second.order, second.swapped) == ("swapped", ("default/p",))
+    assert other.report.agreement == 1.0
+    assert other.report.strict_agreement < 1.0
+
+
+def test_a_pod_that_goes_before_its_turn():
+    other = Other(("a", "4"), ("b", "4"))
+    p, q = other.pods(p="1", q="1")
+    bound = on(q, "a")
+    other._tell(Pod, Change(q, bound))
+    assert other.judged == []
+    other._tell(Pod, Change(bound, None))
+    assert [one.pod for one in other.judged] == ["default/q"]
+    assert other.engine.state.placed("q") is None
+    other.bind((p, "a"))
+    assert len(other.judged) == 2
+
+
+def test_pods_of_other_schedulers_count_and_are_not_judged():
+    other = Other(("a", "1"), ("b", "1"))
+    theirs = convert(a_pod("x").uid("x").scheduler("other").requests(cpu="1").obj(), Pod)
+    placed = convert(a_pod("x").uid("x").scheduler("other").on("a").requests(cpu="1").obj(), Pod)
+    other._tell(Pod, Change(None, theirs))
+    other._tell(Pod, Change(theirs, placed))
+    (p,) = other.pods(p="1")
+    (found,) = other.bind((p, "b"))
+    assert found.kind is Kind.SAME
+    assert len(other.judged) == 1
+
+
+def test_the_report():
+    other = Other(("small", "2"), ("large", "8"))
+    p, q = other.pods(p="1", q="1")
+    other.bind((p, "large"))
+    other.bind((q, "small"))
+    found = other.report.to_dict()
+    assert found["results"] == {"same": 1, "score": 1}
+    assert found["agreementOutsideTies"] == 0.5
+    assert found["differences"][0]["pod"] == "default/q"
+    text = other.report.metrics_text()
+    assert 'stowplan_shadow_pods_total{result="same"} 1' in text
+    assert "stowplan_shadow_agreement_ratio 0.5" in text
+    assert 'stowplan_shadow_differences_total{plugin="NodeResourcesFit"} 1' in text

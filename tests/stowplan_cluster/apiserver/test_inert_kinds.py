@@ -1,0 +1,118 @@
+"""Kinds that are stored and nothing else: every verb works, tables are the reference's, nothing acts on them."""
+
+import pytest
+
+from stowplan.api.api_errors import Invalid
+from stowplan_cluster.apiserver.registry import Options
+from stowplan_cluster.apiserver.resources import BUILT_IN
+from stowplan_cluster.apiserver.server import ApiServer
+from stowplan_cluster.apiserver.tables import table_of
+
+INERT = [one for one in BUILT_IN if one.inert]
+SPECS = {
+    "Ingress": {
+        "ingressClassName": "public",
+        "rules": [{"host": f"{name}.example.com"} for name in "abcde"],
+        "tls": [{"hosts": ["a.example.com"]}],
+    },
+    "NetworkPolicy": {"podSelector": {"matchLabels": {"app": "web"}}},
+    "CronJob": {
+        "schedule": "0 3 * * *",
+        "jobTemplate": {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}}},
+    },
+    "HorizontalPodAutoscaler": {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "maxReplicas": 7,
+    },
+}
+
+
+def made(server, resource, *, spec=None, **rest):
+    namespace = "default" if resource.namespaced else ""
+    obj = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": "x"}, **rest}
+    if spec is not None:
+        obj["spec"] = spec
+    return server.registry.create(resource, namespace, obj, options=Options(field_validation="Strict"))
+
+
+def of(kind, version=""):
+    return next(one for one in INERT if one.kind == kind and (not version or one.version == version))
+
+
+@pytest.fixture
+def server():
+    return ApiServer()
+
+
+def row(server, resource):
+    objects = [server.registry.to_dict(resource, one) for one in server.store.list(resource.storage)]
+    table = table_of(resource, objects, now=server.clock())
+    names = [column["name"] for column in table["columnDefinitions"]]
+    return dict(zip(names, table["rows"][0]["cells"], strict=True))
+
+
+@pytest.mark.parametrize("resource", INERT, ids=lambda one: f"{one.api_version} {one.kind}")
+def test_every_verb_works(server, resource):
+    namespace = "default" if resource.namespaced else ""
+    stored = made(server, resource, spec=SPECS.get(resource.kind))
+    assert server.registry.get(resource, namespace, "x").uid == stored.uid
+    assert row(server, resource)
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    for kind in ("merge", "strategic"):
+        server.registry.patch(resource, namespace, "x", patch, kind=kind)
+    applied = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"labels": {"c": "d"}}}
+    server.registry.patch(resource, namespace, "x", applied, kind="apply", options=Options(field_manager="me"))
+    found = server.registry.to_dict(resource, server.registry.get(resource, namespace, "x"))
+    assert found["metadata"]["labels"] == {"a": "b", "c": "d"}
+    if resource.has_status:
+        changed = {**found, "status": {}, "metadata": {**found["metadata"], "labels": None}}
+        server.registry.update(resource, namespace, "x", changed, subresource="status")
+    server.registry.delete(resource, namespace, "x")
+    assert not server.registry.has(resource, namespace, "x")
+
+
+def test_their_names_and_labels_are_checked_all_the_same(server):
+    with pytest.raises(Invalid, match=r"metadata\.labels"):
+        made(server, of("NetworkPolicy"), metadata={"name": "x", "labels": {"a b": "c"}})
+
+
+def test_a_new_object_has_no_status(server):
+    quota = made(server, of("ResourceQuota"), spec={"hard": {"pods": "3"}}, status={"used": {"pods": "2"}})
+    assert quota.to_dict()["status"] == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        (
+            "Ingress",
+            {"Class": "public", "Hosts": "a.example.com,b.example.com,c.example.com + 2 more...", "Ports": "80, 443"},
+        ),
+        ("NetworkPolicy", {"Pod-Selector": "app=web"}),
+        ("CronJob", {"Schedule": "0 3 * * *", "Suspend": False, "Active": 0, "Images": "busybox"}),
+        ("HorizontalPodAutoscaler", {"Reference": "Deployment/web", "Targets": "<none>", "MaxPods": "7"}),
+    ],
+)
+def test_tables(server, kind, cells):
+    made(server, of(kind), spec=SPECS[kind])
+    assert cells.items() <= row(server, of(kind)).items()
+
+
+def test_an_autoscaler_loses_nothing_by_its_old_version(server):
+    v1, v2 = of("HorizontalPodAutoscaler", "v1"), of("HorizontalPodAutoscaler", "v2")
+    metrics = [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
+        {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
+    ]
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
+    spec = SPECS["HorizontalPodAutoscaler"] | {"metrics": metrics, "behavior": behavior}
+    stored = made(server, v2, spec=spec)
+    old = server.registry.to_dict(v1, stored)
+    assert old["spec"]["targetCPUUtilizationPercentage"] == 80
+    assert not {"metrics", "behavior"} & old["spec"].keys()
+    old["spec"]["maxReplicas"] = 9
+    server.registry.update(v1, "default", "x", old)
+    new = server.registry.get(v2, "default", "x").to_dict()
+    assert new["spec"] == spec | {"maxReplicas": 9}
+    assert "annotations" not in new["metadata"]
+    assert row(server, v2)["Targets"] == "cpu: <unknown>/80%, memory: <unknown>/1Gi"
