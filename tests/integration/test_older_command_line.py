@@ -1,4 +1,4 @@
-"""`--policy-configmap`: a policy that is read from the cluster, as Kubernetes up to 1.22 did."""
+"""A policy that is read from the cluster, as Kubernetes up to 1.22 did: by `--policy-configmap`, or a configuration."""
 
 import json
 import subprocess
@@ -41,6 +41,30 @@ def test_a_policy_in_a_config_map(embedded, config_maps, tmp_path):
     ran = started(embedded, target, "--policy-configmap=good", "--policy-configmap-namespace=default")
     assert ran.returncode == 0, ran.stderr
     assert load_config(target).profiles[0].points == load_config(POLICY).profiles[0].points
+
+
+def of_config_map(server, folder, **config_map):
+    """The path of a configuration whose policy is in a ConfigMap."""
+    path = folder / "v1alpha1.json"
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1alpha1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(server.kubeconfig)},
+        "leaderElection": {"leaderElect": False},
+        "algorithmSource": {"policy": {"configMap": config_map}},
+    }
+    path.write_text(json.dumps(configuration))
+    return path
+
+
+def test_a_config_map_that_a_configuration_names(embedded, config_maps, tmp_path):
+    target, path = tmp_path / "written.yaml", of_config_map(embedded, tmp_path, name="good", namespace="default")
+    ran = started(embedded, target, f"--config={path}")
+    assert ran.returncode == 0, ran.stderr
+    assert load_config(target).profiles[0].points == load_config(POLICY).profiles[0].points
+    missing = started(embedded, target, f"--config={of_config_map(embedded, tmp_path, name='good')}")
+    assert missing.returncode == 1
+    assert "couldn't get policy config map kube-system/good: " in missing.stderr
 
 
 @pytest.mark.parametrize(

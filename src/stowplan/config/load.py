@@ -24,7 +24,7 @@ from stowplan.config.features import DEFAULT_FEATURES, FeatureGates
 from stowplan.config.older.policy_schema import API_VERSIONS as POLICY_VERSIONS
 from stowplan.config.older.policy_schema import POLICY_KIND
 from stowplan.config.older.schema import VERSIONS, api_version
-from stowplan.config.older.upgrade import Upgrade, tell, upgrade
+from stowplan.config.older.upgrade import PolicyMaps, Upgrade, tell, upgrade
 from stowplan.config.schema import API_VERSION, CONFIGURATION_KIND
 from stowplan.config.source import GivenSource, read_source
 from stowplan.config.suggestions import MAX_HINTS, header_hints, plugin_hints
@@ -55,15 +55,17 @@ def load_config(
     features: FeatureGates = DEFAULT_FEATURES,
     adjust: Callable[[Configuration], Configuration] | None = None,
     asked_for: Collection[str] = (),
+    policy_maps: PolicyMaps | None = None,
 ) -> Configuration:
     """Load a KubeSchedulerConfiguration.
 
     `source` is the configuration as a mapping, the path of a YAML or JSON file, or None for the defaults. `plugins`
     are all that exist; a warning is logged for each of those `asked_for` that nothing enables. `adjust` changes the
-    defaulted configuration before it is validated, as the leader-election flags do.
+    defaulted configuration before it is validated, as the leader-election flags do. `policy_maps` reads
+    the ConfigMap that a v1alpha1 configuration may name for its policy; None: that is refused.
     """
     document = None if source is None else parse_document(read_source(source))
-    loaded = load_document(document, plugins=plugins, features=features, adjust=adjust)
+    loaded = load_document(document, plugins=plugins, features=features, adjust=adjust, policy_maps=policy_maps)
     if loaded.upgrade is not None:
         tell(loaded.upgrade)
     _warn(loaded, plugins, asked_for)
@@ -85,10 +87,11 @@ def load_document(
     plugins: Declarations,
     features: FeatureGates = DEFAULT_FEATURES,
     adjust: Callable[[Configuration], Configuration] | None = None,
+    policy_maps: PolicyMaps | None = None,
 ) -> Loaded:
     """Load what was read already, None for the defaults; nothing is logged of its version."""
     try:
-        upgraded = None if document is None else upgrade(document, plugins)
+        upgraded = None if document is None else upgrade(document, plugins, policy_maps)
         return load_upgraded(upgraded, plugins=plugins, features=features, adjust=adjust)
     except ConfigError as error:
         hints = header_hints(document.value, _KINDS) if document is not None else ()

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stowplan.command_line.flags.flag_set import CommandLine
     from stowplan.command_line.stop_signals import StopSignals
     from stowplan.config import Configuration, FeatureGates
+    from stowplan.config.older.upgrade import PolicyMaps
     from stowplan.daemon.process import Job, Opener
     from stowplan.framework.registry import Registry
     from stowplan.klog.setup import Logs
@@ -242,10 +243,14 @@ def _configuration(line: CommandLine, registry: Registry, features: FeatureGates
         from stowplan.daemon.older_command_line import configuration_of
 
         return configuration_of(line, registry.declarations, features, partial(with_flags, line=line), stop)
-    return _from_its_file(line, registry, features)
+    from stowplan.daemon.older_command_line import PolicyMapReader
+
+    return _from_its_file(line, registry, features, PolicyMapReader(line["master"] or None, stop))
 
 
-def _from_its_file(line: CommandLine, registry: Registry, features: FeatureGates) -> Configuration:
+def _from_its_file(
+    line: CommandLine, registry: Registry, features: FeatureGates, policy_maps: PolicyMaps | None = None
+) -> Configuration:
     """What --config names, or the defaults."""
     from stowplan.command_line.named_plugins import plugin_names
 
@@ -255,6 +260,7 @@ def _from_its_file(line: CommandLine, registry: Registry, features: FeatureGates
         features=features,
         adjust=partial(with_flags, line=line),
         asked_for=plugin_names(line["plugin"]),
+        policy_maps=policy_maps,
     )
 
 

@@ -42,6 +42,18 @@ def configuration_of(
     return loaded.configuration
 
 
+class PolicyMapReader:
+    """Reads the ConfigMap that a configuration of v1alpha1 names for its policy."""
+
+    def __init__(self, master: str | None, stop: StopSignals) -> None:
+        self._master = master
+        self._stop = stop
+
+    def policy(self, namespace: str, name: str, /, *, kubeconfig: str) -> Document:
+        connection = connect_from_scheduler_flags(kubeconfig=kubeconfig or None, master=self._master)
+        return run(_policy_of_config_map(connection, namespace, name, self._stop))
+
+
 def _upgrade(line: CommandLine, plugins: Declarations, stop: StopSignals) -> Upgrade:
     name: str = line["scheduler-name"]
     policy = _policy(line, stop)

@@ -6,7 +6,7 @@ The file is checked against the schema of its own version first, so errors name 
 import logging
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from stowplan.config.declaration import Declarations
 from stowplan.config.documents import Document, parse_document
@@ -42,7 +42,15 @@ class Upgrade:
     warnings: tuple[str, ...] = ()
 
 
-def upgrade(document: Document, plugins: Declarations) -> Upgrade:
+class PolicyMaps(Protocol):
+    """Whoever can read ConfigMaps with policies."""
+
+    def policy(self, namespace: str, name: str, /, *, kubeconfig: str) -> Document:
+        """The policy in a ConfigMap; ConfigError if it cannot be had. `kubeconfig`: the configuration's own, or ""."""
+
+
+def upgrade(document: Document, plugins: Declarations, maps: PolicyMaps | None = None) -> Upgrade:
+    """`maps` of None: a policy that is in a ConfigMap is refused."""
     header = read_header(document.value, document.text)
     draft = Draft(fields={}, origin=header.version, plugins=plugins)
     if header.kind == POLICY_KIND and header.api_version in API_VERSIONS:
@@ -50,7 +58,7 @@ def upgrade(document: Document, plugins: Declarations) -> Upgrade:
         upgrade_policy(draft, document)
         return finished(draft, POLICY_KIND)
     if header.kind == CONFIGURATION_KIND and header.group == GROUP and header.version in VERSIONS:
-        _upgrade_configuration(draft, document, header)
+        _upgrade_configuration(draft, document, header, maps)
         return finished(draft, header.api_version, document.text)
     return Upgrade(document=document)
 
@@ -65,14 +73,15 @@ def finished(draft: Draft, origin: str, text: str = "") -> Upgrade:
     )
 
 
-def _upgrade_configuration(draft: Draft, document: Document, header: Header) -> None:
+def _upgrade_configuration(draft: Draft, document: Document, header: Header, maps: PolicyMaps | None) -> None:
     schema = configuration_schema(header.version)
     _check(document, schema, draft)
     draft.fields = _plain(known_fields(schema, document.value))
     _strip_headers(draft, header)
     source = draft.fields.pop("algorithmSource", {})
     if source.get("policy"):
-        _use_policy(draft, read_policy(source["policy"]))
+        kubeconfig = (draft.fields.get("clientConnection") or {}).get("kubeconfig") or ""
+        _use_policy(draft, read_policy(source["policy"], maps, kubeconfig))
         return
     draft.provider = source.get("provider") or draft.provider
     check_provider(draft.provider)
@@ -91,15 +100,17 @@ def upgrade_policy(draft: Draft, document: Document) -> None:
     to_v1(draft, "v1beta1")
 
 
-def read_policy(source: Json) -> Document:
+def read_policy(source: Json, maps: PolicyMaps | None, kubeconfig: str) -> Document:
     """Read the policy that a configuration names."""
     path = source.get("file", {}).get("path")
     if path is None:
         found = source.get("configMap", {})
         namespace, name = found.get("namespace") or "kube-system", found.get("name", "")
+        if maps is not None:
+            return maps.policy(namespace, name, kubeconfig=kubeconfig)
         raise ConfigError(
-            f"algorithmSource.policy.configMap: ConfigMap {namespace}/{name} is not read: write its key policy.cfg to "
-            "a file, and name that in algorithmSource.policy.file.path"
+            f"algorithmSource.policy.configMap: ConfigMap {namespace}/{name} is not read here: write its key policy.cfg "
+            "to a file, and name that in algorithmSource.policy.file.path"
         )
     try:
         return parse_document(read_source(path))
