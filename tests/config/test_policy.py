@@ -488,8 +488,8 @@ def test_providers(provider, strategy):
         pytest.param(
             {"policy": {"configMap": {"name": "policy"}}},
             {},
-            "algorithmSource.policy.configMap: ConfigMap kube-system/policy is not read here: write its key policy.cfg "
-            "to a file, and name that in algorithmSource.policy.file.path",
+            "algorithmSource.policy.configMap: ConfigMap kube-system/policy is not read here: write its key "
+            "policy.cfg to a file, and name that in algorithmSource.policy.file.path",
             id="ConfigMap",
         ),
     ],

@@ -127,4 +127,4 @@ def test_hints_go_to_the_log(written, tmp_path):
     assert found is None
     hint, error = err.splitlines()
     assert error.endswith('FilterPlugin \\"NodeResourceFit\\" does not exist"')
-    assert hint.endswith('Hint: NodeResourceFit: did you mean NodeResourcesFit?"')
+    assert '"Hint: NodeResourceFit: did you mean NodeResourcesFit? Else, ' in hint

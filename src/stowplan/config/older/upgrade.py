@@ -109,8 +109,8 @@ def read_policy(source: Json, maps: PolicyMaps | None, kubeconfig: str) -> Docum
         if maps is not None:
             return maps.policy(namespace, name, kubeconfig=kubeconfig)
         raise ConfigError(
-            f"algorithmSource.policy.configMap: ConfigMap {namespace}/{name} is not read here: write its key policy.cfg "
-            "to a file, and name that in algorithmSource.policy.file.path"
+            f"algorithmSource.policy.configMap: ConfigMap {namespace}/{name} is not read here: write its key "
+            "policy.cfg to a file, and name that in algorithmSource.policy.file.path"
         )
     try:
         return parse_document(read_source(path))
