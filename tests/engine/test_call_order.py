@@ -16,6 +16,7 @@ from stowplan.plugins import EnqueueExtensions, SignPlugin
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
+from support.plugins.raised import in_short
 from support.plugins.recording_plugins import Recording, recorder
 
 OOPS = ValueError("oops")
@@ -276,8 +277,8 @@ async def test_a_point_that_says_no(a, b, calls, place, reason, message, plugins
         queued = cluster.scheduler.queue.get("default/p")
         assert queued.unschedulable_plugins == plugins
         condition = cluster.condition("p")
-        assert (condition and condition["reason"], condition and condition["message"]) == (reason, message)
-        assert [(e["reason"], e["note"]) for e in cluster.events("p")] == (
+        assert (condition and condition["reason"], condition and in_short(condition["message"])) == (reason, message)
+        assert [(e["reason"], in_short(e["note"])) for e in cluster.events("p")] == (
             [("FailedScheduling", message)] if reason else []
         )
         assert cluster.scheduler.state.placed(cluster.pod("p")["metadata"]["uid"]) is None, "everything is given back"

@@ -10,6 +10,7 @@ from stowplan.framework.status import Code, Status
 from stowplan.plugins import NodeFilterPlugin, PostFilterPlugin, PostFilterResult, Reads, ShapeSigned, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.plugins.profiles import framework
+from support.plugins.raised import in_short
 from support.scheduling.worlds import struct
 
 
@@ -92,7 +93,7 @@ def test_what_post_filter_says_reaches_the_status(answer, suffix, nomination, mo
     monkeypatch.setattr(Helps, "answer", answer)
     decision = schedule(*a_scheduler(Helps), a_pod().requests(cpu="5"))
     assert decision.status.code == Code.Unschedulable
-    assert decision.message == f"0/4 nodes are available: 4 Insufficient cpu. {suffix}".rstrip()
+    assert in_short(decision.message) == f"0/4 nodes are available: 4 Insufficient cpu. {suffix}".rstrip()
     assert decision.nominated_node_name == nomination
 
 

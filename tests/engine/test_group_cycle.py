@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stowplan.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.framework.status import error, unschedulable
-from stowplan.live_testing import live_cluster
+from stowplan.live_testing import Latency, live_cluster
 from stowplan.testing import a_node, a_pod
 
 GATES = {"GenericWorkload": True, "GangScheduling": True}
@@ -134,6 +134,18 @@ class TestPreemption:
             assert condition(cluster) == [("True", "Scheduled", "")]
             assert len(cluster.events(reason="Preempted")) == 2
             cluster.engine.validate()
+
+    def test_nobody_is_evicted_twice_while_victims_take_their_time(self):
+        latency = Latency(deletions=lambda pod: 30.0)
+        with gang_of(2, latency=latency) as cluster:
+            cluster.create(*(a_pod(f"low{i}").requests(cpu="1").spec(priority=1).obj() for i in range(4)))
+            cluster.create(member("a", priority=10), member("b", priority=10))
+            cluster.advance(5)
+            assert nodes_of(cluster, "a", "b") == ["", ""]
+            assert condition(cluster)[0][:2] == ("False", "Unschedulable")
+            cluster.advance(60)
+            assert all(nodes_of(cluster, "a", "b"))
+            assert len(cluster.events(reason="Preempted")) == 2
 
 
 class TestFailures:

@@ -22,6 +22,7 @@ from stowplan.framework.status import error, unschedulable
 from stowplan.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
 from support.plugins.answering_plugins import configuration, profile
+from support.plugins.raised import in_short
 from support.scheduling.engines import DrivenEngine
 from support.scheduling.outside import Outside
 from support.scheduling.worlds import struct
@@ -538,7 +539,7 @@ def test_interest_that_cannot_be_told_fails_the_attempt(monkeypatch):
     monkeypatch.setattr(Outside, "is_interested", no)
     engine = driven(*rooms("n1"), filters=["e"])
     engine.create(a_pod("p"))
-    assert engine.notes() == ["no idea"]
+    assert [in_short(note) for note in engine.notes()] == ["no idea"]
     assert engine.place("p") is Place.ERROR_BACKOFF
 
 

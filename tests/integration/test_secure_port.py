@@ -17,7 +17,7 @@ from support.http.certificates import Certificate, make_ca, make_client_certific
 from support.http.client_chains import SERVER_AUTH, Issued, client
 from support.processes.rbac_servers import IDENTITIES, NOBODY, SCRAPER, embedded_guarded, real_guarded
 from support.processes.scheduler_process import COMMAND, kube_scheduler
-from support.processes.servers import SERVER_KINDS, assets
+from support.processes.servers import assets
 
 CLIENTS, PROXIES = make_ca("clients"), make_ca("proxies")
 MASTERS = ("system:masters",)
@@ -168,7 +168,7 @@ def decoded(path):
 # --- the programs
 
 REFERENCE = None if assets() is None else assets() / "kube-scheduler"
-SERVERS = SERVER_KINDS
+SERVERS = ["embedded"] if assets() is None else ["embedded", "real"]
 RUNNING = [(server, identity, "stowplan") for server in SERVERS for identity in IDENTITIES]
 if REFERENCE is not None and REFERENCE.exists():
     RUNNING += [("real", identity, "the reference") for identity in IDENTITIES]

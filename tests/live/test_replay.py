@@ -111,8 +111,8 @@ async def test_another_answer_makes_a_difference():
     await busy_cluster(recorded)
     lines = list(recorded.lines)
     which = next(i for i, line in enumerate(lines) if b'"Answer"' in line)
-    now, name, (number, *_) = msgspec.json.decode(lines[which])
-    lines[which] = msgspec.json.encode([now, name, [number, "Refused", ["Conflict", "no", 409]]])
+    now, name, (number, *_), *rest = msgspec.json.decode(lines[which])
+    lines[which] = msgspec.json.encode([now, name, [number, "Refused", ["Conflict", "no", 409]], *rest])
     assert recorded.replayed(lines=lines) != recorded.effects
 
 

@@ -181,7 +181,7 @@ def _check(file: str, registry: Registry, calls: BrokenOffCalls, output: str) ->
     if found is None:
         page = [Line(f"the same in all {steps:,} steps, with {count(decided, 'decision')}")]
     else:
-        data["difference"] = found._asdict()
+        data["difference"] = found.to_dict()
         page = [Line(f"different after {steps - 1:,} steps that are the same:"), Line(found.text(), 2)]
     _shown(data, page, output)
     if found is not None:

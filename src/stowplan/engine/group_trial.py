@@ -211,7 +211,7 @@ class GroupTrials:
             decision = self._algorithm.schedule(framework, queued.pod, within=within)
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
-        host = decision.node_name or decision.nominated_node_name or ""
+        host = decision.node_name or _made_room(decision)
         # Equal pods share the decision's state, and it moves on with the next of them.
         state = CycleState() if decision.state is None else decision.state.clone()
         decision.state = state
@@ -228,6 +228,12 @@ class GroupTrials:
         tried.host, tried.wait = host, reservation.wait
         attempts.append((tried, info, state))
         return tried
+
+
+def _made_room(decision: Decision) -> str:
+    """The node that a PostFilter plugin has just nominated the pod to; "" also where an earlier nomination stays."""
+    succeeded = decision.post_filter and decision.post_filter[-1][1].status.code == Code.Success
+    return (decision.nominated_node_name or "") if succeeded else ""
 
 
 def _rejected(*reasons: str) -> Status:

@@ -39,6 +39,9 @@ class Difference(NamedTuple):
     then: str
     now: str
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"line": self.line, "when": self.when, "input": self.input, "then": self.then, "now": self.now}
+
     def text(self) -> str:
         return f"line {self.line}, {self.when}, {self.input}: then {self.then}; now {self.now}"
 

@@ -367,14 +367,6 @@ SCENARIOS = {
         without=["DynamicResources"],
         DRAExtendedResource=True,
     ),
-    "a device class that devices would come from": Scenario(
-        DynamicResources,
-        a_pod().requests({GPU: 1}),
-        None,
-        device_class("gpu", GPU),
-        without=["NodeResourcesFit"],
-        DRAExtendedResource=True,
-    ),
     "a user's object by its key": Scenario(Quota, a_pod(), None, quota("quota", "n0", "n2"), users=[Quota]),
     "a user's object, of which state was written": Scenario(
         Remembers, a_pod(), quota("quota", "n0"), None, users=[Remembers]
@@ -387,6 +379,14 @@ SCENARIOS = {
 
 #: Noticed by the plugin itself, which declares nothing.
 NOTICED = {
+    "a device class that devices would come from": Scenario(
+        DynamicResources,
+        a_pod().requests({GPU: 1}),
+        None,
+        device_class("gpu", GPU),
+        without=["NodeResourcesFit"],
+        DRAExtendedResource=True,
+    ),
     "a node's limit of volumes": Scenario(
         NodeVolumeLimits, with_volume(a_pod(), EBS), csi_node("n1"), csi_node("n1", 0), there=[csi_node("n0")]
     ),

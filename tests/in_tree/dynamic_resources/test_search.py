@@ -103,6 +103,8 @@ def holds(claims, world, devices, allocated, picks):
     users = {}
     shares = {}
     counters = [dict(usage.counters) for _, usage in world.pools]
+    # What others took may be more than there is; who takes nothing of it is not refused for that.
+    asked = set()
     for claim, request, alternative, device in picks:
         wanted = claims[claim].requests[request].alternatives[alternative]
         content = devices[device][1].content
@@ -128,7 +130,8 @@ def holds(claims, world, devices, allocated, picks):
         if first or not content.shareable:
             for counter, amount in content.consumes:
                 counters[devices[device][0]][counter] -= amount
-    if any(amount < 0 for left in counters for amount in left.values()):
+                asked.add((devices[device][0], counter))
+    if any(counters[pool][counter] < 0 for pool, counter in asked):
         return False
     return all(
         constraint_holds(c, constraint, claims, devices, picks)

@@ -10,6 +10,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import answering, configuration, profile
+from support.plugins.raised import in_short
 from support.scheduling.left_behind import nominated, nothing_under_way, written
 
 
@@ -92,7 +93,10 @@ async def test_another_reason_is_sent_with_its_words(api_server, namespace):
         type_ = {"type": "PodScheduled"}
         message = 'running Permit plugin "A": oops'
         changed = {"message": message, "reason": "SchedulerError", **type_}
-        assert c.api.status_patches("web")[1:] == [{"status": {ORDER: [type_], "conditions": [changed]}}]
+        [patch] = c.api.status_patches("web")[1:]
+        [told] = patch["status"]["conditions"]
+        assert patch == {"status": {ORDER: [type_], "conditions": [told]}}
+        assert told | {"message": in_short(told["message"])} == changed
 
 
 async def test_other_conditions_keep_their_place(api_server, namespace):

@@ -13,7 +13,9 @@ def of_devices(kind, name, **spec):
 
 
 def claim(name="c", **metadata):
-    made = of_devices("ResourceClaim", name)
+    # Nobody has such a device.
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    made = of_devices("ResourceClaim", name, devices={"requests": [{"name": "r", "exactly": exactly}]})
     made["metadata"] |= metadata
     return made
 
