@@ -94,6 +94,7 @@ ROWS = [
         idle=[relabel("resourceclaims", "c", x="y"), status("resourceclaims", "d", **ALLOCATED)],
         wake=status("resourceclaims", "c", **ALLOCATED),
         cause="resource.k8s.io/ResourceClaimUpdate",
+        node_name="n1",
     ),
     row(
         "DynamicResources",
