@@ -60,6 +60,9 @@ def declare(name, *features):
 
 
 ALLOCATED = {"allocation": {"devices": {}}}
+#: On a node that is not there: it wakes the pod, and places it nowhere.
+_TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["elsewhere"]}]}
+ELSEWHERE = {"allocation": {"devices": {}, "nodeSelector": {"nodeSelectorTerms": [_TERM]}}}
 NODE = ("nodes", node("n1"))
 TAINTED = ("nodes", node("n1", taints=[taint("t")]))
 CLAIM = ("resourceclaims", claim())
@@ -92,9 +95,8 @@ ROWS = [
         pod=with_claim(),
         before=[NODE, CLAIM, ("resourceclaims", claim("d"))],
         idle=[relabel("resourceclaims", "c", x="y"), status("resourceclaims", "d", **ALLOCATED)],
-        wake=status("resourceclaims", "c", **ALLOCATED),
+        wake=status("resourceclaims", "c", **ELSEWHERE),
         cause="resource.k8s.io/ResourceClaimUpdate",
-        node_name="n1",
     ),
     row(
         "DynamicResources",
