@@ -60,9 +60,6 @@ def declare(name, *features):
 
 
 ALLOCATED = {"allocation": {"devices": {}}}
-#: On a node that is not there: it wakes the pod, and places it nowhere.
-_TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["elsewhere"]}]}
-ELSEWHERE = {"allocation": {"devices": {}, "nodeSelector": {"nodeSelectorTerms": [_TERM]}}}
 NODE = ("nodes", node("n1"))
 TAINTED = ("nodes", node("n1", taints=[taint("t")]))
 CLAIM = ("resourceclaims", claim())
@@ -88,15 +85,6 @@ ROWS = [
         idle=[create("resourceclaims", claim("d")), relabel("nodes", "n1", x="y")],
         wake=create("resourceclaims", claim()),
         cause="resource.k8s.io/ResourceClaimAdd",
-    ),
-    row(
-        "DynamicResources",
-        "its claim's status changes",
-        pod=with_claim(),
-        before=[NODE, CLAIM, ("resourceclaims", claim("d"))],
-        idle=[relabel("resourceclaims", "c", x="y"), status("resourceclaims", "d", **ALLOCATED)],
-        wake=status("resourceclaims", "c", **ELSEWHERE),
-        cause="resource.k8s.io/ResourceClaimUpdate",
     ),
     row(
         "DynamicResources",
@@ -186,6 +174,19 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS)
 async def test_wakes(api_server, namespace, row):
     await check_row(api_server, namespace, row)
+
+
+async def test_the_status_of_its_claim_changes(api_server, namespace):
+    before = [NODE, CLAIM, ("resourceclaims", claim("d"))]
+    async with scheduled(api_server, namespace, config=only_these("DynamicResources"), before=before) as c:
+        await c.pods(with_claim())
+        moved = len(moves(c, "web"))
+        await c.objects.patch("resourceclaims", "d", {"status": ALLOCATED}, subresource="status")
+        await c.settle()
+        assert len(moves(c, "web")) == moved
+        await c.objects.patch("resourceclaims", "c", {"status": ALLOCATED}, subresource="status")
+        await c.settle()
+        assert moves(c, "web")[moved] == ("backoff", "resource.k8s.io/ResourceClaimUpdate")
 
 
 async def test_somebody_gives_a_claim_back(api_server, namespace):
