@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan_cluster.controllers.device_driver import FakeDeviceDriver
 from stowplan_cluster.controllers.disruption import DisruptionController
 from stowplan_cluster.controllers.ephemeral_volumes import EphemeralVolumeController
 from stowplan_cluster.controllers.event_ttl import EventTTLController
@@ -17,6 +18,7 @@ from stowplan_cluster.controllers.namespace import NamespaceController
 from stowplan_cluster.controllers.node_lifecycle import NodeLifecycleController
 from stowplan_cluster.controllers.pod_gc import PodGCController
 from stowplan_cluster.controllers.provisioner import Provisioner
+from stowplan_cluster.controllers.resource_claims import ResourceClaimController
 from stowplan_cluster.controllers.taint_eviction import TaintEvictionController
 from stowplan_cluster.controllers.volume_binder import VolumeBinder
 from stowplan_cluster.controllers.volume_protection import ClaimProtectionController, VolumeProtectionController
@@ -34,6 +36,8 @@ def cluster_controllers(registry: Registry) -> list[Controller]:
         PodGCController(registry),
         DisruptionController(registry),
         EphemeralVolumeController(registry),
+        FakeDeviceDriver(registry),
+        ResourceClaimController(registry),
         VolumeBinder(registry),
         Provisioner(registry),
         ClaimProtectionController(registry),

@@ -1,0 +1,184 @@
+"""A driver without devices: it publishes the ResourceSlices that an annotation of a node asks for.
+
+The annotation is a JSON list; each entry says whose devices (`driver`), how many (`count`), what they are called
+(`name`) and what they have: `attributes` and `capacity` in short, and under `device` whatever else a device of a slice
+can have:
+
+    [{"driver": "gpu.example.com", "count": 4, "attributes": {"model": "A100"}, "capacity": {"memory": "40Gi"}}]
+
+The devices of one driver on one node are a pool named as the node. Any change of them is a new generation of the pool.
+Without the annotation the slices go, as when a driver is removed; with the node the garbage collector takes them. An
+annotation that cannot be read, or whose slices are refused, changes nothing, and an event on the node says what is
+wrong.
+
+Upstream: k8s.io/dynamic-resource-allocation/resourceslice, which drivers are built with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from stowplan.api.api_errors import ApiError
+from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.device_views import SLICES
+from stowplan_cluster.controllers.events import WARNING
+from stowplan_cluster.controllers.pods_by_node import NODES
+from stowplan_cluster.controllers.workloads import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from stowplan_cluster.apiserver.objects import JsonObject
+    from stowplan_cluster.apiserver.registry import Registry
+    from stowplan_cluster.apiserver.store import Event, Stored
+
+#: Of a node: the devices it has; of a slice: the node whose annotation it comes from.
+DEVICES = "stowplan.io/devices"
+DEVICES_OF = "stowplan.io/devices-of"
+
+#: As many as fit into a slice whatever the devices have.
+_PER_SLICE = 64
+_MAX_COUNT = 1024
+
+_MARK = f'"{DEVICES}":'.encode()
+
+
+class InvalidDevices(ValueError):
+    """Says what is wrong with the annotation, and where."""
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    driver: str
+    count: int = 1
+    name: str = "device"
+    attributes: dict[str, bool | int | str | dict[str, Any]] = {}
+    capacity: dict[str, int | str | dict[str, Any]] = {}
+    device: dict[str, Any] = {}
+
+
+_DECODER = msgspec.json.Decoder(list[_Group])
+
+
+class FakeDeviceDriver:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "fake-device-driver"
+        self.watches = (NODES, SLICES)
+        self._client = ControllerClient(registry, "fake-device-driver")
+        self._nodes: dict[str, Key] = {}
+
+    def keys_of(self, event: Event) -> Sequence[Hashable]:
+        stored = event.stored
+        if stored.resource == SLICES:
+            node = self._nodes.get(_made_for(stored))
+            return [node] if node is not None and event.type != "ADDED" else ()
+        key = Key("", stored.name, stored.uid)
+        if event.type == "DELETED":
+            self._nodes.pop(stored.name, None)
+            return ()
+        self._nodes[stored.name] = key
+        had = event.previous is not None and _MARK in event.previous.data
+        return [key] if had or _MARK in stored.data else ()
+
+    def reconcile(self, key: Any) -> float | None:
+        node = self._client.find(NODES, key)
+        if node is None:
+            return None
+        annotation = (node.to_dict()["metadata"].get("annotations") or {}).get(DEVICES)
+        try:
+            pools = _pools(annotation) if annotation is not None else {}
+        except InvalidDevices as error:
+            self._tell(node, str(error))
+            return None
+        there = [stored for stored in self._client.store.dependents(node.uid) if _made_for(stored) == node.name]
+        by_driver: dict[str, list[Stored]] = {driver: [] for driver in pools}
+        for stored in there:
+            by_driver.setdefault(stored.to_dict()["spec"]["driver"], []).append(stored)
+        for driver, published in by_driver.items():
+            try:
+                self._publish(node, driver, pools.get(driver, []), published)
+            except ApiError as error:
+                self._tell(node, f"annotation {DEVICES}: devices of {driver}: {error}")
+                raise
+        return None
+
+    def _publish(self, node: Stored, driver: str, devices: list[JsonObject], published: list[Stored]) -> None:
+        """Make the slices of a pool those of its devices, unless they are."""
+        before = {stored.name: stored for stored in published}
+        specs = {name: stored.to_dict()["spec"] for name, stored in before.items()}
+        present = {name: spec.get("devices") for name, spec in specs.items()}
+        parts = [devices[at : at + _PER_SLICE] for at in range(0, len(devices), _PER_SLICE)]
+        wanted = {f"{node.name}-{driver}-{i}": part for i, part in enumerate(parts)}
+        generations = {spec["pool"]["generation"] for spec in specs.values()}
+        if present == wanted and len(generations) <= 1:
+            return
+        generation = max(generations, default=0) + 1
+        for name, part in wanted.items():
+            pool = {"name": node.name, "generation": generation, "resourceSliceCount": len(parts)}
+            spec = {"driver": driver, "nodeName": node.name, "pool": pool, "devices": part}
+            if name in before:
+                self._client.update(before[name], {**before[name].to_dict(), "spec": spec})
+            else:
+                self._client.create(SLICES, _slice(node, name, spec))
+        for name in before.keys() - wanted.keys():
+            self._client.delete(SLICES, "", name, uid=before[name].uid)
+
+    def _tell(self, node: Stored, problem: str) -> None:
+        self._client.events.record(node.to_dict(), WARNING, "InvalidDevices", problem)
+
+
+def _made_for(stored: Stored) -> str:
+    if stored.resource != SLICES:
+        return ""
+    annotations = stored.to_dict()["metadata"].get("annotations") or {}
+    node: str = annotations.get(DEVICES_OF, "")
+    return node
+
+
+def _pools(annotation: str) -> dict[str, list[JsonObject]]:
+    """Driver -> its devices, as they are stored; raises InvalidDevices."""
+    try:
+        groups = _DECODER.decode(annotation)
+    except msgspec.DecodeError as error:
+        raise InvalidDevices(f"annotation {DEVICES}: {error}; it is a JSON list of devices") from None
+    found: dict[str, list[JsonObject]] = {}
+    counted: dict[tuple[str, str], int] = {}
+    for i, group in enumerate(groups):
+        if not 1 <= group.count <= _MAX_COUNT:
+            raise InvalidDevices(f"annotation {DEVICES}: [{i}].count: {group.count} is not from 1 to {_MAX_COUNT}")
+        first = counted.get((group.driver, group.name), 0)
+        counted[group.driver, group.name] = first + group.count
+        content = {**group.device, **_content(group)}
+        names = (f"{group.name}-{number}" for number in range(first, first + group.count))
+        found.setdefault(group.driver, []).extend({"name": name, **content} for name in names)
+    return found
+
+
+def _content(group: _Group) -> JsonObject:
+    content: JsonObject = {}
+    if group.attributes:
+        content["attributes"] = {name: _attribute(value) for name, value in group.attributes.items()}
+    if group.capacity:
+        content["capacity"] = {
+            name: value if isinstance(value, dict) else {"value": str(value)} for name, value in group.capacity.items()
+        }
+    return content
+
+
+def _attribute(value: bool | int | str | dict[str, Any]) -> JsonObject:
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, bool):
+        return {"bool": value}
+    return {"int": value} if isinstance(value, int) else {"string": value}
+
+
+def _slice(node: Stored, name: str, spec: JsonObject) -> JsonObject:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid, "controller": True}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name, "ownerReferences": [owner], "annotations": {DEVICES_OF: node.name}},
+        "spec": spec,
+    }

@@ -1,0 +1,135 @@
+"""Slices that a node's annotation asks for."""
+
+import json
+
+import pytest
+
+from stowplan_cluster.controllers.device_driver import DEVICES, FakeDeviceDriver
+from stowplan_cluster.controllers.garbage_collector import GarbageCollector
+from support.live.living_cluster import Living, node
+
+SLICE = "resourceslices.resource.k8s.io"
+DRIVER = "gpu.example.com"
+GPUS = {"driver": DRIVER, "count": 2, "name": "gpu", "attributes": {"model": "A100"}, "capacity": {"memory": "40Gi"}}
+
+
+@pytest.fixture
+def cluster():
+    return Living(FakeDeviceDriver, GarbageCollector)
+
+
+def with_devices(*groups, name="n"):
+    return node(name, annotations={DEVICES: json.dumps(groups)})
+
+
+def annotate(cluster, *groups):
+    cluster.edit("Node", "n", lambda obj: obj["metadata"].update(annotations={DEVICES: json.dumps(groups)}))
+    cluster.settle()
+
+
+def devices(cluster):
+    slices = [cluster.find(SLICE, name) for name in cluster.names(SLICE)]
+    return [device["name"] for one in slices for device in one["spec"]["devices"]]
+
+
+def test_the_devices_of_a_node(cluster):
+    cluster.create(with_devices(GPUS))
+    cluster.settle()
+    spec = cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]
+    content = {"attributes": {"model": {"string": "A100"}}, "capacity": {"memory": {"value": "40Gi"}}}
+    assert spec == {
+        "driver": DRIVER,
+        "nodeName": "n",
+        "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", **content}, {"name": "gpu-1", **content}],
+    }
+
+
+def test_all_that_a_device_can_have(cluster):
+    taint = {"key": "broken", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    attributes = {"cores": 8, "ecc": True, "driver": {"version": "1.2.3"}}
+    cluster.create(with_devices({"driver": DRIVER, "attributes": attributes, "device": {"taints": [taint]}}))
+    cluster.settle()
+    (device,) = cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]["devices"]
+    assert device["taints"] == [taint]
+    assert device["attributes"] == {"cores": {"int": 8}, "ecc": {"bool": True}, "driver": {"version": "1.2.3"}}
+
+
+def test_groups_of_one_driver_are_one_pool_and_other_drivers_others(cluster):
+    cluster.create(with_devices(GPUS, GPUS, {"driver": "nic.example.com", "count": 70}))
+    cluster.settle()
+    assert cluster.names(SLICE) == [f"n-{DRIVER}-0", "n-nic.example.com-0", "n-nic.example.com-1"]
+    assert devices(cluster)[:5] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "device-0"]
+    assert cluster.find(SLICE, "n-nic.example.com-1")["spec"]["pool"]["resourceSliceCount"] == 2
+
+
+def test_changes_make_a_new_generation_and_nothing_else_does(cluster):
+    cluster.create(with_devices({"driver": DRIVER, "count": 70}))
+    cluster.settle()
+    version = cluster.store.version
+    cluster.restart()
+    cluster.settle()
+    assert cluster.store.version == version
+    annotate(cluster, GPUS)
+    assert devices(cluster) == ["gpu-0", "gpu-1"]
+    assert cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]["pool"]["generation"] == 2
+
+
+def test_what_somebody_else_changes_or_deletes_is_put_right(cluster):
+    cluster.create(with_devices(GPUS))
+    cluster.settle()
+    cluster.edit(SLICE, f"n-{DRIVER}-0", lambda obj: obj["spec"]["devices"].pop())
+    cluster.settle()
+    assert devices(cluster) == ["gpu-0", "gpu-1"]
+    cluster.remove(SLICE, f"n-{DRIVER}-0")
+    cluster.settle()
+    assert devices(cluster) == ["gpu-0", "gpu-1"]
+
+
+def test_a_driver_that_leaves_takes_its_slices_along(cluster):
+    cluster.create(with_devices(GPUS, {"driver": "nic.example.com"}))
+    cluster.settle()
+    annotate(cluster, GPUS)
+    assert cluster.names(SLICE) == [f"n-{DRIVER}-0"]
+    cluster.edit("Node", "n", lambda obj: obj["metadata"].pop("annotations"))
+    cluster.settle()
+    assert cluster.names(SLICE) == []
+
+
+def test_slices_go_with_their_node(cluster):
+    cluster.create(with_devices(GPUS))
+    cluster.settle()
+    cluster.remove("Node", "n")
+    cluster.settle()
+    assert cluster.names(SLICE) == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "problem"),
+    [
+        ("gpu", "JSON is malformed: invalid character (byte 0); it is a JSON list of devices"),
+        ('[{"count": 2}]', "Object missing required field `driver` - at `$[0]`; it is a JSON list of devices"),
+        (
+            '[{"driver": "d", "cuont": 2}]',
+            "Object contains unknown field `cuont` - at `$[0]`; it is a JSON list of devices",
+        ),
+        ('[{"driver": "d", "count": 0}]', "[0].count: 0 is not from 1 to 1024"),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_changes_nothing(cluster, annotation, problem):
+    cluster.create(with_devices(GPUS))
+    cluster.settle()
+    cluster.edit("Node", "n", lambda obj: obj["metadata"].update(annotations={DEVICES: annotation}))
+    cluster.settle()
+    assert devices(cluster) == ["gpu-0", "gpu-1"]
+    assert cluster.events("n")[-1] == ("Warning", "InvalidDevices", f"annotation {DEVICES}: {problem}")
+
+
+def test_slices_that_are_refused_are_told(cluster):
+    cluster.create(with_devices({"driver": DRIVER, "name": "GPU"}))
+    cluster.settle()
+    (_, reason, message) = cluster.events("n")[-1]
+    assert reason == "InvalidDevices"
+    assert 'spec.devices[0].name: Invalid value: "GPU-0"' in message
+    annotate(cluster, GPUS)
+    assert devices(cluster) == ["gpu-0", "gpu-1"]
