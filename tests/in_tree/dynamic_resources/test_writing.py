@@ -51,6 +51,15 @@ def test_a_claim_is_finalized_then_allocated_and_reserved():
     assert written == finalized
 
 
+def test_an_allocation_that_exists_is_not_written_again():
+    """It is immutable, also in the timestamp that it lacks when an older scheduler made it."""
+    allocated = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="7"))
+    asked, written = ended(writer().write(allocated, None), Done(None))
+    assert list(asked[0].body["status"]) == ["reservedFor"]
+    assert written.status.allocation == allocated.status.allocation
+    assert [user.name for user in written.status.reserved_for] == ["p"]
+
+
 def test_after_a_conflict_the_claim_is_read_again():
     newer = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="9"))
     asked, _ = ended(writer().write(CLAIM, ALLOCATION), CONFLICT, Done(0.01), Done(newer))

@@ -25,7 +25,7 @@ from stowplan.engine.engine import TICK
 from stowplan.live.scheduler import SchedulerSettings
 from stowplan.timing.manual_time import ManualTime
 from support.api.clients import AGENT, UNLIMITED
-from support.live.live_scheduler import opened
+from support.live.live_scheduler import opened, stopped
 
 PATIENCE = 20.0
 
@@ -183,7 +183,7 @@ class Objects:
     async def close(self):
         try:
             for path in reversed(self._made):
-                if "/persistentvolume" in path:
+                if "/persistentvolume" in path or "/resourceclaims/" in path:
                     # Nobody here would take its protection away.
                     await self.call("PATCH", path, {"metadata": {"finalizers": None}}, _PATCHES["merge"], ok=(200, 404))
                 await self.call("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 202, 404, 405, 409))
@@ -367,6 +367,10 @@ class Scheduled:
         while self.time.next_alarm(until):
             await self._pause()
         await self.settle()
+
+    async def stop(self):
+        """End the scheduler; the objects stay."""
+        await stopped(self._running, self.time)
 
     async def _pause(self):
         """A while for what woke up: next to nothing if nothing comes of it, else until it may be heard of."""

@@ -189,7 +189,7 @@ async def opened(
         await _ready(scheduler, running)
         yield scheduler, time, running
     finally:
-        await _stopped(running, time)
+        await stopped(running, time)
 
 
 async def _ready(scheduler, running):
@@ -202,7 +202,7 @@ async def _ready(scheduler, running):
         running.result()
 
 
-async def _stopped(running, time):
+async def stopped(running, time):
     """End a scheduler; time passes meanwhile, as it gives what is under way some seconds."""
     running.cancel()
     while not running.done():

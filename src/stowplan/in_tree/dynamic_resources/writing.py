@@ -70,7 +70,7 @@ class ClaimWriter:
                 wanted = self._status_of(claim, allocation)
                 outcome = yield _status_patch(claim, wanted)
                 if isinstance(outcome, Done):
-                    return _answered(outcome, replace(claim, status=msgspec.convert(wanted, type(claim.status))))
+                    return _answered(outcome, _merged(claim, wanted))
             if not isinstance(outcome.error, Conflict) or not left:
                 what = "add allocation and reservation" if allocation is not None else "add reservation"
                 if allocation is not None and FINALIZER not in claim.metadata.finalizers:
@@ -101,7 +101,8 @@ class ClaimWriter:
         consumer = ResourceClaimConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
         reserved = (*claim.status.reserved_for, consumer)
         found: dict[str, Any] = {"reservedFor": [to_dict(user) for user in reserved]}
-        allocation = allocation or claim.status.allocation
+        # The allocation that a claim has already is immutable: who made it without a timestamp, as an older scheduler
+        # does, goes without.
         if allocation is not None:
             if self._readiness.enabled and allocation.allocation_timestamp is None:
                 allocation = replace(allocation, allocation_timestamp=timestamp(self._readiness.now()))
@@ -202,6 +203,11 @@ def _status_patch(claim: ResourceClaim, status: dict[str, Any]) -> Patch:
         type_="merge",
         subresource="status",
     )
+
+
+def _merged(claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:
+    """The claim with other fields in its status."""
+    return replace(claim, status=msgspec.convert({**to_dict(claim.status), **status}, type(claim.status)))
 
 
 def _version_of(claim: ResourceClaim) -> dict[str, Any]:

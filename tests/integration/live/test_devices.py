@@ -1,0 +1,312 @@
+"""Claims for devices on an API server: who gets the last one, what drivers and others do meanwhile, restarts."""
+
+import asyncio
+
+import pytest
+
+from stowplan.api.types import ResourceClaim
+from support.api.manifests import node, pod
+from support.live.http_scheduler import scheduled
+from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, exactly
+
+CLAIMS = "resourceclaims"
+NODE, CLASS = ("nodes", node("n1")), ("deviceclasses", a_class())
+#: What the scheduler waits after a first failure, and then some.
+BACKOFF = 11
+CONDITIONS = {"bindingConditions": ["example.com/attached"], "bindingFailureConditions": ["example.com/broken"]}
+
+
+def offered(*devices, name="n1", **fields):
+    return "resourceslices", a_slice(name, *(devices or (a_device("g0"),)), pool="n1", nodeName="n1", **fields)
+
+
+def claim(name="c"):
+    """As users write it."""
+    found = a_claim(name, exactly())
+    del found["metadata"]["uid"], found["metadata"]["namespace"], found["status"]
+    return found
+
+
+def user(name, of="c"):
+    return pod(name, resourceClaims=[{"name": "device", "resourceClaimName": of}])
+
+
+async def status_of(cluster, name="c"):
+    return (await cluster.objects.get(CLAIMS, name)).get("status") or {}
+
+
+async def devices_of(cluster, name="c"):
+    allocation = (await status_of(cluster, name)).get("allocation") or {"devices": {}}
+    return [result["device"] for result in allocation["devices"].get("results", ())]
+
+
+async def users_of(cluster, name="c"):
+    return [one["name"] for one in (await status_of(cluster, name)).get("reservedFor") or ()]
+
+
+async def nodes_of(cluster, *names):
+    return [await cluster.node_of(name) for name in names]
+
+
+async def why(cluster, name):
+    return (await cluster.condition(name) or {}).get("message", "")
+
+
+async def give_back(cluster, name="c"):
+    """As kube-controller-manager does when the last user is gone."""
+    gone = {"status": {"reservedFor": None, "allocation": None}}
+    await cluster.objects.patch(CLAIMS, name, gone, subresource="status")
+    await cluster.advance(BACKOFF)
+
+
+async def test_pods_share_a_claim_and_contend_for_the_last_device(api_server, namespace):
+    before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
+    async with scheduled(api_server, namespace, before=before) as c:
+        await c.pods(user("p1"))
+        await c.pods(user("p2"), user("q", "d"))
+        await c.advance(BACKOFF)
+        assert await nodes_of(c, "p1", "p2", "q") == ["n1", "n1", ""]
+        assert (await users_of(c), await devices_of(c)) == (["p1", "p2"], ["g0"])
+        assert "cannot allocate all claims" in await why(c, "q")
+        await c.objects.delete("pods", "p1")
+        await c.objects.delete("pods", "p2")
+        await give_back(c)
+        assert (await c.node_of("q"), await devices_of(c, "d")) == ("n1", ["g0"])
+
+
+async def test_a_pool_that_is_replaced_while_pods_wait(api_server, namespace):
+    """While the new generation is incomplete nothing of the pool can be had; of the old one nothing is used again."""
+    before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
+    async with scheduled(api_server, namespace, before=before) as c:
+        await c.pods(user("p"), user("q", "d"))
+        await c.advance(BACKOFF)
+        assert await nodes_of(c, "p", "q") == ["n1", ""]
+        await c.create(*offered(a_device("g0"), name="n1-a", generation=2, count=2))
+        await c.advance(BACKOFF)
+        assert await c.node_of("q") == ""
+        await c.create(*offered(a_device("g1"), name="n1-b", generation=2, count=2))
+        await c.advance(BACKOFF)
+        assert (await c.node_of("q"), await devices_of(c, "d")) == ("n1", ["g1"])
+
+
+async def test_a_device_that_is_tainted_while_a_pod_waits_and_while_one_is_bound(api_server, namespace):
+    taint = {"key": "example.com/broken", "effect": "NoSchedule"}
+    whole, broken = a_device("g1"), a_device("g1", taints=[taint])
+    before = [NODE, CLASS, offered(a_device("g0"), broken), (CLAIMS, claim()), (CLAIMS, claim("d"))]
+    async with scheduled(api_server, namespace, before=before) as c:
+        await c.pods(user("p"), user("q", "d"))
+        await c.advance(BACKOFF)
+        assert await nodes_of(c, "p", "q") == ["n1", ""]
+        # The device that is in use is tainted, and the other one is not any longer.
+        spec = {"devices": [a_device("g0", taints=[taint]), whole]}
+        await c.objects.patch("resourceslices", "n1", {"spec": spec})
+        await c.advance(BACKOFF)
+        assert await nodes_of(c, "p", "q") == ["n1", "n1"]
+        assert (await devices_of(c), await devices_of(c, "d")) == (["g0"], ["g1"])
+
+
+async def test_a_driver_that_leaves(api_server, namespace):
+    """Who has a device keeps it, and may share it; nobody gets another one until the driver is back."""
+    before = [NODE, CLASS, offered(a_device("g0"), a_device("g1")), (CLAIMS, claim()), (CLAIMS, claim("d"))]
+    async with scheduled(api_server, namespace, before=before) as c:
+        await c.pods(user("p"))
+        await c.objects.delete("resourceslices", "n1")
+        await c.pods(user("p2"), user("q", "d"))
+        await c.advance(BACKOFF)
+        assert await nodes_of(c, "p", "p2", "q") == ["n1", "n1", ""]
+        await c.create(*offered(a_device("g0"), a_device("g1")))
+        await c.advance(BACKOFF)
+        assert (await c.node_of("q"), await devices_of(c, "d")) == ("n1", ["g1"])
+
+
+# -- others write, too ------------------------------------------------------------------------------------------------
+
+
+class Meddled:
+    """An Api in front of which something happens once, before a patch of a claim's status."""
+
+    def __init__(self, api, meddle):
+        self._api = api
+        self._meddle = meddle
+
+    def __getattr__(self, name):
+        return getattr(self._api, name)
+
+    async def patch(self, kind, name, patch, **options):
+        if kind is ResourceClaim and options.get("subresource") == "status" and self._meddle is not None:
+            meddle, self._meddle = self._meddle, None
+            await meddle()
+        return await self._api.patch(kind, name, patch, **options)
+
+
+def meddled(api_server, namespace, meddle, *, before):
+    """`meddle` gets the objects of the cluster; they are there by the time it is called."""
+    found = []
+    running = scheduled(
+        api_server, namespace, before=before, wrap=lambda api: Meddled(api, lambda: meddle(found[0].objects))
+    )
+    return running, found
+
+
+async def test_a_write_that_conflicts_is_tried_again(api_server, namespace):
+    async def annotate(objects):
+        await objects.patch(CLAIMS, "c", {"metadata": {"annotations": {"example.com/x": "y"}}})
+
+    running, found = meddled(api_server, namespace, annotate, before=[NODE, CLASS, offered(), (CLAIMS, claim())])
+    async with running as c:
+        found.append(c)
+        await c.pods(user("p"))
+        await c.advance(1)
+        assert (await c.node_of("p"), await devices_of(c), await users_of(c)) == ("n1", ["g0"], ["p"])
+        assert (await c.objects.get(CLAIMS, "c"))["metadata"]["annotations"] == {"example.com/x": "y"}
+
+
+async def test_a_claim_that_somebody_else_allocates_meanwhile(api_server, namespace):
+    """The pod takes what the claim has got, with its next attempt."""
+    result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "g1"}
+
+    async def allocate(objects):
+        status = {"allocation": {"devices": {"results": [result]}}}
+        await objects.patch(CLAIMS, "c", {"status": status}, subresource="status")
+
+    before = [NODE, CLASS, offered(a_device("g0"), a_device("g1")), (CLAIMS, claim()), (CLAIMS, claim("d"))]
+    running, found = meddled(api_server, namespace, allocate, before=before)
+    async with running as c:
+        found.append(c)
+        await c.pods(user("p"))
+        await c.advance(BACKOFF)
+        assert (await c.node_of("p"), await devices_of(c), await users_of(c)) == ("n1", ["g1"], ["p"])
+        await c.pods(user("q", "d"))
+        assert await devices_of(c, "d") == ["g0"]
+
+
+async def test_a_claim_that_is_deleted_while_it_is_written(api_server, namespace):
+    """It has its finalizer by then, so it stays; it is not allocated, and the device is another claim's."""
+
+    async def delete(objects):
+        await objects.delete(CLAIMS, "c", grace=None)
+
+    before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
+    running, found = meddled(api_server, namespace, delete, before=before)
+    async with running as c:
+        found.append(c)
+        await c.pods(user("p"))
+        await c.advance(BACKOFF)
+        assert await c.node_of("p") == ""
+        assert await devices_of(c) == []
+        await c.pods(user("q", "d"))
+        assert await devices_of(c, "d") == ["g0"]
+
+
+async def test_a_claim_that_is_deleted_while_its_pod_waits_and_when_it_is_bound(api_server, namespace):
+    before = [NODE, CLASS, (CLAIMS, claim())]
+    async with scheduled(api_server, namespace, before=before) as c:
+        await c.pods(user("p"))
+        assert "cannot allocate all claims" in await why(c, "p")
+        await c.objects.delete(CLAIMS, "c", grace=None)
+        await c.create(*offered())
+        await c.advance(BACKOFF)
+        assert await c.node_of("p") == ""
+        await c.create(CLAIMS, claim())
+        await c.advance(BACKOFF)
+        assert await nodes_of(c, "p") == ["n1"]
+        # Deleted in use: it stays, and nobody else may begin to use it.
+        await c.objects.delete(CLAIMS, "c", grace=None)
+        await c.pods(user("p2"))
+        await c.advance(BACKOFF)
+        assert await nodes_of(c, "p", "p2") == ["n1", ""]
+        assert await users_of(c) == ["p"]
+
+
+@pytest.mark.parametrize("node_name", ["n1", "n2"])
+async def test_an_allocation_by_others_places_the_pod(api_server, namespace, node_name):
+    """Also without devices or a timestamp: what counts is where the claim can be used."""
+    before = [NODE, ("nodes", node("n2")), CLASS, (CLAIMS, claim())]
+    async with scheduled(api_server, namespace, before=before) as c:
+        await c.pods(user("p"))
+        field = {"key": "metadata.name", "operator": "In", "values": [node_name]}
+        allocation = {"devices": {}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
+        await c.objects.patch(CLAIMS, "c", {"status": {"allocation": allocation}}, subresource="status")
+        await c.settle()
+        assert (await c.node_of("p"), await users_of(c)) == (node_name, ["p"])
+
+
+# -- devices that have to become ready --------------------------------------------------------------------------------
+
+
+async def report(cluster, condition):
+    """As a driver does."""
+    now = "2026-01-01T00:00:00Z"
+    met = {"type": condition, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": now}
+    told = [{"driver": DRIVER, "pool": "n1", "device": "g0", "conditions": [met]}]
+    await cluster.objects.patch(CLAIMS, "c", {"status": {"devices": told}}, subresource="status")
+    await cluster.advance(6)
+
+
+ATTACHED = [NODE, CLASS, offered(a_device("g0", **CONDITIONS)), (CLAIMS, claim())]
+
+
+async def test_a_device_that_becomes_ready(api_server, namespace):
+    async with scheduled(api_server, namespace, before=ATTACHED) as c:
+        await c.objects.create("pods", user("p"))
+        await c.until(lambda: users_of(c))
+        assert await c.node_of("p") == ""
+        await report(c, CONDITIONS["bindingConditions"][0])
+        assert await c.node_of("p") == "n1"
+
+
+async def test_a_device_that_fails_is_given_back_and_allocated_anew(api_server, namespace):
+    async with scheduled(api_server, namespace, before=ATTACHED) as c:
+        await c.objects.create("pods", user("p"))
+        await c.until(lambda: users_of(c))
+        await report(c, CONDITIONS["bindingFailureConditions"][0])
+        assert await c.node_of("p") == ""
+        await c.advance(BACKOFF)
+        assert (await devices_of(c), (await status_of(c)).get("devices")) == (["g0"], None)
+
+
+async def test_a_device_that_never_becomes_ready(api_server, namespace):
+    async with scheduled(api_server, namespace, before=ATTACHED) as c:
+        await c.objects.create("pods", user("p"))
+        await c.until(lambda: users_of(c))
+        await c.advance(700)
+        notes = [event["note"] for event in await c.events("p", "FailedScheduling")]
+        assert any("device binding timeout" in note for note in notes)
+        assert await c.node_of("p") == ""
+
+
+# -- restarts ---------------------------------------------------------------------------------------------------------
+
+
+async def finalized(cluster):
+    return (await cluster.objects.get(CLAIMS, "c"))["metadata"].get("finalizers")
+
+
+async def test_a_restart_between_reserve_and_pre_bind(api_server, namespace):
+    """What was not written is decided anew by the next process, and nothing is booked twice."""
+    before = [NODE, CLASS, offered(), (CLAIMS, claim()), (CLAIMS, claim("d"))]
+    never = asyncio.Event()
+    async with scheduled(api_server, namespace, wrap=lambda api: Meddled(api, never.wait), before=before) as c:
+        await c.objects.create("pods", user("p"))
+        await c.until(lambda: finalized(c))
+        await c.stop()
+        assert (await c.node_of("p"), await devices_of(c)) == ("", [])
+        async with scheduled(api_server, namespace) as again:
+            await again.pods(user("q", "d"))
+            await again.advance(BACKOFF)
+            assert await nodes_of(again, "p", "q") == ["n1", ""]
+            assert (await devices_of(again), await users_of(again)) == (["g0"], ["p"])
+            assert await devices_of(again, "d") == []
+
+
+async def test_a_restart_between_the_allocation_and_the_binding(api_server, namespace):
+    """The next process binds the pod with what its claim has got."""
+    async with scheduled(api_server, namespace, before=ATTACHED) as c:
+        await c.objects.create("pods", user("p"))
+        await c.until(lambda: users_of(c))
+        await c.stop()
+        async with scheduled(api_server, namespace) as again:
+            await again.until(lambda: again.events("p", "BindingConditionsPending"))
+            await report(again, CONDITIONS["bindingConditions"][0])
+            await again.advance(BACKOFF)
+            assert (await again.node_of("p"), await users_of(again)) == ("n1", ["p"])
