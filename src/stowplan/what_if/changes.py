@@ -17,6 +17,7 @@ from stowplan.api.taints import tolerates
 from stowplan.framework.explanations.formatting import count
 from stowplan.loading.workloads import belongs_to
 from stowplan.offline import ClusterError
+from stowplan.what_if.claims import let_go, with_own_claims
 from stowplan.what_if.nodes import NodeTemplate, node_named, pods_on
 from stowplan.what_if.pods import Fate, fate_of, made_anew, named
 from stowplan.what_if.settling import put_back
@@ -142,10 +143,12 @@ class Scale(Change):
         if not mine:
             raise ClusterError(f"{self.text}: it has no pod in this cluster to make others like")
         for number in range(len(mine), self.replicas):
-            cluster.add(named(made_anew(mine[0].pod), f"{self.name}-added-{number}"))
+            fresh = named(made_anew(mine[0].pod), f"{self.name}-added-{number}")
+            cluster.add(with_own_claims(cluster, fresh, mine[0].pod))
         # Those go first that are not placed, then the newest.
         for info in reversed(mine[self.replicas :]):
             cluster.remove(info.pod)
+            let_go(cluster, [info.pod])
 
     def _has(self, info: PodInfo) -> bool:
         return info.namespace == self.namespace and belongs_to(info.pod, self.kind, self.name)
@@ -193,3 +196,4 @@ def _take_off(cluster: Cluster, infos: Iterable[PodInfo]) -> None:
     for key, _ in leaving:
         cluster.evict(key)
     put_back(cluster, (pod for _, pod in leaving if fate_of(pod) is Fate.COMES_BACK))
+    let_go(cluster, (pod for _, pod in leaving))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.offline import ClusterError
 from stowplan.what_if.budgets import Budgets
+from stowplan.what_if.claims import let_go
 from stowplan.what_if.nodes import cordoned, node_named, pods_on
 from stowplan.what_if.pods import Fate, fate_of
 from stowplan.what_if.records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord
@@ -103,6 +104,7 @@ class _Drain:
         self._cluster.evict(info.key)
         if fate is Fate.LOST:
             self._lost.append(info.key)
+            let_go(self._cluster, [info.pod])
         elif fate is Fate.COMES_BACK:
             self._settle(info, node)
 

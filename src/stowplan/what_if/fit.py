@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.offline import ClusterError
+from stowplan.what_if.claims import with_own_claims
 from stowplan.what_if.nodes import NodeTemplate, node_at, node_named, nodes_of, zone_of
 from stowplan.what_if.pods import copy_of
 from stowplan.what_if.records import FitRecord, LimitRecord, MixRecord, NodesToAddRecord
@@ -120,7 +121,8 @@ class _Question:
 
     def copy(self) -> Pod:
         self._made += 1
-        return copy_of(self._pod, f"{self._pod.metadata.name}-copy-{self._made}")
+        fresh = copy_of(self._pod, f"{self._pod.metadata.name}-copy-{self._made}")
+        return with_own_claims(self._cluster, fresh, self._pod)
 
     def answer(self) -> _Found:
         cluster, found = self._cluster, _Found()

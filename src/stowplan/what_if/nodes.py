@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.api.affinity import Taint
+from stowplan.api.types import ResourceSlice
 from stowplan.offline import ClusterError
 from stowplan.what_if.pods import Fate, fate_of, on_node
 
@@ -65,11 +66,12 @@ def pods_on(cluster: Cluster, name: str) -> list[PodInfo]:
 
 
 class NodeTemplate:
-    """A kind of node to add: what it is like, and the pods that come with each."""
+    """A kind of node to add: what it is like, and the pods and devices that come with each."""
 
-    def __init__(self, node: Node, pods: tuple[Pod, ...] = ()) -> None:
+    def __init__(self, node: Node, pods: tuple[Pod, ...] = (), slices: tuple[ResourceSlice, ...] = ()) -> None:
         self.node = node
         self._pods = pods
+        self._slices = slices
 
     @classmethod
     def of(cls, cluster: Cluster, like: str | Node) -> NodeTemplate:
@@ -78,7 +80,8 @@ class NodeTemplate:
             return cls(like)
         pods = (info.pod for info in pods_on(cluster, like))
         daemons = tuple(pod for pod in pods if fate_of(pod) is Fate.BELONGS_TO_NODE)
-        return cls(node_named(cluster, like), daemons)
+        slices = cluster.state.objects.all(ResourceSlice)
+        return cls(node_named(cluster, like), daemons, tuple(one for one in slices if one.spec.node_name == like))
 
     def add_to(self, cluster: Cluster, count: int, start: int = 1) -> list[str]:
         """Put new ones into the cluster; their names."""
@@ -87,11 +90,20 @@ class NodeTemplate:
             cluster.add(node_like(self.node, name))
             for pod in self._pods_on(name):
                 cluster.add(pod)
+            for one in self._slices:
+                cluster.add(_slice_like(one, name))
         return names
 
     def _pods_on(self, node_name: str) -> Iterator[Pod]:
         for pod in self._pods:
             yield on_node(pod, node_name, f"{pod.metadata.name}-on-{node_name}")
+
+
+def _slice_like(one: ResourceSlice, node_name: str) -> ResourceSlice:
+    """The same devices on another node, in a pool of their own."""
+    metadata = replace(one.metadata, name=f"{one.metadata.name}-on-{node_name}", uid="", owner_references=())
+    pool = replace(one.spec.pool, name=f"{one.spec.pool.name}-on-{node_name}")
+    return replace(one, metadata=metadata, spec=replace(one.spec, node_name=node_name, pool=pool))
 
 
 def zone_of(node: Node) -> str:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.api.types import ResourceClaim
 from stowplan.cluster.hypothetical import HypotheticalNodes
+from stowplan.cluster.object_dependencies import ObjectDependency
 from stowplan.explain.refusals import refusals
 from stowplan.framework.interface import Reads
 from stowplan.framework.status import Status
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 _MOST = 1 << 20
 #: A filter that is not one of ours may refuse one copy and accept two.
 _IN_TREE = "stowplan.in_tree."
+_CLAIMS = ObjectDependency.of_kind(ResourceClaim)
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
     evaluation, outcome = cluster.algorithm.filtered(framework, info)
     if outcome.error is not None or outcome.state is None:
         return None
-    if cluster.state.nominator or not _independent(framework, outcome.state):
+    if cluster.state.nominator or not _independent(framework, outcome.state, info):
         return None
     copies = np.zeros(cluster.state.table.n, np.int64)
     limits: list[Limit] = []
@@ -73,7 +76,10 @@ def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
     return Room(copies, tuple(limits))
 
 
-def _independent(framework: Framework, state: CycleState) -> bool:
+def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool:
+    if any(_CLAIMS in plugin.reads_objects(info) for plugin in framework.active_filters(state)):
+        # Which devices the next copy finds depends on what this one takes.
+        return False
     return not framework.handle.extenders() and all(
         plugin.reads in (Reads.NODES, Reads.NODE_SUMS) and type(plugin).__module__.startswith(_IN_TREE)
         for plugin in framework.active_filters(state)

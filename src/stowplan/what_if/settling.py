@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.preemption.victims import lower_priority_pods
+from stowplan.what_if.claims import let_go, with_own_claims
 from stowplan.what_if.pods import Fate, fate_of, made_anew
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def put_back(cluster: Cluster, pods: Iterable[Pod]) -> list[str]:
     """Let pods wait for a node, made anew; their keys."""
     keys = []
     for pod in pods:
-        fresh = made_anew(pod)
+        fresh = with_own_claims(cluster, made_anew(pod), pod)
+        let_go(cluster, [pod])
         cluster.add(fresh)
         keys.append(cluster.pod(fresh).key)
     return keys

@@ -31,6 +31,11 @@ class Client:
         with urllib.request.urlopen(request, context=self.tls) as answer:
             return json.loads(answer.read())
 
+    def delete(self, path):
+        request = urllib.request.Request(self.url + path, headers=self.headers, method="DELETE")
+        with urllib.request.urlopen(request, context=self.tls) as answer:
+            return json.loads(answer.read())
+
     def names(self, path):
         return [item["metadata"]["name"] for item in self(path)["items"]]
 

@@ -1,0 +1,102 @@
+"""Questions about pods with claims for devices: copies have their own claims, and what they take is taken."""
+
+from stowplan import Cluster
+from stowplan.api.decode import decode_object
+from stowplan.api.types import ResourceClaim
+from stowplan.testing import a_node, a_pod
+from stowplan.what_if import drain, fit
+from stowplan.what_if.claims import let_go
+from support.plugins.devices import a_claim, a_class, a_device, a_slice, allocation, exactly
+
+
+def gpu_node(name, devices):
+    sized = a_node(name).allocatable(cpu=4000, memory="64Gi", pods=100).obj()
+    return [sized, a_slice(name, *(a_device(f"g{i}") for i in range(devices)), nodeName=name)]
+
+
+def worker(name, node="", device=""):
+    """A ReplicaSet's pod with a claim from a template."""
+    pod = a_pod(name).obj()
+    metadata = pod["metadata"]
+    metadata["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "w", "uid": "w", "controller": True}
+    ]
+    metadata["uid"] = f"{name}-uid"
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    pod.setdefault("status", {})["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": f"{name}-gpu-x"}]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": metadata["uid"], "controller": True}
+    status = {}
+    if node:
+        pod["spec"]["nodeName"] = node
+        user = {"resource": "pods", "name": name, "uid": owner["uid"]}
+        status = {**allocation(device, pool=node), "reservedFor": [user]}
+        here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [here]}
+    return [pod, a_claim(f"{name}-gpu-x", exactly(), status=status, ownerReferences=[owner])]
+
+
+def cluster_of(*parts):
+    return Cluster([a_class(), *(obj for part in parts for obj in part)])
+
+
+def claims(cluster):
+    return {claim.metadata.name: claim for claim in cluster.state.objects.all(ResourceClaim)}
+
+
+def test_copies_take_devices():
+    cluster = cluster_of(gpu_node("a", 2), gpu_node("b", 3), worker("w-1", "a", "g0"))
+    before = claims(cluster)
+    record = fit(cluster, "default/w-1")
+    assert (record.fits, record.per_node) == (4, {"a": 1, "b": 3})
+    assert [limit.reason for limit in record.limited_by] == ["cannot allocate all claims"]
+    assert claims(cluster) == before
+
+
+def test_nodes_to_add_bring_devices():
+    cluster = cluster_of(gpu_node("a", 2), worker("w-1", "a", "g0"))
+    record = fit(cluster, "default/w-1", replicas=4)
+    assert record.fits == 1
+    assert [(one.like, one.count) for one in record.nodes_to_add] == [("a", 2)]
+
+
+def test_a_shared_claim_is_shared():
+    shared = a_claim("c", exactly())
+    cluster = cluster_of(gpu_node("a", 1), gpu_node("b", 1), [shared])
+    pod = decode_object(a_pod("p").claims_devices("c").obj())
+    record = fit(cluster, pod, replicas=5)
+    assert (record.fits, len(record.per_node)) == (5, 1)
+
+
+def test_a_drain_moves_pods_to_devices_that_are_free():
+    cluster = cluster_of(
+        gpu_node("a", 2), gpu_node("b", 2), worker("w-1", "a", "g0"), worker("w-2", "a", "g1"), worker("w-3", "b", "g0")
+    )
+    before = claims(cluster)
+    record = drain(cluster, ["a"])
+    assert [(move.pod, move.to) for move in record.moves] == [("default/w-1", "b")]
+    (stranded,) = record.stranded
+    assert stranded.pod == "default/w-2"
+    assert "1 cannot allocate all claims" in stranded.reason
+    assert claims(cluster) == before
+
+
+def test_rolling_drains_give_devices_back():
+    cluster = cluster_of(gpu_node("a", 1), gpu_node("b", 2), worker("w-1", "a", "g0"), worker("w-2", "b", "g0"))
+    record = drain(cluster, ["a", "b"], rolling=1)
+    # Two pods leave b, and a has one device; the other pod finds its own again.
+    assert (record.moves[0].pod, record.moves[0].to) == ("default/w-1", "b")
+    assert (len(record.moves), record.stranded) == (3, ())
+
+
+def test_the_last_user_of_a_claim_that_leaves_gives_its_devices_back():
+    pod = a_pod("p").claims_devices("c").obj()
+    pod["metadata"] |= {"uid": "p-uid"}
+    pod["spec"]["nodeName"] = "a"
+    user = {"resource": "pods", "name": "p", "uid": "p-uid"}
+    held = a_claim("c", exactly(), status={**allocation("g0", pool="a"), "reservedFor": [user]})
+    cluster = cluster_of(gpu_node("a", 1), [pod, held])
+    with cluster.transaction():
+        cluster.evict("default/p")
+        let_go(cluster, [decode_object(pod)])
+        assert claims(cluster)["c"].status.allocation is None
+    assert claims(cluster)["c"].status.allocation is not None
