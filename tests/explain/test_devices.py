@@ -2,6 +2,7 @@
 
 import pytest
 
+from stowplan import Cluster
 from stowplan.testing import a_node, a_pod
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, allocation, exactly
 
@@ -61,3 +62,21 @@ def test_why_a_request_fails(page, slices, claims, claim, text):
     pod = a_pod("p").claims_devices("c").obj()
     told = page([a_class(), a_node("n").obj(), *slices, *claims, wanted, pod], "p", wide=True)
     assert text in " ".join(told.split())
+
+
+def test_who_has_the_devices_may_leave():
+    user = {"resource": "pods", "name": "holder", "uid": "holder-uid"}
+    here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]}
+    status = {**allocation("g0", pool="n"), "reservedFor": [user]}
+    status["allocation"]["nodeSelector"] = here
+    objects = [
+        a_node("n").allocatable(cpu=4000, pods=10).obj(),
+        a_class(),
+        a_slice("n", a_device("g0"), nodeName="n"),
+        a_claim("x", exactly(), status=status),
+        a_claim("c", exactly()),
+        a_pod("holder").uid("holder-uid").on("n").claims_devices("x").obj(),
+    ]
+    verdict = Cluster(objects).explain(a_pod("p").claims_devices("c").obj())
+    texts = [change.text for suggestion in verdict.suggestions() for change in suggestion.changes]
+    assert texts == ["move default/holder off n, which gives back the devices of claim default/x"]

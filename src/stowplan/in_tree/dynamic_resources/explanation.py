@@ -6,31 +6,40 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+import msgspec
+import numpy as np
+
+from stowplan.api.device_claims import ResourceClaimStatus
 from stowplan.api.node_selectors import compile_node_selector
 from stowplan.api.taints import untolerated
+from stowplan.api.types import ResourceClaim
 from stowplan.cel.device_selectors import compile_selector
 from stowplan.cel.errors import CelError
+from stowplan.framework.explanations.changes import Change, move
 from stowplan.framework.explanations.explanation import Explanation
 from stowplan.framework.explanations.formatting import count, joined, sentence, taint_text
+from stowplan.framework.explanations.remedy import Remedy
 from stowplan.in_tree.dynamic_resources.allocator.devices import PoolState
 from stowplan.in_tree.dynamic_resources.allocator.search import Search, Verdict
 from stowplan.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
 from stowplan.in_tree.dynamic_resources.answers import NODE_STEPS
 from stowplan.in_tree.dynamic_resources.demand import RefusedError, claim_key
+from stowplan.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stowplan.api.types import ResourceClaim
     from stowplan.cel.device_selectors import Read
+    from stowplan.framework.explanations.changes import Way
+    from stowplan.framework.explanations.explanation import Mask, Rows
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.status import Reason
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Wanted
     from stowplan.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
     from stowplan.in_tree.dynamic_resources.plugin import DynamicResources
 
-#: Values and names that are spelled out.
-_SHOWN = 4
+#: Values and names that are spelled out; nodes that remedies are looked for on.
+_SHOWN, _TRIED_NODES = 4, 8
 
 
 class Kind(Enum):
@@ -122,6 +131,9 @@ class DynamicResourcesExplanation(Explanation):
             if view.state is PoolState.INVALID:
                 yield f"pool {view.driver}/{view.name} is invalid: {view.problem}"
 
+    def remedy(self, mask: Mask) -> Remedy:
+        return _GiveBack(self, mask)
+
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def problems(self, row: int) -> list[RequestProblem]:
@@ -204,6 +216,35 @@ class DynamicResourcesExplanation(Explanation):
                     if value is not None:
                         found.setdefault(read.name, {})[value] = None
         return tuple((name, tuple(values)) for name, values in found.items())
+
+
+class _GiveBack(Remedy):
+    """Pods leave that have the devices: each of the first refused nodes by itself, one claim at a time."""
+
+    def __init__(self, explanation: DynamicResourcesExplanation, mask: Mask) -> None:
+        super().__init__(explanation.inspection, mask)
+        self._explanation = explanation
+        refused = self.inspection.refused_for("DynamicResources", NOT_ALLOCATABLE) & mask
+        for row in np.flatnonzero(refused)[:_TRIED_NODES]:
+            self.add_class(np.array([row], np.intp))
+
+    def ways(self, kind: int, rows: Rows) -> list[Way]:
+        problems = self._explanation.problems(int(rows[0]))
+        if len(problems) != 1:
+            return []
+        objects = self.inspection.cluster.objects
+        claims = (objects.get(ResourceClaim, key) for key in problems[0].holders[:_SHOWN])
+        return [(self._given_back(claim),) for claim in claims if claim is not None]
+
+    def _given_back(self, claim: ResourceClaim) -> Change:
+        """On a cluster, a controller deallocates a claim when its last user is gone."""
+        key, free = claim_key(claim), msgspec.structs.replace(claim, status=ResourceClaimStatus())
+        uids = (user.uid for user in claim.status.reserved_for)
+        users = [info for uid in uids if (info := self.inspection.cluster.placed(uid)) is not None]
+        if users:
+            moved = move(users)
+            return replace(moved, text=f"{moved.text}, which gives back the devices of claim {key}", objects=(free,))
+        return Change("claims", f"deallocate claim {key}, which no placed pod uses", {"claims": [key]}, objects=(free,))
 
 
 def _value(read: Read, device: PooledDevice) -> str | None:
