@@ -87,9 +87,7 @@ def request(name: str = "gpu", *, count: int = 1, selector: str = SELECTOR) -> d
 
 
 def exactly(*requests: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"name": r["name"], "exactly": {key: value for key, value in r.items() if key != "name"}} for r in requests
-    ]
+    return [{"name": r["name"], "exactly": {key: value for key, value in r.items() if key != "name"}} for r in requests]
 
 
 class World:

@@ -90,6 +90,8 @@ class Pool:
     views: list[PoolView | None] = field(default_factory=list)
     groups: Codes | None = None
     taken: dict[Taken, int] = field(default_factory=dict)
+    #: What is taken of each view, until something else is.
+    usages: dict[PoolView, Usage] = field(default_factory=dict)
 
     def newest(self, generation: int) -> dict[str, tuple[DeviceContent, ...]]:
         return {name: s.contents for name, s in self.slices.items() if s.generation == generation}
@@ -181,6 +183,7 @@ class Inventory:
     def _place(self, pool_id: PoolId) -> None:
         """Find out who reaches a pool that was published anew."""
         pool = self.pools[pool_id]
+        pool.usages.clear()
         self._moved.add(pool_id)
         if pool.node_name:
             self._local[pool.node_name].discard(pool_id)
@@ -252,6 +255,7 @@ class Inventory:
 
     def _count(self, taken: Taken, sign: int) -> None:
         pool = self.pools.setdefault(taken.pool, Pool())
+        pool.usages.clear()
         count = pool.taken.get(taken, 0) + sign
         if count:
             pool.taken[taken] = count
@@ -286,7 +290,9 @@ class Inventory:
         """
         driver, name = pool_id
         newest = max(s.generation for s in relevant)
-        relevant = [s for s in relevant if s.generation == newest]
+        # By name before anything else: drivers may contradict themselves, and what comes of that must not depend on the
+        # order of events.
+        relevant = sorted((s for s in relevant if s.generation == newest), key=lambda s: s.obj.metadata.name)
         wanted = relevant[0].obj.spec.pool.resource_slice_count
         others: list[SliceView] = []
         if len(relevant) != wanted:
@@ -298,7 +304,6 @@ class Inventory:
                 return PoolView(driver=driver, name=name, state=PoolState.INCOMPLETE)
             seen = {s.obj.metadata.name for s in relevant}
             others = [s for s in whole if s.obj.metadata.name not in seen]
-        relevant.sort(key=lambda s: s.obj.metadata.name)
         problem = self._problem_of(relevant, others)
         if problem:
             return PoolView(driver=driver, name=name, state=PoolState.INVALID, problem=problem)
@@ -400,6 +405,7 @@ class Inventory:
             _, groups = np.unique(groups * 2 + mask, return_inverse=True)
         _, first, groups = np.unique(groups, return_index=True, return_inverse=True)
         pool.groups, pool.views = groups, []
+        pool.usages.clear()
         for row in first.tolist():
             relevant = [s for s, m in zip(slices, masks, strict=True) if (m == row if isinstance(m, int) else m[row])]
             reachable = {place: bool(mask[row]) for place, mask in own}
@@ -454,6 +460,12 @@ class Inventory:
     # -- what is taken ------------------------------------------------------------------------------------------------
 
     def _usage(self, pool: Pool, view: PoolView) -> Usage:
+        usage = pool.usages.get(view)
+        if usage is None:
+            usage = pool.usages[view] = self._usage_of(pool, view)
+        return usage
+
+    def _usage_of(self, pool: Pool, view: PoolView) -> Usage:
         positions = view.positions
         bits = 0
         shares: dict[int, dict[str, Amount]] = {}

@@ -289,6 +289,12 @@ class DynamicResources(
             if demand.waiting and len(present):
                 yield demand.waiting, present
             return
+        if all(name not in nodes.table.resources for name, _ in demand.extended.classes):
+            # No node has a device plugin for them: there is one kind of nodes.
+            extra = self._compiled_variant(pod, dict(demand.extended.classes))
+            if len(present) and (demand.waiting or extra):
+                yield (*demand.waiting, *extra), present
+            return
         lacking = np.zeros(len(nodes), np.intp)
         for i, (name, _) in enumerate(demand.extended.classes):
             lacking += self._lacking(nodes, name).astype(np.intp) << i
