@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: Steps that searches may take in one attempt, and on one node of it: some 0.2 s, and 0.05 s.
 ATTEMPT_STEPS, NODE_STEPS = 200_000, 50_000
 #: Steps that stand for a second of the filter timeout.
-STEPS_PER_SECOND = 100_000
+STEPS_PER_SECOND = 1_000_000
 
 #: Sets of claims whose answers are kept.
 _MAX_KEPT = 256

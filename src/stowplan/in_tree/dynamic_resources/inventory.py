@@ -31,6 +31,7 @@ from stowplan.in_tree.dynamic_resources.allocator.devices import (
     World,
     content_of,
 )
+from stowplan.in_tree.dynamic_resources.taint_rules import TaintRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -103,6 +104,7 @@ class Inventory:
         self._features = features
         self._slices_seen: int | None = None
         self._claims_seen: int | None = None
+        self._rules = TaintRules(cluster, enabled=features.device_taint_rules)
         self._generation = -1
         self._names: list[str] = []
         self.pools: dict[PoolId, Pool] = {}
@@ -148,15 +150,19 @@ class Inventory:
         objects = self._cluster.objects
         log = objects.changes(ResourceSlice)
         names = None if self._slices_seen is None else log.since(self._slices_seen)
+        tainted = self._rules.refresh()
         if names is None:
             names = list({s.metadata.name for s in objects.all(ResourceSlice)} | self._pool_of_slice.keys())
         self._slices_seen = log.position
         changed = set()
-        for name in names:
+        again = set()
+        if tainted is not None:
+            again = {name for name, p in self._pool_of_slice.items() if tainted(self.pools[p].slices[name].obj.spec)}
+        for name in dict.fromkeys((*names, *sorted(again))):
             obj = objects.get(ResourceSlice, name)
             before = self._pool_of_slice.get(name)
             if before is not None:
-                if obj is self.pools[before].slices[name].obj:
+                if obj is self.pools[before].slices[name].obj and name not in again:
                     continue
                 del self.pools[before].slices[name], self._pool_of_slice[name]
                 changed.add(before)
@@ -169,10 +175,10 @@ class Inventory:
             self._place(pool)
 
     def _compiled(self, obj: ResourceSlice) -> SliceView:
-        spec = obj.spec
+        spec, lists = obj.spec, self._features.list_attributes
         return SliceView(
             obj,
-            tuple(content_of(d, spec.driver, list_attributes=self._features.list_attributes) for d in spec.devices),
+            tuple(content_of(d, spec.driver, list_attributes=lists) for d in self._rules.applied(spec)),
             tuple(
                 ((counters.name, name), parse_quantity(counter.value))
                 for counters in spec.shared_counters
