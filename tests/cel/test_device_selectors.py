@@ -194,7 +194,7 @@ class TestInterruption:
     def test_ends_a_long_evaluation(self):
         asked = []
 
-        def interrupted() -> bool:
+        def interrupted(cost: int) -> bool:
             asked.append(None)
             return len(asked) == 3
 
@@ -204,4 +204,4 @@ class TestInterruption:
         assert len(asked) == 3
 
     def test_is_not_asked_of_short_ones(self):
-        assert compile_selector("[1, 2].all(x, x > 0)").matches(a_device(), interrupted=lambda: True)
+        assert compile_selector("[1, 2].all(x, x > 0)").matches(a_device(), interrupted=lambda _: True)

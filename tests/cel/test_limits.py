@@ -43,7 +43,7 @@ def test_what_costs_nothing_can_be_interrupted():
     selector = compile_selector(f"{numbers}.exists_one(x, {numbers}.exists_one(y, false))")
     answers = iter([False] * 50 + [True])
     with pytest.raises(EvaluationError, match=r"^operation interrupted$"):
-        selector.matches(DEVICE, interrupted=lambda: next(answers))
+        selector.matches(DEVICE, interrupted=lambda _: next(answers))
 
 
 def test_the_limit_is_what_an_evaluation_may_cost():

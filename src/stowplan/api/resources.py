@@ -22,8 +22,9 @@ from stowplan.api.decode import is_namespaced
 if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
 
-#: Group to versions that `stowplan.api` reads besides the preferred one.
+#: Group to versions that `stowplan.api` reads besides the preferred one; of a kind that has others, those.
 _OLDER_VERSIONS = {"resource.k8s.io": ("v1beta2",)}
+_OLDER_VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1alpha3",)}
 #: What most names are made of, and needs no quoting.
 _PLAIN = re.compile(r"[0-9A-Za-z.-]+").fullmatch
 
@@ -75,7 +76,7 @@ def resource_of(struct: type[ApiStruct]) -> ApiResource:
         kind=example.kind,
         plural=_plural(example.kind),
         namespaced=is_namespaced(example),
-        versions=(version, *_OLDER_VERSIONS.get(group, ())),
+        versions=(version, *_OLDER_VERSIONS_OF_KIND.get(example.kind, _OLDER_VERSIONS.get(group, ()))),
     )
 
 

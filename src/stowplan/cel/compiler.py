@@ -59,7 +59,7 @@ class Program:
     variables: tuple[str, ...]
 
     def run(
-        self, variables: Mapping[str, Value], *, limit: int, interrupted: Callable[[], bool] | None = None
+        self, variables: Mapping[str, Value], *, limit: int, interrupted: Callable[[int], bool] | None = None
     ) -> tuple[Value, int]:
         """The value and its cost. Raises a `ValueProblem` or `EvaluationStopped` if there is no value."""
         frame = Frame([_UNSET] * self.slots, limit, interrupted)

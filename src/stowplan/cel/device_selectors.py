@@ -178,19 +178,23 @@ class DeviceSelector:
     _expression: CompiledExpression
     _has_lists: bool
 
-    def matches(self, device: Device, *, interrupted: Callable[[], bool] | None = None) -> bool:
+    def matches(self, device: Device, *, interrupted: Callable[[int], bool] | None = None) -> bool:
         """Whether the device is selected. Raises an `EvaluationError` where that has no answer.
 
-        `interrupted` is asked every now and then whether to give up.
+        `interrupted` is told now and then what the evaluation has cost so far, and says whether to give up.
         """
-        value = self.evaluate(device, interrupted=interrupted).value
+        return self.boolean(self.evaluate(device, interrupted=interrupted).value)
+
+    @staticmethod
+    def boolean(value: Value) -> bool:
+        """The verdict that a value stands for; an `EvaluationError` if it is none."""
         if not isinstance(value, bool):
             name = v.type_name(value)
             raise EvaluationError(f"CEL result of type {name} could not be converted to bool: {_no_bool(value)}")
         return value
 
     def evaluate(
-        self, device: Device, *, interrupted: Callable[[], bool] | None = None, limit: int = MAX_COST
+        self, device: Device, *, interrupted: Callable[[int], bool] | None = None, limit: int = MAX_COST
     ) -> Evaluation:
         try:
             variable = device.variable_with_lists if self._has_lists else device.variable

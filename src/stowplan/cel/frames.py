@@ -17,7 +17,7 @@ _COST_BETWEEN_CHECKS = 1000
 class Frame:
     __slots__ = ("_interrupted", "_limit", "_next_check", "_steps", "cost", "slots")
 
-    def __init__(self, slots: list[Value], limit: int, interrupted: Callable[[], bool] | None) -> None:
+    def __init__(self, slots: list[Value], limit: int, interrupted: Callable[[int], bool] | None) -> None:
         #: Attributes add to it without a check; the next call or step makes up for that.
         self.cost = 0
         self.slots = slots
@@ -41,7 +41,7 @@ class Frame:
         """End the evaluation if it must not go on."""
         if self.cost > self._limit:
             raise CostLimitExceeded
-        if self._interrupted is not None and self._interrupted():
+        if self._interrupted is not None and self._interrupted(self.cost):
             raise Interrupted
         self._next_check = min(self._limit + 1, self.cost + _COST_BETWEEN_CHECKS)
 

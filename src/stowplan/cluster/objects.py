@@ -45,6 +45,7 @@ STORED: tuple[type[Any], ...] = (
     t.ResourceClaim,
     t.ResourceSlice,
     t.DeviceClass,
+    t.DeviceTaintRule,
     #: A kind for each custom resource.
     CustomObject,
 )

@@ -59,6 +59,7 @@ RESOURCES: dict[type[Any], str] = {
     t.ResourceClaim: "resource.k8s.io/ResourceClaim",
     t.ResourceSlice: "resource.k8s.io/ResourceSlice",
     t.DeviceClass: "resource.k8s.io/DeviceClass",
+    t.DeviceTaintRule: "resource.k8s.io/DeviceTaintRule",
     t.PodGroup: "scheduling.k8s.io/PodGroup",
     # Upstream has no such event since 1.23, when its last plugin of services went.
     t.Service: "Service",
@@ -70,6 +71,7 @@ STORAGE_CLASS, RESOURCE_CLAIM = RESOURCES[t.StorageClass], RESOURCES[t.ResourceC
 SERVICE = RESOURCES[t.Service]
 POD_GROUP = RESOURCES[t.PodGroup]
 RESOURCE_SLICE, DEVICE_CLASS = RESOURCES[t.ResourceSlice], RESOURCES[t.DeviceClass]
+DEVICE_TAINT_RULE = RESOURCES[t.DeviceTaintRule]
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,8 @@ def test_gates_that_will_go_are_told():
             "groups of pods do not preempt as a whole; their pods do so one by one",
         ),
         (
-            "AllBeta=true",
-            "cannot set feature gate DRADeviceTaintRules to true, Stowplan cannot do that yet: "
+            "DRANodeAllocatableResources=true",
+            "cannot set feature gate DRANodeAllocatableResources to true, Stowplan cannot do that yet: "
             "this alpha part of the allocation of devices is not built",
         ),
     ],

@@ -7,6 +7,7 @@ from stowplan.cluster.state import ClusterState
 from stowplan.in_tree.dynamic_resources import answers
 from stowplan.in_tree.dynamic_resources.allocator.claims import Features, compile_claim
 from stowplan.in_tree.dynamic_resources.allocator.search import Verdict
+from stowplan.in_tree.dynamic_resources.allocator.selectors import LOOK
 from stowplan.in_tree.dynamic_resources.answers import Answers
 from stowplan.in_tree.dynamic_resources.inventory import Inventory
 from stowplan.testing import a_node
@@ -16,8 +17,8 @@ GPU = decode_object(a_class())
 
 
 def attempts(monkeypatch, *, timeout, tries):
-    """The verdicts of attempts that may take ten steps each, on a node where the eleventh device is the first to do."""
-    monkeypatch.setattr(answers, "ATTEMPT_STEPS", 10)
+    """The verdicts of attempts that look at ten devices each, on a node where a later device is the first to do."""
+    monkeypatch.setattr(answers, "ATTEMPT_STEPS", 10 * LOOK)
     state = ClusterState()
     state.add_node(decode_object(a_node("n").obj()))
     devices = [a_device(f"g{i:02}", capacity={"memory": str(i)}) for i in range(20)]
@@ -36,5 +37,5 @@ def test_an_attempt_that_runs_out_of_steps_goes_on_next_time(monkeypatch):
 
 
 def test_a_search_that_took_its_time_is_given_up(monkeypatch):
-    monkeypatch.setattr(answers, "STEPS_PER_SECOND", 10)
+    monkeypatch.setattr(answers, "STEPS_PER_SECOND", 10 * LOOK)
     assert attempts(monkeypatch, timeout=1, tries=4) == [Verdict.TIMED_OUT] * 4

@@ -15,7 +15,7 @@ from stowplan.in_tree.dynamic_resources.allocator.devices import (
     content_of,
 )
 from stowplan.in_tree.dynamic_resources.allocator.search import Search, Verdict
-from stowplan.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
+from stowplan.in_tree.dynamic_resources.allocator.selectors import LOOK, Budget, SelectorVerdicts
 from support.plugins.devices import DRIVER, a_claim, a_class, a_device, a_slice, everything, exactly, first_available
 
 FEATURES = Features()
@@ -51,7 +51,7 @@ def counters_left(pooled, taken):
     return tuple(left.items())
 
 
-def search(world, *claims, steps=10**6, portion=10**6):
+def search(world, *claims, steps=10**7, portion=10**7):
     found = Search(tuple(map(compiled, claims)), world, features=FEATURES, verdicts=SelectorVerdicts())
     while steps > 0:
         answer = found.run(Budget(portion))
@@ -214,7 +214,7 @@ def test_the_search_finds_what_brute_force_finds_first(data):
     asked = [data.draw(claims(f"c{i}")) for i in range(data.draw(st.integers(1, 2)))]
     world = world_of(*pools, taken=taken)
     expected = next(solutions([compiled(c) for c in asked], world), None)
-    answer = search(world, *asked, portion=data.draw(st.sampled_from([3, 10**6])))
+    answer = search(world, *asked, portion=data.draw(st.sampled_from([3 * LOOK, 10**6])))
     if expected is None:
         assert answer.verdict is Verdict.NONE
         return
@@ -311,7 +311,7 @@ def test_a_pathological_claim_comes_to_an_end_soon():
     """128 equal devices of which none of 20 can be had together: equal ones are not tried again."""
     world = world_of([a_device(f"d{i}", numa=i % 16) for i in range(128)])
     claim = a_claim("c", exactly("r", count=20), constraints=[{"matchAttribute": "gpu.example.com/numa"}])
-    assert search(world, claim, steps=50_000, portion=50_000).verdict is Verdict.NONE
+    assert search(world, claim, steps=50_000 * LOOK, portion=50_000 * LOOK).verdict is Verdict.NONE
 
 
 def test_an_expression_that_fails_ends_the_attempt():

@@ -9,8 +9,9 @@ from stowplan.api.device_claims import AllocationResult
 from stowplan.cluster.state import ClusterState
 from stowplan.framework.requests import Done, Patch, Read, Refused, Wait
 from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
-from stowplan.in_tree.dynamic_resources.writing import FINALIZER, ClaimWriter, WriteError
+from stowplan.in_tree.dynamic_resources.writing import FINALIZER, ClaimWriter, Waited, WriteError, observe_wait
 from stowplan.testing import a_pod
+from support.observing.metrics import numbers, scheduler_metrics
 from support.plugins.devices import DRIVER, a_claim, allocation, exactly
 
 CLAIM = decode_object(a_claim("c", exactly(), resourceVersion="7"))
@@ -101,17 +102,18 @@ def waiting_claim(*true, allocated="1970-01-01T00:01:00Z"):
 
 
 @pytest.mark.parametrize(
-    ("claim", "now", "message"),
+    ("claim", "now", "message", "status"),
     [
-        (waiting_claim("Attached"), 100, None),
-        (waiting_claim("Broken"), 100, 'device binding failed: claim=c, reason=R, message="m"'),
-        (waiting_claim(), 121, "device binding timeout: claim=c"),
+        (waiting_claim("Attached"), 100, None, "success"),
+        (waiting_claim("Broken"), 100, 'device binding failed: claim=c, reason=R, message="m"', "failure"),
+        (waiting_claim(), 121, "device binding timeout: claim=c", "timeout"),
     ],
 )
-def test_devices_that_become_ready_or_do_not(claim, now, message):
+def test_devices_that_become_ready_or_do_not(claim, now, message, status):
     with pytest.raises(StopIteration) as end:
         next(writer(claim, now=now).wait(["default/c"]))
-    assert (end.value.value and end.value.value.message) == message
+    assert (end.value.value.problem and str(end.value.value.problem)) == message
+    assert end.value.value.status == status
 
 
 def test_devices_are_waited_for_until_time_is_up():
@@ -120,4 +122,24 @@ def test_devices_are_waited_for_until_time_is_up():
     assert (first.keys, first.seconds) == (frozenset({("ResourceClaim", "default/c")}), 5.0)
     with pytest.raises(StopIteration) as end:
         steps.send(Done(60.0))
-    assert end.value.value.message == "device binding timeout: context deadline exceeded"
+    waited = end.value.value
+    assert str(waited.problem) == "device binding timeout: context deadline exceeded"
+    assert (waited.status, waited.seconds) == ("timeout", 60.0)
+
+
+def test_a_claim_that_is_gone_ends_the_wait():
+    with pytest.raises(StopIteration) as end:
+        next(writer().wait(["default/c"]))
+    assert (str(end.value.value.problem), end.value.value.status) == (
+        'could not find ResourceClaim "default/c"',
+        "error",
+    )
+
+
+def test_what_was_waited_for_is_counted():
+    metrics = scheduler_metrics()
+    plain = decode_object(a_claim("d", exactly(), status=allocation("g1", "g2")))
+    observe_wait(metrics, "default-scheduler", [waiting_claim(), plain, CLAIM], Waited(7.0))
+    labels = ("default-scheduler", DRIVER, "success")
+    assert numbers(metrics.dra_bindingconditions_allocations_total) == {labels: 1}
+    assert numbers(metrics.dra_bindingconditions_wait_duration_seconds) == {labels: 3}

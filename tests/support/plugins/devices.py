@@ -87,3 +87,11 @@ def allocation(*devices, pool="p", driver=DRIVER, **more):
     """A status with these devices."""
     results = [{"request": "r", "driver": driver, "pool": pool, "device": name, **more} for name in devices]
     return {"allocation": {"devices": {"results": results}}}
+
+
+def a_taint_rule(name="rule", *, key="broken", effect="NoSchedule", **selector):
+    """Of all devices, or of a driver, pool or device."""
+    spec = {"taint": {"key": key, "effect": effect}}
+    if selector:
+        spec["deviceSelector"] = selector
+    return of("DeviceTaintRule", name, "resource.k8s.io/v1beta2", spec=spec)

@@ -1,61 +1,18 @@
-"""Regular expressions, in RE2's syntax and in time linear in the text: `matches`, `find`, `findAll`.
+"""Regular expressions, in time linear in the text: `matches`, `find`, `findAll`.
 
-RE2 itself does it. Python's `re` cannot stand in for it: its syntax differs, and a pattern of a few characters can keep
-it busy for hours.
-
-Upstream: k8s.io/apiserver/pkg/cel/library/regex.go; messages: Go's regexp/syntax.
+Upstream: k8s.io/apiserver/pkg/cel/library/regex.go.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api.regexes import PatternError, compiled
 from stowplan.cel.declarations import function, member, overload
 from stowplan.cel.errors import ValueProblem
 
 if TYPE_CHECKING:
     from stowplan.cel.values import Value
-
-#: RE2's words for what is wrong with a pattern, and Go's.
-_GO_WORDS = {
-    "missing )": "missing closing )",
-    "missing ]": "missing closing ]",
-    "unexpected )": "unexpected )",
-    "invalid repetition size": "invalid repeat count",
-    "invalid perl operator": "invalid or unsupported Perl syntax",
-    "bad repetition operator": "invalid nested repetition operator",
-    "no argument for repetition operator": "missing argument to repetition operator",
-    "invalid named capture group": "invalid named capture",
-    "pattern too large - compile failed": "expression too large",
-}
-_TRAILING_BACKSLASH = "trailing \\"
-
-
-class PatternError(ValueError):
-    """A pattern that is no regular expression; the message is the reference's."""
-
-
-@lru_cache(maxsize=256)
-def compiled(pattern: str) -> Any:
-    try:
-        import re2  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except ImportError:
-        raise PatternError("regular expressions need the package google-re2, which is not installed") from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        raise PatternError(f"error parsing regexp: {_go_message(error.args[0])}") from None
-
-
-def _go_message(message: bytes | str) -> str:
-    text = message.decode(errors="replace") if isinstance(message, bytes) else message
-    if text.startswith(_TRAILING_BACKSLASH):
-        return "trailing backslash at end of expression: ``"
-    words, colon, part = text.partition(": ")
-    return f"{_GO_WORDS.get(words, words)}: `{part}`" if colon else _GO_WORDS.get(words, words)
 
 
 def pattern_problem(pattern: str) -> str | None:

@@ -1,5 +1,8 @@
 """What was found for sets of claims on nodes: searched once for all nodes that are equal, and kept.
 
+Of a node that differs only in devices which no request admits, nothing is searched either: what is taken of those does
+not matter (`_Known.seen`).
+
 A search takes as long as it takes, so it is done in portions: an attempt may spend a number of steps, and what is not
 found by then ends the attempt with an error, as the reference's timeout does. The next attempt goes on from there. A
 search that took all the steps that a filter timeout stands for is given up, as long as the node stays as it is.
@@ -11,7 +14,8 @@ Questions (`stowplan explain`) have answers of their own: what they find must no
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Features
+    from stowplan.in_tree.dynamic_resources.allocator.devices import PoolView, Usage, World
     from stowplan.in_tree.dynamic_resources.inventory import Inventory
 
     Rows = npt.NDArray[np.intp]
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 #: Steps that searches may take in one attempt, and on one node of it: some 0.2 s, and 0.05 s.
 ATTEMPT_STEPS, NODE_STEPS = 200_000, 50_000
 #: Steps that stand for a second of the filter timeout.
-STEPS_PER_SECOND = 100_000
+STEPS_PER_SECOND = 1_000_000
 
 #: Sets of claims whose answers are kept.
 _MAX_KEPT = 256
@@ -50,6 +55,10 @@ class _Known:
         self.answers: dict[int, Answer] = {}
         #: Code -> a search that has not come to its end.
         self.searches: dict[int, Search] = {}
+        #: What a search can tell of a node -> its answer.
+        self.seen: dict[Any, Answer] = {}
+        #: A bit per device that some request admits.
+        self.admitted: WeakKeyDictionary[PoolView, int] = WeakKeyDictionary()
 
     def reserve(self, size: int) -> None:
         if size > len(self.verdicts):
@@ -109,22 +118,72 @@ class Answers:
     def _search(self, known: _Known, claims: tuple[Claim, ...], code: int, row: int, attempt: Budget) -> None:
         if attempt.left <= 0:
             return
+        world = self._inventory.world(row)
+        told = self._told(known, claims, world)
+        answer = known.seen.get(told)
+        if answer is None:
+            answer = self._searched(known, claims, code, world, attempt)
+            if answer is None:
+                return
+            if answer is not _GIVEN_UP:
+                known.seen[told] = answer
+        known.answers[code] = answer
+        known.verdicts[code] = answer.verdict.value
+        if answer.verdict is Verdict.FOUND:
+            known.scores[code] = _score(claims, answer)
+
+    def _searched(
+        self, known: _Known, claims: tuple[Claim, ...], code: int, world: World, attempt: Budget
+    ) -> Answer | None:
+        """None: the search is to go on another time."""
         search = known.searches.pop(code, None)
         if search is None:
-            search = Search(claims, self._inventory.world(row), features=self._features, verdicts=self._selected)
+            search = Search(claims, world, features=self._features, verdicts=self._selected)
         portion = Budget(min(attempt.left, NODE_STEPS))
         before = portion.left
         answer = search.run(portion)
         attempt.spend(before - portion.left)
         if answer is None and self._max_steps is not None and search.spent >= self._max_steps:
-            answer = _GIVEN_UP
+            return _GIVEN_UP
         if answer is None:
             known.searches[code] = search
-            return
-        known.answers[code] = answer
-        known.verdicts[code] = answer.verdict.value
-        if answer.verdict is Verdict.FOUND:
-            known.scores[code] = _score(claims, answer)
+        return answer
+
+    # -- what does not matter -----------------------------------------------------------------------------------------
+
+    def _told(self, known: _Known, claims: tuple[Claim, ...], world: World) -> Any:
+        """Equal for worlds between which the search cannot tell."""
+        return tuple((view.key, _within(usage, self._admitted(known, claims, view))) for view, usage in world.pools)
+
+    def _admitted(self, known: _Known, claims: tuple[Claim, ...], view: PoolView) -> int:
+        """A bit per device that some request admits; also where that is not known so far, and where it is an error.
+
+        Nothing is evaluated for this: the search may never come to a device.
+        """
+        found = known.admitted.get(view)
+        if found is not None:
+            return found
+        verdicts = [
+            self._selected.of(wanted)
+            for claim in claims
+            for request in claim.requests
+            for wanted in request.alternatives
+        ]
+        found, complete = 0, True
+        for place, device in enumerate(view.devices):
+            of_device = [verdict.get(device.content) for verdict in verdicts]
+            if any(verdict is not False for verdict in of_device):
+                found |= 1 << place
+            complete = complete and None not in of_device
+        if complete:
+            known.admitted[view] = found
+        return found
+
+
+def _within(usage: Usage, admitted: int) -> Usage:
+    """What is taken, but for devices that no request admits; of these only the counters matter."""
+    shares = tuple(share for share in usage.shares if admitted >> share[0] & 1) if usage.shares else ()
+    return usage._replace(taken=usage.taken & admitted, shares=shares)
 
 
 def _score(claims: tuple[Claim, ...], answer: Answer) -> int:

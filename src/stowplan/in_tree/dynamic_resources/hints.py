@@ -1,7 +1,5 @@
 """Which cluster changes DynamicResources waits for, and what those mean for a waiting pod.
 
-Complete, although the plugin is not: what wakes a pod up depends on objects alone.
-
 Upstream: EventsToRegister of pkg/scheduler/framework/plugins/dynamicresources.
 """
 
@@ -9,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.api.types import ResourceSlice
 from stowplan.framework.events import (
     DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
     NODE,
     POD,
     RESOURCE_CLAIM,
@@ -22,27 +22,48 @@ from stowplan.framework.events import (
 )
 from stowplan.in_tree.common.pod_hints import same_pod
 from stowplan.in_tree.common.resource_claims import ClaimError, pod_resource_claims
+from stowplan.in_tree.dynamic_resources.taint_rules import concerns
 
 if TYPE_CHECKING:
     from stowplan.api import types as t
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.framework.events import ClusterEventWithHint
     from stowplan.framework.handle import Handle
+    from stowplan.in_tree.dynamic_resources.allocator.claims import Features
 
 
-def events(handle: Handle) -> tuple[ClusterEventWithHint, ...]:
+def events(handle: Handle, features: Features) -> tuple[ClusterEventWithHint, ...]:
     def after_claim_change(pod: PodInfo, old: t.ResourceClaim | None, new: t.ResourceClaim) -> Hint:
         return _after_resource_claim_change(pod, old, new, handle)
 
     def after_pod_change(pod: PodInfo, old: t.Pod, new: t.Pod) -> Hint:
         return queue_if(same_pod(pod, new) and _has_claims(handle.pod_info(new), handle))
 
+    def after_rule_change(pod: PodInfo, old: t.DeviceTaintRule | None, new: t.DeviceTaintRule | None) -> Hint:
+        return queue_if(_changes_devices(old, new, handle))
+
+    # In the reference slices change by it: their devices have the taints of the rules.
+    rules = [on(DEVICE_TAINT_RULE, Action.Add | Action.Update | Action.Delete, after_rule_change)]
     return (
         on(NODE, Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable),
         on(RESOURCE_CLAIM, Action.Add | Action.Update, after_claim_change),
         on(POD, Action.UpdatePodGeneratedResourceClaim, after_pod_change, by_shape=True),
         on(DEVICE_CLASS, Action.Add | Action.Update),
         on(RESOURCE_SLICE, Action.Add | Action.Update),
+        *(rules if features.device_taint_rules else ()),
+    )
+
+
+def _changes_devices(old: t.DeviceTaintRule | None, new: t.DeviceTaintRule | None, handle: Handle) -> bool:
+    if old is not None and new is not None and old.spec == new.spec:
+        return False
+    slices = list(handle.cluster.objects.all(ResourceSlice))
+    return any(
+        concerns(rule.spec, s.spec.driver, s.spec.pool.name, device.name)
+        for rule in (old, new)
+        if rule is not None
+        for s in slices
+        for device in s.spec.devices
     )
 
 

@@ -31,6 +31,7 @@ from stowplan.in_tree.dynamic_resources.allocator.devices import (
     World,
     content_of,
 )
+from stowplan.in_tree.dynamic_resources.taint_rules import TaintRules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -90,6 +91,8 @@ class Pool:
     views: list[PoolView | None] = field(default_factory=list)
     groups: Codes | None = None
     taken: dict[Taken, int] = field(default_factory=dict)
+    #: What is taken of each view, until something else is.
+    usages: dict[PoolView, Usage] = field(default_factory=dict)
 
     def newest(self, generation: int) -> dict[str, tuple[DeviceContent, ...]]:
         return {name: s.contents for name, s in self.slices.items() if s.generation == generation}
@@ -101,6 +104,7 @@ class Inventory:
         self._features = features
         self._slices_seen: int | None = None
         self._claims_seen: int | None = None
+        self._rules = TaintRules(cluster, enabled=features.device_taint_rules)
         self._generation = -1
         self._names: list[str] = []
         self.pools: dict[PoolId, Pool] = {}
@@ -146,15 +150,19 @@ class Inventory:
         objects = self._cluster.objects
         log = objects.changes(ResourceSlice)
         names = None if self._slices_seen is None else log.since(self._slices_seen)
+        tainted = self._rules.refresh()
         if names is None:
             names = list({s.metadata.name for s in objects.all(ResourceSlice)} | self._pool_of_slice.keys())
         self._slices_seen = log.position
         changed = set()
-        for name in names:
+        again = set()
+        if tainted is not None:
+            again = {name for name, p in self._pool_of_slice.items() if tainted(self.pools[p].slices[name].obj.spec)}
+        for name in dict.fromkeys((*names, *sorted(again))):
             obj = objects.get(ResourceSlice, name)
             before = self._pool_of_slice.get(name)
             if before is not None:
-                if obj is self.pools[before].slices[name].obj:
+                if obj is self.pools[before].slices[name].obj and name not in again:
                     continue
                 del self.pools[before].slices[name], self._pool_of_slice[name]
                 changed.add(before)
@@ -167,10 +175,10 @@ class Inventory:
             self._place(pool)
 
     def _compiled(self, obj: ResourceSlice) -> SliceView:
-        spec = obj.spec
+        spec, lists = obj.spec, self._features.list_attributes
         return SliceView(
             obj,
-            tuple(content_of(d, spec.driver, list_attributes=self._features.list_attributes) for d in spec.devices),
+            tuple(content_of(d, spec.driver, list_attributes=lists) for d in self._rules.applied(spec)),
             tuple(
                 ((counters.name, name), parse_quantity(counter.value))
                 for counters in spec.shared_counters
@@ -181,6 +189,7 @@ class Inventory:
     def _place(self, pool_id: PoolId) -> None:
         """Find out who reaches a pool that was published anew."""
         pool = self.pools[pool_id]
+        pool.usages.clear()
         self._moved.add(pool_id)
         if pool.node_name:
             self._local[pool.node_name].discard(pool_id)
@@ -252,6 +261,7 @@ class Inventory:
 
     def _count(self, taken: Taken, sign: int) -> None:
         pool = self.pools.setdefault(taken.pool, Pool())
+        pool.usages.clear()
         count = pool.taken.get(taken, 0) + sign
         if count:
             pool.taken[taken] = count
@@ -286,7 +296,9 @@ class Inventory:
         """
         driver, name = pool_id
         newest = max(s.generation for s in relevant)
-        relevant = [s for s in relevant if s.generation == newest]
+        # By name before anything else: drivers may contradict themselves, and what comes of that must not depend on the
+        # order of events.
+        relevant = sorted((s for s in relevant if s.generation == newest), key=lambda s: s.obj.metadata.name)
         wanted = relevant[0].obj.spec.pool.resource_slice_count
         others: list[SliceView] = []
         if len(relevant) != wanted:
@@ -298,7 +310,6 @@ class Inventory:
                 return PoolView(driver=driver, name=name, state=PoolState.INCOMPLETE)
             seen = {s.obj.metadata.name for s in relevant}
             others = [s for s in whole if s.obj.metadata.name not in seen]
-        relevant.sort(key=lambda s: s.obj.metadata.name)
         problem = self._problem_of(relevant, others)
         if problem:
             return PoolView(driver=driver, name=name, state=PoolState.INVALID, problem=problem)
@@ -400,6 +411,7 @@ class Inventory:
             _, groups = np.unique(groups * 2 + mask, return_inverse=True)
         _, first, groups = np.unique(groups, return_index=True, return_inverse=True)
         pool.groups, pool.views = groups, []
+        pool.usages.clear()
         for row in first.tolist():
             relevant = [s for s, m in zip(slices, masks, strict=True) if (m == row if isinstance(m, int) else m[row])]
             reachable = {place: bool(mask[row]) for place, mask in own}
@@ -454,6 +466,12 @@ class Inventory:
     # -- what is taken ------------------------------------------------------------------------------------------------
 
     def _usage(self, pool: Pool, view: PoolView) -> Usage:
+        usage = pool.usages.get(view)
+        if usage is None:
+            usage = pool.usages[view] = self._usage_of(pool, view)
+        return usage
+
+    def _usage_of(self, pool: Pool, view: PoolView) -> Usage:
         positions = view.positions
         bits = 0
         shares: dict[int, dict[str, Amount]] = {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.api.types import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.api.types import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from stowplan.cluster.object_dependencies import ObjectDependency
 from stowplan.cluster.view import Nodes
 from stowplan.framework.interface import (
@@ -63,6 +63,7 @@ from stowplan.in_tree.dynamic_resources.writing import (
     WriteError,
     deallocating,
     discarding,
+    observe_wait,
     served_by,
     unreserving,
 )
@@ -109,6 +110,7 @@ _RESERVED = "DynamicResources/reserved"
 
 _ALL_SLICES = ObjectDependency.of_kind(ResourceSlice)
 _ALL_CLAIMS = ObjectDependency.of_kind(ResourceClaim)
+_ALL_TAINT_RULES = ObjectDependency.of_kind(DeviceTaintRule)
 
 
 @dataclass(slots=True)
@@ -229,7 +231,8 @@ class DynamicResources(
             return ()
         # Classes of claims are in the signature; of extended resources their names alone are.
         classes = device_classes_read(pod.shape) if demand.extended is not None else ()
-        return _ALL_SLICES, _ALL_CLAIMS, *classes
+        rules = (_ALL_TAINT_RULES,) if self.features.device_taint_rules else ()
+        return _ALL_SLICES, _ALL_CLAIMS, *rules, *classes
 
     # -- the nodes ----------------------------------------------------------------------------------------------------
 
@@ -288,6 +291,12 @@ class DynamicResources(
         if demand.extended is None:
             if demand.waiting and len(present):
                 yield demand.waiting, present
+            return
+        if all(name not in nodes.table.resources for name, _ in demand.extended.classes):
+            # No node has a device plugin for them: there is one kind of nodes.
+            extra = self._compiled_variant(pod, dict(demand.extended.classes))
+            if len(present) and (demand.waiting or extra):
+                yield (*demand.waiting, *extra), present
             return
         lacking = np.zeros(len(nodes), np.intp)
         for i, (name, _) in enumerate(demand.extended.classes):
@@ -566,7 +575,10 @@ class DynamicResources(
                 action="Scheduling",
                 note=f"waiting for binding conditions for device on node {node_name}",
             )
-        return (yield from writer.wait([claim_key(claim) for claim in reserved.claims]))
+        waited = yield from writer.wait([claim_key(claim) for claim in reserved.claims])
+        if self.handle.metrics is not None:
+            observe_wait(self.handle.metrics.scheduler, self.handle.profile_name, reserved.claims, waited)
+        return error(str(waited.problem)) if waited.problem is not None else None
 
     def _store(
         self, reserved: _Reserved, place: int, pod: PodInfo, allocation: AllocationResult
@@ -596,7 +608,7 @@ class DynamicResources(
         return DynamicResourcesExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return events(self.handle) if self._enabled else ()
+        return events(self.handle, self.features) if self._enabled else ()
 
 
 def asked_by(claims: tuple[CompiledClaim, ...]) -> tuple[Claim, ...]:
@@ -620,6 +632,7 @@ def features_of(gates: FeatureGates) -> Features:
         prioritized_list=gates.enabled("DRAPrioritizedList"),
         partitionable_devices=gates.enabled("DRAPartitionableDevices"),
         device_taints=gates.enabled("DRADeviceTaints"),
+        device_taint_rules=gates.enabled("DRADeviceTaints") and gates.enabled("DRADeviceTaintRules"),
         consumable_capacity=gates.enabled("DRAConsumableCapacity"),
         binding_conditions=gates.enabled("DRADeviceBindingConditions")
         and gates.enabled("DRAResourceClaimDeviceStatus"),

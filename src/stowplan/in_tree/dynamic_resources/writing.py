@@ -10,7 +10,7 @@ only what they say, with the same conflicts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -21,8 +21,7 @@ from stowplan.api.device_claims import ResourceClaimConsumerReference
 from stowplan.api.timestamps import timestamp
 from stowplan.api.types import Pod, ResourceClaim
 from stowplan.framework.requests import Delete, Done, Patch, Read, Wait
-from stowplan.framework.status import Status, error
-from stowplan.in_tree.dynamic_resources.binding_conditions import DeviceFailedError, is_ready
+from stowplan.in_tree.dynamic_resources.binding_conditions import DeviceFailedError, is_ready, results_of
 from stowplan.in_tree.dynamic_resources.demand import claim_key
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.framework.requests import Outcome, Request
     from stowplan.in_tree.dynamic_resources.binding_conditions import Readiness
+    from stowplan.metrics.scheduler import SchedulerMetrics
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -44,6 +44,27 @@ _POLL = 5.0
 
 class WriteError(Exception):
     """A claim cannot be written as it was decided."""
+
+
+class DeviceTimeoutError(WriteError):
+    """Devices were not ready in time."""
+
+
+class Waited(NamedTuple):
+    """How the wait for devices ended."""
+
+    seconds: float
+    #: None: they are ready.
+    problem: DeviceFailedError | WriteError | None = None
+
+    @property
+    def status(self) -> str:
+        """As metrics name it."""
+        if isinstance(self.problem, DeviceFailedError):
+            return "failure"
+        if isinstance(self.problem, DeviceTimeoutError):
+            return "timeout"
+        return "success" if self.problem is None else "error"
 
 
 class ClaimWriter:
@@ -111,21 +132,21 @@ class ClaimWriter:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def wait(self, keys: list[str]) -> Generator[Request | Wait, Outcome, Status | None]:
+    def wait(self, keys: list[str]) -> Generator[Request | Wait, Outcome, Waited]:
         """Until the devices of the claims are ready, or will not become so."""
-        left = self._readiness.timeout
+        waited, timeout = 0.0, self._readiness.timeout
         while True:
             try:
                 if self._all_ready(keys):
-                    return None
+                    return Waited(waited)
+                if waited >= timeout:
+                    raise DeviceTimeoutError("device binding timeout: context deadline exceeded")
             except (DeviceFailedError, WriteError) as e:
-                return error(str(e))
-            if left <= 0:
-                return error("device binding timeout: context deadline exceeded")
+                return Waited(waited, e)
             watched = frozenset(("ResourceClaim", key) for key in keys)
-            outcome = yield Wait(keys=watched, seconds=min(_POLL, left))
+            outcome = yield Wait(keys=watched, seconds=min(_POLL, timeout - waited))
             assert isinstance(outcome, Done)
-            left -= outcome.value
+            waited += outcome.value
 
     def _all_ready(self, keys: list[str]) -> bool:
         for key in keys:
@@ -134,9 +155,20 @@ class ClaimWriter:
                 raise WriteError(f'could not find ResourceClaim "{key}"')
             if not is_ready(claim):
                 if self._readiness.timed_out(claim):
-                    raise WriteError(f"device binding timeout: claim={claim.metadata.name}")
+                    raise DeviceTimeoutError(f"device binding timeout: claim={claim.metadata.name}")
                 return False
         return True
+
+
+def observe_wait(metrics: SchedulerMetrics, profile: str, claims: list[ResourceClaim], waited: Waited) -> None:
+    """Count the devices that were waited for, and the time that it took."""
+    for claim in claims:
+        for result in results_of(claim):
+            labels = profile, result.driver, waited.status
+            # Parity: the time is observed of devices without conditions, too.
+            metrics.dra_bindingconditions_wait_duration_seconds.with_label_values(*labels).observe(waited.seconds)
+            if result.binding_conditions:
+                metrics.dra_bindingconditions_allocations_total.with_label_values(*labels).inc()
 
 
 def unreserving(claim: ResourceClaim, pod_uid: str) -> Patch:

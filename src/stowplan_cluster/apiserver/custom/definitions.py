@@ -15,8 +15,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from stowplan.api import regexes
 from stowplan.api.field_errors import go_quote
-from stowplan_cluster.apiserver.custom import formats, re2
+from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
 from stowplan_cluster.apiserver.json_values import equal
 from stowplan_cluster.apiserver.validation.fields import Errors, duplicate, invalid, required, too_many
@@ -193,7 +194,7 @@ def _warnings(definition: JsonObject) -> Iterator[str]:
                 yield f"unrecognized format {go_quote(name)}"
             if schema.get("x-kubernetes-validations"):
                 yield NO_RULES
-            if schema.get("pattern") and not re2.available():
+            if schema.get("pattern") and not regexes.available():
                 yield NO_PATTERNS
     if ((definition.get("spec") or {}).get("conversion") or {}).get("strategy") == "Webhook":
         yield "conversion webhooks are not called by this server: versions differ by apiVersion alone"

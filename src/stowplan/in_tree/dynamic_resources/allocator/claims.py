@@ -29,6 +29,7 @@ class Features(NamedTuple):
     prioritized_list: bool = True
     partitionable_devices: bool = True
     device_taints: bool = True
+    device_taint_rules: bool = False
     consumable_capacity: bool = True
     binding_conditions: bool = True
     list_attributes: bool = False

@@ -14,6 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from stowplan.api.affinity import Taint
 from stowplan.api.quantity import parse_quantity
 from stowplan.api.taints import DO_NOT_SCHEDULE_EFFECTS
@@ -178,10 +180,23 @@ class World(NamedTuple):
     pools: tuple[tuple[PoolView, Usage], ...]
 
 
+#: By what is published, which is quick to compare, and by what that means: the same may be written in several ways.
+_published: WeakValueDictionary[tuple[str, bool, bytes], DeviceContent] = WeakValueDictionary()
 _contents: WeakValueDictionary[Any, DeviceContent] = WeakValueDictionary()
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def content_of(device: api.Device, driver: str, *, list_attributes: bool = False) -> DeviceContent:
+    """The content of a device, which others like it share."""
+    key = driver, list_attributes, _encode(msgspec.structs.replace(device, name=""))
+    found = _published.get(key)
+    if found is None:
+        found = _published[key] = _content_of(device, driver, list_attributes)
+    return found
+
+
+def _content_of(device: api.Device, driver: str, list_attributes: bool) -> DeviceContent:
     attributes = {name: attribute_value(value, list_attributes) for name, value in device.attributes.items()}
     capacities = {
         name: Capacity(parse_quantity(c.value), _policy(c.request_policy)) for name, c in device.capacity.items()

@@ -20,7 +20,7 @@ from stowplan.api.taints import untolerated
 from stowplan.in_tree.dynamic_resources.allocator.capacities import consumption
 from stowplan.in_tree.dynamic_resources.allocator.claims import MAX_DEVICES
 from stowplan.in_tree.dynamic_resources.allocator.devices import PoolState
-from stowplan.in_tree.dynamic_resources.allocator.selectors import BudgetSpentError, SelectorError
+from stowplan.in_tree.dynamic_resources.allocator.selectors import LOOK, BudgetSpentError, SelectorError
 
 if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.allocator.claims import Claim, Constraint, Features, Wanted
@@ -248,8 +248,8 @@ class Search:
         for i, device in enumerate(self._devices):
             if self._pool_of[i] > unusable:
                 break
-            self._budget.spend()
             self._budget.require()
+            self._budget.spend(LOOK)
             if self._is_selectable(claim, wanted, i) and self._has_capacity(wanted, i, device):
                 found.append(i)
         if unusable < len(states):
@@ -300,16 +300,16 @@ class Search:
         budget = self._budget
         if wanted.everything:
             device = frame.prepared.devices[position.taken]
-            budget.spend()
             budget.require()
+            budget.spend(LOOK)
             frame.undo = self._take(position, wanted, device, must=True)
             if frame.undo is not None:
                 return self._go_to(position._replace(taken=position.taken + 1, start=0))
         else:
             while frame.candidate < len(self._devices):
                 device = frame.candidate
-                budget.spend()
                 budget.require()
+                budget.spend(LOOK)
                 if self._may_do(frame, device):
                     frame.undo = self._take(position, wanted, device, must=False)
                 frame.candidate += 1

@@ -1,6 +1,7 @@
 """Which devices the selectors of a request admit: evaluated once per distinct device content, and paid for.
 
-Evaluation costs count towards the budget of a search, so that expensive expressions cannot hold up other pods.
+Evaluation costs count towards the budget of a search, and an evaluation stops when that is spent, so that expensive
+expressions cannot hold up other pods.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stowplan.cel.device_selectors import CompileError, EvaluationError, compile_selector
+from stowplan.in_tree.dynamic_resources.allocator.evaluations import SlowEvaluation
 
 if TYPE_CHECKING:
+    from stowplan.cel.device_selectors import DeviceSelector, Evaluation
     from stowplan.in_tree.dynamic_resources.allocator.claims import Selector, Wanted
     from stowplan.in_tree.dynamic_resources.allocator.devices import DeviceContent
 
@@ -17,12 +20,16 @@ if TYPE_CHECKING:
 _MAX_KEPT = 500_000
 
 
+#: A look at one device for one request.
+LOOK = 8
+
+
 class BudgetSpentError(Exception):
     """The search has to stop for now."""
 
 
 class Budget:
-    """Steps that searches may take; a step is a look at one device for one request, or one unit of cost of CEL."""
+    """Steps that searches may take. One takes about a microsecond at most: a unit of cost of CEL takes half of one."""
 
     __slots__ = ("left",)
 
@@ -47,6 +54,63 @@ class SelectorError(Exception):
         self.text = f"selector #{selector.number}: CEL {what}"
 
 
+class _Judging:
+    """Selectors that are asked about one device, one after the other."""
+
+    __slots__ = ("_content", "_list_attributes", "_place", "_selectors", "_slow")
+
+    def __init__(self, selectors: tuple[Selector, ...], content: DeviceContent, *, list_attributes: bool) -> None:
+        self._selectors = selectors
+        self._content = content
+        self._list_attributes = list_attributes
+        self._place = 0
+        #: The evaluation that is under way.
+        self._slow: SlowEvaluation | None = None
+
+    def go_on(self, budget: Budget) -> bool | SelectorError:
+        """Whether all selectors admit the device; the first that does not decides. Raises BudgetSpentError."""
+        while self._place < len(self._selectors):
+            selector = self._selectors[self._place]
+            try:
+                if not self._admits(selector, budget):
+                    return False
+            except CompileError as e:
+                return SelectorError(selector, f"compile error: {e}")
+            except EvaluationError as e:
+                return SelectorError(selector, f"runtime error: {e}")
+            self._place += 1
+        return True
+
+    def _admits(self, selector: Selector, budget: Budget) -> bool:
+        device = self._content.selected
+        compiled = compile_selector(selector.expression, list_type_attributes=self._list_attributes)
+        found: Evaluation | EvaluationError | None = None
+        if self._slow is None:
+            found = self._quick(compiled, budget)
+        if found is None:
+            self._slow = self._slow or SlowEvaluation(compiled, device)
+            budget.require()
+            found, spent = self._slow.run(budget.left)
+            budget.spend(spent)
+        if found is None:
+            raise BudgetSpentError
+        self._slow = None
+        if isinstance(found, EvaluationError):
+            raise found
+        # `boolean` says what is wrong with a value that is no bool.
+        return compiled.boolean(found.value)
+
+    def _quick(self, compiled: DeviceSelector, budget: Budget) -> Evaluation | EvaluationError | None:
+        """The outcome of what is not expensive; nearly everything."""
+        try:
+            found = compiled.evaluate(self._content.selected, interrupted=_is_expensive)
+        except EvaluationError as e:
+            budget.spend(_COST_OF_FAILURE)
+            return None if e.interrupted else e
+        budget.spend(found.cost)
+        return found
+
+
 class SelectorVerdicts:
     """What selectors said of devices."""
 
@@ -54,6 +118,8 @@ class SelectorVerdicts:
         self._list_attributes = list_attributes
         self._verdicts: dict[tuple[Selector, ...], dict[DeviceContent, bool | SelectorError]] = {}
         self._kept = 0
+        #: What was stopped in the middle, the oldest first.
+        self._under_way: dict[tuple[tuple[Selector, ...], DeviceContent], _Judging] = {}
 
     def of(self, wanted: Wanted) -> dict[DeviceContent, bool | SelectorError]:
         """What is known of a request's selectors; grows by `judge`."""
@@ -63,35 +129,36 @@ class SelectorVerdicts:
         return self._verdicts.setdefault(wanted.selectors, {})
 
     def judge(self, wanted: Wanted, content: DeviceContent, budget: Budget) -> bool | SelectorError:
-        """Whether all selectors admit the device; the first that does not decides."""
+        """Whether all selectors admit the device. Raises BudgetSpentError: the next call goes on from there."""
         known = self.of(wanted)
         verdict = known.get(content)
         if verdict is None:
             budget.require()
-            verdict = known[content] = self._evaluated(wanted.selectors, content, budget)
+            verdict = known[content] = self._judged(wanted.selectors, content, budget)
             self._kept += 1
         return verdict
 
-    def _evaluated(
-        self, selectors: tuple[Selector, ...], content: DeviceContent, budget: Budget
-    ) -> bool | SelectorError:
-        for selector in selectors:
-            try:
-                compiled = compile_selector(selector.expression, list_type_attributes=self._list_attributes)
-            except CompileError as e:
-                return SelectorError(selector, f"compile error: {e}")
-            try:
-                # `matches` says what is wrong with a value that is no bool.
-                found = compiled.evaluate(content.selected)
-                budget.spend(found.cost)
-                admitted = found.value if isinstance(found.value, bool) else compiled.matches(content.selected)
-            except EvaluationError as e:
-                budget.spend(_COST_OF_FAILURE)
-                return SelectorError(selector, f"runtime error: {e}")
-            if not admitted:
-                return False
-        return True
+    def _judged(self, selectors: tuple[Selector, ...], content: DeviceContent, budget: Budget) -> bool | SelectorError:
+        key = selectors, content
+        judging = self._under_way.pop(key, None) if self._under_way else None
+        if judging is None:
+            judging = _Judging(selectors, content, list_attributes=self._list_attributes)
+        try:
+            return judging.go_on(budget)
+        except BudgetSpentError:
+            self._under_way[key] = judging
+            if len(self._under_way) > _MAX_UNDER_WAY:
+                del self._under_way[next(iter(self._under_way))]
+            raise
+
+
+def _is_expensive(cost: int) -> bool:
+    return cost >= _EXPENSIVE
 
 
 #: An evaluation that fails does not say what it cost.
 _COST_OF_FAILURE = 1000
+#: What costs more may be stopped in the middle.
+_EXPENSIVE = 4000
+#: Evaluations in the middle that are kept.
+_MAX_UNDER_WAY = 16

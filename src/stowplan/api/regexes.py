@@ -1,0 +1,69 @@
+"""Regular expressions as Kubernetes has them: in Go's syntax, and in time linear in the text.
+
+RE2 does it, which Go's own engine follows. Python's `re` cannot stand in for it: its syntax differs, and a pattern of a
+few characters, such as `(a+)+$`, can keep it busy for hours. google-re2 has no wheel for some platforms; without it
+nothing can be compiled, and callers say what they do then.
+
+Upstream: Go's regexp and regexp/syntax.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+#: RE2's words for what is wrong with a pattern, and Go's.
+_GO_WORDS = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "bad repetition operator": "invalid nested repetition operator",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "pattern too large - compile failed": "expression too large",
+}
+_TRAILING_BACKSLASH = "trailing \\"
+#: RE2 has single bytes; Go has not. What is quoted is no operator.
+_QUOTED_OR_BYTE = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(?!C).|(\\C)", re.DOTALL)
+
+
+class PatternError(ValueError):
+    """A text that is no regular expression; the message is Go's."""
+
+
+def available() -> bool:
+    """Whether there is RE2."""
+    return find_spec("re2") is not None
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str, max_memory: int | None = None) -> Any:
+    """RE2's pattern, which has `search` and `finditer`. Raises a PatternError.
+
+    `max_memory`: bytes that it may take, its program and what it learns about texts; None: RE2's own bound.
+    """
+    try:
+        import re2  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        raise PatternError("regular expressions need the package google-re2, which is not installed") from None
+    if any(found[1] for found in _QUOTED_OR_BYTE.finditer(pattern)):
+        raise PatternError("error parsing regexp: invalid escape sequence: `\\C`")
+    options = re2.Options()
+    options.log_errors = False
+    if max_memory is not None:
+        options.max_mem = max_memory
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise PatternError(f"error parsing regexp: {_in_go_words(error.args[0])}") from None
+
+
+def _in_go_words(message: bytes | str) -> str:
+    text = message.decode(errors="replace") if isinstance(message, bytes) else message
+    if text.startswith(_TRAILING_BACKSLASH):
+        return "trailing backslash at end of expression: ``"
+    words, colon, part = text.partition(": ")
+    return f"{_GO_WORDS.get(words, words)}: `{part}`" if colon else _GO_WORDS.get(words, words)
