@@ -65,3 +65,10 @@ def test_options_that_are_about_pods(run, gang):
 def test_what_if_places_gangs_whole(run, gang):
     out = run("what-if", "-f", gang, "--add-nodes", "1", "--like", "a", "-o", "json").out
     assert json.loads(out)["placed"].keys() == {f"lab/train-{i}" for i in range(3)}
+
+
+def test_fit(run, gang):
+    out = run("fit", "-f", gang, "podgroup/lab/train", "--replicas", "1").out
+    assert out.startswith("like pod group lab/train: 0 of 1 more groups fit whole with 3 pods each")
+    assert "Nodes that would make all of them fit" in out
+    assert json.loads(run("fit", "-f", gang, "podgroup/lab/train", "-o", "json").out)["kind"] == "FitGroup"

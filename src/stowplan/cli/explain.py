@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from stowplan.cli.about import POD_GROUPS
 from stowplan.cli.data_output import write_data
 from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import (
@@ -115,6 +116,7 @@ _SOME_WITHOUT_NODE = 3
 @click.option("--exit-code", is_flag=True, help=f"Exit with {_SOME_WITHOUT_NODE} if any of the pods gets no node.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@POD_GROUPS
 @click.option(
     "--from-scheduler",
     metavar="URL",
@@ -155,6 +157,7 @@ def explain(
     output: str,
     plugins: tuple[str, ...],
     no_extenders: bool,
+    pod_groups: bool,
     from_scheduler: str | None,
     token_file: str | None,
     certificate_authority: str | None,
@@ -279,7 +282,7 @@ def explain(
                         config=config,
                         plugins=plugins,
                         pod=_one_pod(what, selection),
-                        groups=what == "podgroup",
+                        groups=pod_groups or what == "podgroup",
                     )
                 )
             found.extenders = not no_extenders
