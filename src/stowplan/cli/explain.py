@@ -481,9 +481,16 @@ def _view(about: ClusterSource, name: str) -> NodeView:
 
 
 def _ask_scheduler(what: str, names: Sequence[str], namespace: str | None, output: str, **about: Any) -> None:
-    from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_node, fetch_pending, fetch_pod, page_of
+    from stowplan.sources.running_scheduler import (
+        SchedulerEndpoint,
+        fetch_group,
+        fetch_node,
+        fetch_pending,
+        fetch_pod,
+        page_of,
+    )
 
-    kinds = [] if what == "node" else [named_object(name, namespace or "") for name in names]
+    kinds = [] if what in ("node", "podgroup") else [named_object(name, namespace or "") for name in names]
     if len(kinds) > 1 or any(kind != "Pod" for kind, _, _ in kinds):
         raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")
     name = "/".join(part for part in kinds[0][1:] if part) if kinds else ""
@@ -495,6 +502,8 @@ def _ask_scheduler(what: str, names: Sequence[str], namespace: str | None, outpu
             asking = fetch_pod(endpoint, name, page=page)
         case "node":
             asking = fetch_node(endpoint, names[0], page=page)
+        case "podgroup":
+            asking = fetch_group(endpoint, names[0] if namespace is None else f"{namespace}/{names[0]}", page=page)
         case _:
             asking = fetch_pending(endpoint, page=page)
     found = run(asking)

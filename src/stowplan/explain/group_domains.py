@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stowplan.inspection.records import GroupRefusalRecord
+from stowplan.inspection.records import ConditionRecord, GroupRefusalRecord
 
 if TYPE_CHECKING:
+    from stowplan.api.types import PodGroup
     from stowplan.engine.group_questions import DomainJudgement
 
+CONDITION = "PodGroupScheduled"
 #: Pods named in data, where only their number matters.
 _NAMED = 20
 
@@ -35,3 +37,12 @@ def nodes_of_placed(domain: DomainJudgement) -> dict[str, list[str]]:
 
 def victims_of(domain: DomainJudgement) -> list[str]:
     return list(dict.fromkeys(victim for placed in domain.placed for victim in placed.victims))
+
+
+def condition_of(group: PodGroup | None) -> ConditionRecord | None:
+    """What the cluster's scheduler said of a group."""
+    for one in () if group is None else group.status.conditions:
+        if one.type == CONDITION:
+            since = one.last_transition_time or ""
+            return ConditionRecord(status=one.status, reason=one.reason, message=one.message, since=since)
+    return None

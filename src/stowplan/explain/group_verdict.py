@@ -10,18 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from stowplan.engine.group_questions import DomainJudgement, GroupJudgement
-from stowplan.explain.group_domains import refusals_of
+from stowplan.explain.group_domains import condition_of, refusals_of
 from stowplan.framework.explanations.formatting import amount, count
 from stowplan.framework.status import Code
 from stowplan.inspection.records import (
-    ConditionRecord,
     GroupDomainRecord,
     GroupPodRecord,
     GroupVerdictRecord,
     document,
 )
-
-CONDITION = "PodGroupScheduled"
 
 
 @dataclass(kw_only=True, repr=False)
@@ -136,7 +133,7 @@ class GroupVerdict(GroupJudgement):
             held_back={key: status.message for key, status in self.gated.items()},
             domain=best.name if best is not None and best.chosen else "",
             domains=tuple(self._domain(one) for one in self.ranked),
-            condition=self._condition(),
+            condition=condition_of(self.pod_group),
         )
 
     def _domain(self, domain: DomainJudgement) -> GroupDomainRecord:
@@ -150,11 +147,3 @@ class GroupVerdict(GroupJudgement):
             placed=tuple(GroupPodRecord(pod=p.pod.key, node=p.node, victims=p.victims) for p in domain.placed),
             refused=refusals_of(domain),
         )
-
-    def _condition(self) -> ConditionRecord | None:
-        conditions = () if self.pod_group is None else self.pod_group.status.conditions
-        for one in conditions:
-            if one.type == CONDITION:
-                since = one.last_transition_time or ""
-                return ConditionRecord(status=one.status, reason=one.reason, message=one.message, since=since)
-        return None

@@ -375,6 +375,21 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     page: list[Any] | None = None
 
 
+class GroupStateRecord(Record, frozen=True, kw_only=True):
+    """What a running scheduler knows of a pod group."""
+
+    pod_group: str
+    #: What is in the PodGroup; 0 for a group that is no gang.
+    min_count: int = 0
+    condition: ConditionRecord | None = None
+    #: Pods in the queue, and pods on nodes or on their way there.
+    waiting: tuple[QueuedPodRecord, ...] = ()
+    have_node: dict[str, str] = {}
+    story: StoryRecord | None = None
+    leader: str | None = None
+    page: list[Any] | None = None
+
+
 class CauseRecord(Record, frozen=True, kw_only=True):
     """Pods that wait for the same reason, by the plugin that refuses most nodes."""
 
