@@ -145,6 +145,8 @@ class EngineSettings:
     #: Whether what happened to pods is remembered, and told to users.
     stories: bool = True
     events: bool = True
+    #: Whether rejections that no plugin stands for are logged as errors, as the reference does.
+    rejections_are_errors: bool = True
     #: Whether equal pods share results.
     reuse: bool = True
     #: Whether other pods are decided while one waits for an extender.
@@ -236,6 +238,7 @@ class Engine:
             metrics=attempts,
             report=_report,
             listener=listener,
+            rejections_are_errors=settings.rejections_are_errors,
         )
         self._cycle = SchedulingCycle(
             algorithm=self.algorithm,
