@@ -14,6 +14,7 @@ SMALL = {
     "client": ["--pods", "20", "--binds", "5"],
     "cycle": ["--nodes", "10", "--pods", "3", "--only", "cycle"],
     "extenders": ["--nodes", "10", "--pods", "5", "--good", "5"],
+    "groups": ["--nodes", "10", "--pods", "5", "--racks", "2", "--rounds", "1"],
     "lookups": ["--nodes", "10", "--pods", "3", "--changes", "2"],
     "metrics": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
     "recording": ["--nodes", "10", "--pods", "3", "--rounds", "2"],

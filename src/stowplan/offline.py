@@ -19,13 +19,15 @@ from stowplan.api.decode import DecodeError, UnknownKindError, decode_object, va
 from stowplan.api.documents import Documents
 from stowplan.api.pod import FINISHED
 from stowplan.cluster.objects import STORED
+from stowplan.cluster.pod_info import group_key
 from stowplan.cluster.pod_names import PodNames
-from stowplan.config import Configuration, load_config
+from stowplan.config import Configuration, FeatureGates, load_config
 from stowplan.config.features import GateError, with_chosen
 from stowplan.engine.algorithm import Decision
 from stowplan.engine.engine import Engine, EngineSettings
 from stowplan.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.engine.watched_kinds import watched_kinds
+from stowplan.explain.group_verdict import GroupVerdict
 from stowplan.explain.judging import judged
 from stowplan.explain.suggestions import advise
 from stowplan.extenders.asking import asking, extenders_without_binders, posting_to
@@ -109,7 +111,8 @@ class Cluster:
         registry = guarded_registry(known, CallGuard(seconds=plugin_timeout))
         #: What was skipped or made up when objects were read, for the user to know.
         self.notes: tuple[str, ...] = ()
-        self.config = _configuration(config, registry, feature_gates or {}, [plugin.name for plugin in plugins])
+        features = _features(config, feature_gates or {})
+        self.config = _configuration(config, registry, features, [plugin.name for plugin in plugins])
         #: Objects as they came, as far as extenders get them.
         self.documents = Documents(kinds_wanted(self.config))
         post = post_to_extender if call_extender is None else posting_to(call_extender)
@@ -123,7 +126,8 @@ class Cluster:
             now=0.0,
             meter=StoppedClock(),
             random=random,
-            settings=EngineSettings(stories=False, events=False, reuse=reuse),
+            features=features,
+            settings=EngineSettings(stories=False, events=False, rejections_are_errors=False, reuse=reuse),
             api=VirtualApi(),
             listener=self._scheduling,
             extenders=extenders_without_binders(self.config),
@@ -278,6 +282,18 @@ class Cluster:
         self.framework_of(info)
         return advise(self.engine, judged(self.engine, info, ask=self._ask if extenders else None))
 
+    def explain_group(self, group: str) -> GroupVerdict:
+        """Judge a pod group, `namespace/name`, as a whole without changing anything.
+
+        Needs `feature_gates` with GenericWorkload, and GangScheduling or TopologyAwareWorkloadScheduling for groups
+        that use them. A group whose pods all have nodes is judged as if it were to be placed now.
+        """
+        key = group if "/" in group else f"default/{group}"
+        if self.state.objects.get(t.PodGroup, key) is None and not self.state.pod_groups.known(key):
+            raise ClusterError(f'pod group "{key}" not found, and no pod names it')
+        with self.engine.asking_about_group(key) as question:
+            return GroupVerdict(**vars(question.judgement()))
+
     def transaction(self) -> Transaction:
         """A context in which anything may be changed; leaving it undoes all changes that were not committed.
 
@@ -355,7 +371,7 @@ class Cluster:
             # Those of other schedulers are theirs to place.
             ours = [info for info in self.state.pending.values() if self.engine.framework_for(info) is not None]
             return self._scheduling.all_of(ours)
-        return [self._scheduling.one(self.pod(pod)) for pod in pods]
+        return self._scheduling.in_order([self.pod(pod) for pod in pods])
 
     def displace(self, info: PodInfo) -> None:
         """The same name, another pod: the old one is gone."""
@@ -377,6 +393,23 @@ class _Scheduling:
         self._engine = engine
         self._store = StateStore(engine.state, self._names)
         self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0)
+
+    def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
+        """One after the other; pods of a group go together, when the first of them does."""
+        if not self._engine.schedules_groups:
+            return [self.one(info) for info in infos]
+        together: dict[str, list[PodInfo]] = {}
+        for info in infos:
+            together.setdefault(_turn(info), []).append(info)
+        found: dict[str, Decision] = {}
+        for pods in together.values():
+            free = [info for info in pods if not info.node_name]
+            for info in free:
+                self._cluster.framework_of(info)
+                self._cluster.displace(info)
+            found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
+            found |= {decision.pod.uid: decision for decision in self.all_of(free)} if free else {}
+        return [found[info.uid] for info in infos]
 
     def one(self, info: PodInfo) -> Decision:
         if info.node_name:
@@ -439,21 +472,29 @@ class _Scheduling:
         self._reservations.add(attempt.framework, attempt.state, pod)
 
 
+def _features(config: object, gates: Mapping[str, bool]) -> FeatureGates:
+    if gates and isinstance(config, Configuration):
+        raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
+    try:
+        return with_chosen(gates)
+    except GateError as e:
+        raise ClusterError(f"feature_gates: {e}") from None
+
+
 def _configuration(
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None,
     registry: Registry,
-    gates: Mapping[str, bool],
+    features: FeatureGates,
     loaded: Collection[str],
 ) -> Configuration:
     if isinstance(config, Configuration):
-        if gates:
-            raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
         return config
-    try:
-        features = with_chosen(gates)
-    except GateError as e:
-        raise ClusterError(f"feature_gates: {e}") from None
     return load_config(config, plugins=registry.declarations, features=features, asked_for=loaded)
+
+
+def _turn(info: PodInfo) -> str:
+    """Pods that have it in common are placed together."""
+    return info.uid if info.pod.spec.scheduling_group is None else f"group {group_key(info.pod)}"
 
 
 def _flattened(objects: Iterable[Mapping[str, Any] | msgspec.Struct]) -> Iterator[Mapping[str, Any] | msgspec.Struct]:

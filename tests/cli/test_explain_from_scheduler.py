@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from stowplan.cli.main import cli
+from stowplan.config.features import with_chosen
 from stowplan.daemon.pages import SchedulerPages
 from stowplan.inspection.records import SCHEMA_VERSION
 from stowplan.serving.requests.messages import Response
@@ -20,12 +21,20 @@ from support.live.live_scheduler import live
 from support.serving.secure_port import LOCAL, Door, secure_server
 
 TOKEN = "canary-token-77"
+GROUP = {
+    "apiVersion": "scheduling.k8s.io/v1alpha2",
+    "kind": "PodGroup",
+    "metadata": {"name": "train", "namespace": "default"},
+    "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+}
 
 
 async def _serve(folder, door, extra, started, stop):
     settings = replace(LOCAL, certificate=None, certificate_directory=str(folder))
-    async with live(a_node("n1").allocatable(cpu="2", memory="1Gi", pods="9").obj()) as cluster:
+    node = a_node("n1").allocatable(cpu="2", memory="1Gi", pods="9").obj()
+    async with live(node, features=with_chosen({"GenericWorkload": True})) as cluster:
         await cluster.create(a_pod("placed").requests(cpu="1").obj(), a_pod("big").requests(cpu="64").obj())
+        await cluster.create(GROUP)
         pages = SchedulerPages(cluster.scheduler, times=cluster.time).pages() | extra
         async with secure_server(pages, settings=settings, door=door) as server:
             started(server.port, asyncio.get_running_loop(), cluster)
@@ -83,6 +92,17 @@ def test_the_page_of_a_pod(tmp_path, kubeconfig, ca):
     assert result.output.startswith("default/big is pending: none of 1 node takes it\n")
     assert "What this scheduler knows of it\n  unschedulable (1 attempt; " in result.output
     assert door.asked == [(TOKEN, "get", "/stowplan/explain/default/big")]
+
+
+def test_the_page_of_a_pod_group(tmp_path, token, ca):
+    access = ("--token-file", token, "--certificate-authority", ca)
+    with scheduler(tmp_path) as url:
+        result = run("--from-scheduler", url, *access, "podgroup/default/train")
+        unknown = run("--from-scheduler", url, *access, "podgroup/default/other")
+    told = "pod group default/train: 0 pods with a node, 0 in the queue, a gang of at least 3\n"
+    assert result.output.startswith(told)
+    assert unknown.exit_code == 2
+    assert 'pod group "default/other" not found' in unknown.output
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
+from stowplan.config.features import with_chosen
 from stowplan.daemon import pages as scheduler_pages
 from stowplan.daemon.pages import SchedulerPages
 from stowplan.explain.page_json import page_from_json
@@ -344,3 +345,39 @@ async def test_of_many_kinds_of_pods_a_node_judges_the_most_frequent(monkeypatch
         await cluster.create(a_pod("a").requests(cpu="64").obj(), a_pod("b").requests(cpu="65").obj())
         page = text(await told(cluster, "nodes/n1", page="text"))
         assert "not judged: 1 more pods, of 1 kinds" in page
+
+
+class TestGroups:
+    @staticmethod
+    def gang(min_count):
+        spec = {"schedulingPolicy": {"gang": {"minCount": min_count}}}
+        metadata = {"name": "train", "namespace": "default"}
+        return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+    @staticmethod
+    def member(name):
+        return a_pod(name).requests(cpu="1").spec(schedulingGroup={"podGroupName": "train"}).obj()
+
+    async def test_the_story_of_a_group(self):
+        gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+        async with live(small(), self.gang(3), features=gates) as cluster:
+            await cluster.create(*(self.member(f"t{i}") for i in range(3)))
+            found = await told(cluster, "podgroups/default/train", page="text")
+            assert [pod["pod"] for pod in found["waiting"]] == ["default/t0", "default/t1", "default/t2"]
+            assert found["condition"]["status"] == "False"
+            (step,) = found["story"]["steps"]
+            assert step["what"] == "not scheduled"
+            assert step["cause"] == "2 of 3 pods fit together: pod group is unschedulable"
+            assert text(found).startswith(
+                "pod group default/train: 0 pods with a node, 3 in the queue, a gang of at least 3"
+            )
+            await cluster.create(small("n2"))
+            await cluster.advance(30)
+            found = await told(cluster, "podgroups/default/train")
+            assert set(found["haveNode"]) == {"default/t0", "default/t1", "default/t2"}
+            assert found["story"]["steps"][-1]["what"] == "scheduled"
+
+    async def test_a_group_that_nobody_knows(self):
+        async with live(small()) as cluster:
+            with pytest.raises(NotFound, match='pod group "default/train" not found'):
+                await told(cluster, "podgroups/default/train")

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from stowplan.explain.tables import Block
     from stowplan.what_if.records import Answer
 
+#: Nothing in a live cluster says whether its scheduler has the feature gates of groups on.
+POD_GROUPS = click.option(
+    "--pod-groups",
+    is_flag=True,
+    help="Schedule pod groups of the live cluster as groups; where files have PodGroups, that is so anyway.",
+)
 _OPTIONS = (
     click.option(
         "-f",
@@ -44,6 +50,7 @@ _OPTIONS = (
         help="Context of the kubeconfig. Default: the current one.",
     ),
     click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable."),
+    POD_GROUPS,
 )
 
 
@@ -66,7 +73,10 @@ def cluster_of(
     context: str | None,
     config: str | None,
     plugins: Sequence[str],
+    pod_groups: bool,
+    groups: bool = False,
 ) -> ClusterSource:
+    """`groups`: a pod group is asked about, so that groups are scheduled as groups in any case."""
     if files and (kubeconfig or context):
         raise click.UsageError("-f reads files, --kubeconfig and --context a live cluster: give one or the other.")
     if recursive and not files:
@@ -74,7 +84,14 @@ def cluster_of(
     if files:
         return ClusterSource.of_files(files, config, plugins, recursive=recursive)
     return run(
-        ClusterSource.of_live_cluster(kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod="")
+        ClusterSource.of_live_cluster(
+            kubeconfig=kubeconfig,
+            context=context,
+            config=config,
+            plugins=plugins,
+            pod="",
+            groups=groups or pod_groups,
+        )
     )
 
 

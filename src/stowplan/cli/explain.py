@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from stowplan.cli.about import POD_GROUPS
 from stowplan.cli.data_output import write_data
 from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import (
@@ -21,6 +22,7 @@ from stowplan.cli.shell_completion import (
 from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
 from stowplan.explain.detailed_record import detailed, in_short
+from stowplan.explain.group_text import group_page
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.overview import Group, overview, summary
@@ -30,20 +32,22 @@ from stowplan.framework.explanations.formatting import count
 from stowplan.inspection.records import VerdictListRecord, document
 from stowplan.sources.cluster_source import ClusterSource
 from stowplan.sources.selection import Selection, spelled
-from stowplan.sources.templates import named_object
+from stowplan.sources.templates import POD_GROUP, named_object
+from stowplan.what_if.group_relief import group_relief
 from stowplan.what_if.relief import relief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
     from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.tables import Block
-    from stowplan.inspection.records import VerdictRecord
+    from stowplan.inspection.records import GroupVerdictRecord, VerdictRecord
 
     _Told = tuple[Group, ReportedStatus | None]
 
-_WANTED = 'Ask for "pod [NS/]NAME…", "deployment/NAME", "pending" or "node NAME"'
+_WANTED = 'Ask for "pod [NS/]NAME…", "deployment/NAME", "podgroup/NAME", "pending" or "node NAME"'
 #: Groups of equal pods that a page explains, where many are asked about.
 _GROUPS = 10
 #: With --exit-code: some pod gets no node.
@@ -54,7 +58,7 @@ _SOME_WITHOUT_NODE = 3
 @click.argument(
     "question",
     nargs=-1,
-    metavar="[pod [NS/]NAME… | KIND/[NS/]NAME… | pending | node NAME]",
+    metavar="[pod [NS/]NAME… | KIND/[NS/]NAME… | podgroup/[NS/]NAME | pending | node NAME]",
     shell_complete=complete_question,
 )
 @click.option(
@@ -112,6 +116,7 @@ _SOME_WITHOUT_NODE = 3
 @click.option("--exit-code", is_flag=True, help=f"Exit with {_SOME_WITHOUT_NODE} if any of the pods gets no node.")
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
+@POD_GROUPS
 @click.option(
     "--from-scheduler",
     metavar="URL",
@@ -152,6 +157,7 @@ def explain(
     output: str,
     plugins: tuple[str, ...],
     no_extenders: bool,
+    pod_groups: bool,
     from_scheduler: str | None,
     token_file: str | None,
     certificate_authority: str | None,
@@ -165,6 +171,9 @@ def explain(
 
     For several pods, a summary comes first; then each group of equal pods is explained, the largest first. A workload
     in a file that has no pods yet stands for the pods that it asks for.
+
+    A pod group is judged as a whole: which of its pods fit together, in which domain, what is lacking, and what would
+    help. Where the files have PodGroups, the feature gates of groups are on, and a pod of a group is explained with it.
 
     With --from-scheduler, a running scheduler answers from its own state, which includes pods that are being placed,
     and shows what happened to the pod so far.
@@ -184,6 +193,7 @@ def explain(
       stowplan explain deployment/shop/web
       stowplan explain --kubeconfig admin.conf pending -n shop -l app=web
       stowplan explain node worker-3 -o wide
+      stowplan explain -f cluster.json podgroup/research/train
       kubectl get ns,no,po,svc,rs,rc,sts,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
         -A -o json | stowplan explain -f -
       stowplan explain -f cluster.json -f new-pod.yaml pod new-pod
@@ -247,10 +257,16 @@ def explain(
     if what == "node":
         of_pods = {"-n": namespace, "-l": selector, "--field-selector": field_selector, "--exit-code": exit_code}
         _excluded("a node is asked about, these are about pods", of_pods)
+    if what == "podgroup":
+        _excluded("a group is asked about, these are about pods", {"-l": selector, "--field-selector": field_selector})
+        if namespace is not None and "/" not in names[0]:
+            names = [f"{namespace}/{names[0]}"]
     if watch and (files or output in ("json", "yaml")):
         raise click.UsageError("--watch is for a live cluster, and for text: give neither -f nor -o json or yaml.")
     with reported(config):
-        selection = Selection.of(names, namespace=namespace, labels=selector, fields=field_selector)
+        selection = Selection.of(
+            [] if what == "podgroup" else names, namespace=namespace, labels=selector, fields=field_selector
+        )
 
         def cluster() -> ClusterSource:
             if recording is not None:
@@ -266,6 +282,7 @@ def explain(
                         config=config,
                         plugins=plugins,
                         pod=_one_pod(what, selection),
+                        groups=pod_groups or what == "podgroup",
                     )
                 )
             found.extenders = not no_extenders
@@ -273,7 +290,12 @@ def explain(
 
         def answer() -> _Answer:
             about = cluster()
-            return _about_node(about, names[0], output) if what == "node" else _about_pods(about, selection, output)
+            match what:
+                case "node":
+                    return _about_node(about, names[0], output)
+                case "podgroup":
+                    return _about_group(about, names[0], output)
+            return _about_pods(about, selection, output)
 
         if watch:
             _watched(answer, watch_interval)
@@ -285,7 +307,7 @@ def explain(
 
 
 def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[str, list[str]]:
-    """(pods, pending or node; the names)."""
+    """(pods, pending, node or podgroup; the names)."""
     if words and (pod or pending):
         raise click.UsageError(f"{_WANTED}, or use --pod or --pending, not both.")
     match list(words):
@@ -297,6 +319,10 @@ def _asked(words: Sequence[str], pod: str | None, *, pending: bool) -> tuple[str
             return "node", [name]
         case [one] if one.startswith(("node/", "no/")) and one.partition("/")[2]:
             return "node", [one.partition("/")[2]]
+        case [kind, name] if kind.lower() in POD_GROUP and name:
+            return "podgroup", [name]
+        case [one] if one.partition("/")[0].lower() in POD_GROUP and one.partition("/")[2]:
+            return "podgroup", [one.partition("/")[2]]
         case [first, *_] if first != "pending" and (len(words) > 1 or "/" in first):
             names = spelled(words)
             if all(names):
@@ -360,7 +386,9 @@ def _about_pods(about: ClusterSource, selection: Selection, output: str) -> _Ans
 
     def data() -> dict[str, Any]:
         if selection.is_one_pod and groups:
-            return document(_record(detailed, engine, groups[0], reported[0]))
+            return document(
+                replace(_record(detailed, engine, groups[0], reported[0]), pod_group=_group_of(about, pods))
+            )
         found = tuple(_record(in_short, engine, *one) for one in zip(groups, reported, strict=True))
         told = summary(groups, relief(about.cluster, groups))
         return document(VerdictListRecord(kind="ExplainList", summary=told, verdicts=found))
@@ -374,6 +402,10 @@ def _about_pods(about: ClusterSource, selection: Selection, output: str) -> _Ans
         for group, status in shown:
             blocks += [Line()] if blocks else []
             blocks += explanation(engine, group.verdict, wide=wide, alike=group.alike, reported=status)
+        for group_name in about.groups_of(pods)[:_GROUPS]:
+            verdict = about.cluster.explain_group(group_name)
+            found = group_page(verdict, group_relief(about.cluster, verdict), wide=wide)
+            blocks += [Line(), Line((("That is each pod alone. It is scheduled with its group:", "pending"),)), *found]
         left = sum(len(group.keys) for group in groups) - sum(len(group.keys) for group, _ in shown)
         if left:
             more = f"… and {count(left, 'more pod')} in {count(len(groups) - len(shown), 'group')} of equal ones"
@@ -381,6 +413,14 @@ def _about_pods(about: ClusterSource, selection: Selection, output: str) -> _Ans
         return blocks
 
     return _Answer(data, page, any(not group.verdict.node_name for group in groups))
+
+
+def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> GroupVerdictRecord | None:
+    """The verdict on the group that a pod is in."""
+    for group in about.groups_of(pods):
+        verdict = about.cluster.explain_group(group)
+        return replace(verdict.record(), relief=tuple(group_relief(about.cluster, verdict)))
+    return None
 
 
 def _nobody(about: ClusterSource, selection: Selection) -> str:
@@ -409,6 +449,19 @@ def _record(
     return replace(record, scheduler=None if reported is None else reported.record())
 
 
+# -- a group --------------------------------------------------------------------------------------------------------
+
+
+def _about_group(about: ClusterSource, name: str, output: str) -> _Answer:
+    verdict = about.cluster.explain_group(about.find_group(name))
+    found = group_relief(about.cluster, verdict)
+    return _Answer(
+        lambda: document(replace(verdict.record(), relief=tuple(found))),
+        lambda: group_page(verdict, found, wide=output == "wide"),
+        some_without_node=not verdict.fits,
+    )
+
+
 # -- a node ---------------------------------------------------------------------------------------------------------
 
 
@@ -428,9 +481,16 @@ def _view(about: ClusterSource, name: str) -> NodeView:
 
 
 def _ask_scheduler(what: str, names: Sequence[str], namespace: str | None, output: str, **about: Any) -> None:
-    from stowplan.sources.running_scheduler import SchedulerEndpoint, fetch_node, fetch_pending, fetch_pod, page_of
+    from stowplan.sources.running_scheduler import (
+        SchedulerEndpoint,
+        fetch_group,
+        fetch_node,
+        fetch_pending,
+        fetch_pod,
+        page_of,
+    )
 
-    kinds = [] if what == "node" else [named_object(name, namespace or "") for name in names]
+    kinds = [] if what in ("node", "podgroup") else [named_object(name, namespace or "") for name in names]
     if len(kinds) > 1 or any(kind != "Pod" for kind, _, _ in kinds):
         raise click.UsageError("--from-scheduler answers about one pod or all that wait: name one pod.")
     name = "/".join(part for part in kinds[0][1:] if part) if kinds else ""
@@ -442,6 +502,8 @@ def _ask_scheduler(what: str, names: Sequence[str], namespace: str | None, outpu
             asking = fetch_pod(endpoint, name, page=page)
         case "node":
             asking = fetch_node(endpoint, names[0], page=page)
+        case "podgroup":
+            asking = fetch_group(endpoint, names[0] if namespace is None else f"{namespace}/{names[0]}", page=page)
         case _:
             asking = fetch_pending(endpoint, page=page)
     found = run(asking)

@@ -13,10 +13,11 @@ from stowplan.cli.about import about_a_cluster, answer, cluster_of
 from stowplan.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.loading.admission import admit
-from stowplan.sources.templates import pod_in, pod_named
+from stowplan.sources.templates import POD_GROUP, pod_in, pod_named
 from stowplan.what_if.fit import NodeKind
 from stowplan.what_if.fit import fit as how_many_fit
-from stowplan.what_if.text import fit_page
+from stowplan.what_if.group_fit import fit_group
+from stowplan.what_if.text import fit_page, group_fit_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="How many more pods of a kind fit, and how many nodes the rest would need.")
-@click.argument("what", metavar="POD|KIND/NAME|FILE", shell_complete=complete_pod_or_file)
+@click.argument("what", metavar="POD|KIND/NAME|podgroup/NAME|FILE", shell_complete=complete_pod_or_file)
 @click.option(
     "--replicas", type=click.IntRange(min=0), metavar="N", help="Number of pods wanted. Default: as many as fit."
 )
@@ -52,6 +53,8 @@ def fit(
     """Show how many more pods like a pod, a workload or a manifest fit, on which nodes, and why the next one does not.
     With --replicas, also how many nodes to add so that all of them fit.
 
+    Of a pod group (podgroup/NAME), it is groups that are counted, each of them whole.
+
     The scheduler itself decides, with the plugins of your configuration. No pod is evicted, and pods that are already
     pending are not placed first. Nothing is changed anywhere.
 
@@ -60,14 +63,27 @@ def fit(
       stowplan fit shop/web-0
       stowplan fit deployment/shop/web --replicas 20
       stowplan fit -f cluster.json new-service.yaml --replicas 50 --like node-3
+      stowplan fit -f cluster.json podgroup/research/train --replicas 4
       stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json
     """
     with reported(source["config"]):
-        about = cluster_of(**source)
+        about = cluster_of(**source, groups=_named_group(what) is not None)
+        if (group := _named_group(what)) is not None:
+            found = fit_group(about.cluster, about.find_group(group), replicas=replicas, kinds=_kinds(likes, templates))
+            answer(found, group_fit_page, output)
+            return
         pod = _admitted(about, _pod_of(about, what, source["files"], recursive=source["recursive"]))
-        kinds = [*_likes(likes), *_templates(templates)] or None
-        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds)
+        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=_kinds(likes, templates))
         answer(record, fit_page, output)
+
+
+def _named_group(what: str) -> str | None:
+    kind, slash, name = what.partition("/")
+    return name if slash and name and kind.lower() in POD_GROUP else None
+
+
+def _kinds(likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | None:
+    return [*_likes(likes), *_templates(templates)] or None
 
 
 def _pod_of(about: ClusterSource, what: str, files: Sequence[str], *, recursive: bool) -> Pod:

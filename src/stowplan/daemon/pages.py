@@ -7,6 +7,8 @@
                                         pods that are only assumed to be on their nodes count there, and extenders are
                                         asked, but with `?extenders=false`
 
+    /stowplan/podgroups/<ns>/<group>    what happened to a pod group so far, and where its pods are
+
     /stowplan/nodes/<node>              what the node holds, which pods that wait it takes, and why it refuses others
 
 `?suggestions=true` at explain tries out what would help, and says which node refuses for which detail.
@@ -30,17 +32,28 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from stowplan.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
+from stowplan.api.types import PodGroup
+from stowplan.engine.group_stories import story_key
 from stowplan.explain.detailed_record import detailed
+from stowplan.explain.group_domains import condition_of
 from stowplan.explain.judging import judged, judged_live
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import node_view
 from stowplan.explain.page_json import page_to_json
-from stowplan.explain.scheduler_text import decisions_page, queue_page, scheduler_blocks
+from stowplan.explain.scheduler_text import decisions_page, group_state_page, queue_page, scheduler_blocks
 from stowplan.explain.suggestions import advise
 from stowplan.explain.tables import Line
 from stowplan.explain.text import explanation
 from stowplan.inspection.queue_state import queued_pod_record, scheduler_record
-from stowplan.inspection.records import DecisionsRecord, NodeRecord, QueueRecord, Record, VerdictRecord, encoded
+from stowplan.inspection.records import (
+    DecisionsRecord,
+    GroupStateRecord,
+    NodeRecord,
+    QueueRecord,
+    Record,
+    VerdictRecord,
+    encoded,
+)
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.timing.times import REAL_TIMES
 
@@ -139,6 +152,7 @@ class SchedulerPages:
             f"{PREFIX}pending": self._pending,
             f"{PREFIX}stories/": self._story,
             f"{PREFIX}explain/": self._explain,
+            f"{PREFIX}podgroups/": self._group,
             f"{PREFIX}nodes/": self._node,
         }
 
@@ -169,6 +183,27 @@ class SchedulerPages:
         if story is None:
             raise NotFound(f'no story of pod "{key}": it never was in the queue of this scheduler, or is forgotten')
         return _json(story.record())
+
+    def _group(self, request: Request) -> Response:
+        scheduler, key = self._scheduler, _key(request, "podgroups/")
+        group, members = scheduler.state.objects.get(PodGroup, key), scheduler.state.pod_groups
+        if group is None and not members.known(key):
+            raise NotFound(f'pod group "{key}" not found: this scheduler knows neither it nor pods of it')
+        queued = (scheduler.queue.get(info.key) for info in members.unscheduled(key))
+        gang = None if group is None else group.spec.scheduling_policy.gang
+        story = scheduler.stories.of(story_key(key))
+        record = GroupStateRecord(
+            pod_group=key,
+            min_count=0 if gang is None else gang.min_count,
+            condition=condition_of(group),
+            waiting=tuple(queued_pod_record(one) for one in queued if one is not None),
+            have_node={info.key: info.node_name for info in members.placed(key)},
+            story=None if story is None else story.record(),
+            leader=self._other_leader(),
+        )
+        wide = _is_wide(request)
+        page = _with_page(record, request, lambda: [*self._caveat(), *group_state_page(record, wide=wide)])
+        return _json(page)
 
     async def _explain(self, request: Request) -> Response:
         key = _key(request, "explain/")

@@ -42,6 +42,7 @@ from stowplan.engine.evictions import Evictions
 from stowplan.engine.failure_handler import FailureHandler
 from stowplan.engine.group_cycle import GroupCycle
 from stowplan.engine.group_metrics import GroupMetrics
+from stowplan.engine.group_questions import GroupQuestion
 from stowplan.engine.group_statuses import GroupStatuses
 from stowplan.engine.group_trial import GroupTrials
 from stowplan.engine.inputs import (
@@ -144,6 +145,8 @@ class EngineSettings:
     #: Whether what happened to pods is remembered, and told to users.
     stories: bool = True
     events: bool = True
+    #: Whether rejections that no plugin stands for are logged as errors, as the reference does.
+    rejections_are_errors: bool = True
     #: Whether equal pods share results.
     reuse: bool = True
     #: Whether other pods are decided while one waits for an extender.
@@ -235,6 +238,7 @@ class Engine:
             metrics=attempts,
             report=_report,
             listener=listener,
+            rejections_are_errors=settings.rejections_are_errors,
         )
         self._cycle = SchedulingCycle(
             algorithm=self.algorithm,
@@ -257,7 +261,8 @@ class Engine:
             overlaps=settings.overlaps,
         )
         self.group_statuses = GroupStatuses(outbox, self.state, wall_clock=self._wall_clock)
-        self._groups = self._new_group_cycle(features, stopwatch) if features.enabled("GenericWorkload") else None
+        self._trials = self._new_trials(features) if features.enabled("GenericWorkload") else None
+        self._groups = None if self._trials is None else self._new_group_cycle(self._trials, stopwatch)
         self.handlers = EventHandlers(
             self.parts,
             algorithm=self.algorithm,
@@ -278,12 +283,15 @@ class Engine:
         self._stopwatch = stopwatch
         self._take = self._takers()
 
-    def _new_group_cycle(self, features: FeatureGates, stopwatch: _Stopwatch) -> GroupCycle:
+    def _new_trials(self, features: FeatureGates) -> GroupTrials:
         placements = features.enabled("TopologyAwareWorkloadScheduling")
+        return GroupTrials(self.algorithm, self.state, _report, placements=placements)
+
+    def _new_group_cycle(self, trials: GroupTrials, stopwatch: _Stopwatch) -> GroupCycle:
         return GroupCycle(
             self.parts,
             pods=self,
-            trials=GroupTrials(self.algorithm, self.state, _report, placements=placements),
+            trials=trials,
             cycle=self._cycle,
             statuses=self.group_statuses,
             metrics=GroupMetrics(self.metrics, now=stopwatch.now),
@@ -567,6 +575,11 @@ class Engine:
     def _told(self, input_: Told) -> None:
         self._outbox.tell(input_.event)
 
+    @property
+    def schedules_groups(self) -> bool:
+        """Whether pods of a group are tried together."""
+        return self._groups is not None
+
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
@@ -587,6 +600,18 @@ class Engine:
             with nullcontext() if placed is None else state.transaction():
                 state.remove_pod(pod.uid)
                 yield Question(self.algorithm, framework, placed or pod, current_node=current, version=version)
+        finally:
+            self._asking = before
+
+    @contextmanager
+    def asking_about_group(self, group: str) -> Iterator[GroupQuestion]:
+        """Ask about a pod group, `namespace/name`, in the same way."""
+        before, self._asking = self._asking, True
+        version = self.state.version
+        try:
+            # The trial undoes what it does to the cluster; this undoes what it draws and what the question takes off.
+            with self.state.transaction():
+                yield GroupQuestion(self.algorithm, self._trials, group, version=version)
         finally:
             self._asking = before
 

@@ -43,8 +43,15 @@ class FailureHandler:
         metrics: AttemptMetrics,
         report: Callable[[str], None],
         listener: DecisionListener | None = None,
+        rejections_are_errors: bool = True,
     ) -> None:
+        """`rejections_are_errors`: whether rejections without a refusing plugin are logged as errors.
+
+        Such are those of pods that a gang holds back. The reference logs them so; who places pods to answer a question
+        is told of them by the answer.
+        """
         self._listener = listener
+        self._rejections_are_errors = rejections_are_errors
         self._state = state
         self._profiles = profiles
         self._queue = queue
@@ -61,7 +68,8 @@ class FailureHandler:
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)
         queued.gating_plugin = ""
-        _log_failure(queued, failure, self._locations)
+        if self._rejections_are_errors or not failure.status.rejected:
+            _log_failure(queued, failure, self._locations)
         tried = queued.pod.pod
         newest = self._state.pending.get(queued.pod.key)
         pod = None if newest is None else newest.pod

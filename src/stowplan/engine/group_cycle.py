@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stowplan.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.engine.attempt import Failure
+from stowplan.engine.group_stories import tell
 from stowplan.engine.group_trial import UNSCHEDULABLE, GroupTrial, TriedPod
 from stowplan.engine.scheduling_cycle import undecided
 from stowplan.framework.status import Code, Status, error
@@ -64,6 +65,7 @@ class GroupCycle:
     ) -> None:
         self._state = parts.state
         self._queue = parts.queue
+        self._stories = parts.stories
         self._pods = pods
         self._trials = trials
         self._cycle = cycle
@@ -89,6 +91,7 @@ class GroupCycle:
         self._metrics.decided(started)
         self._submit(framework, tried, trial, started)
         self._log(group, trial)
+        tell(self._stories, group, trial)
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
         self._statuses.write(group, trial.status)
 

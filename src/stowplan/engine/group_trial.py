@@ -91,6 +91,8 @@ class GroupTrial:
     pods: list[TriedPod] = field(default_factory=list)
     #: Whether it is rejected only until preemption is through.
     waiting: bool = False
+    #: What became of it in each placement, where placements were tried; for explanations.
+    placements: Sequence[tuple[Placement, GroupTrial]] = ()
 
     @property
     def proposed(self) -> tuple[ProposedAssignment, ...]:
@@ -125,7 +127,9 @@ class GroupTrials:
             if trial.status.code == Code.Error:
                 return trial
             trials.append((placement, trial))
-        return self._best(framework, group_state, info, trials)
+        best = self._best(framework, group_state, info, trials)
+        best.placements = trials
+        return best
 
     def _restriction(self, placement: Placement) -> Rows | None:
         """The placement's rows; None if it has all nodes."""

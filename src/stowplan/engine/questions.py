@@ -105,7 +105,7 @@ class Question:
         self._version = version
         self.framework = framework
         self.cluster = algorithm.cluster
-        self.pod = _unplaced(self.cluster, pod)
+        self.pod = unplaced(self.cluster, pod)
 
     def judgement(self, answers: Mapping[Asked, Outcome] | None = None) -> Judgement:
         """The whole of it, but for what is `wanted` beyond these answers; None: extenders are not asked."""
@@ -183,7 +183,7 @@ class Question:
         return outcome.diagnosis or evaluation.diagnosis(outcome.refused)
 
 
-def _unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
+def unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
     """The pod without its node: spec.nodeName would otherwise bind it there. Always a pod of the question's own."""
     pod = info.pod
     if not pod.spec.node_name:

@@ -23,6 +23,7 @@ from stowplan.cluster.recount import problems_of as problems_of_state
 from stowplan.engine.binding_checks import BindingChecks
 from stowplan.engine.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.eviction_records import Eviction, Preemption
+from stowplan.engine.group_statuses import GroupPatch
 from stowplan.engine.statuses import PodWrites
 from stowplan.engine.suspended_cycles import Need, SuspendedCycle
 
@@ -153,11 +154,13 @@ class Validation:
         """Whether each of its records is known, every part says itself."""
         outbox = self._parts.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | Eviction | PluginCall | Need):
+            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | Need):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             sleeper = alarm.sleeper
-            known = PodWrites | Preemption | Binding | PluginCall | SuspendedCycle | type(self._queue_timer)
+            known = (
+                PodWrites | GroupPatch | Preemption | Binding | PluginCall | SuspendedCycle | type(self._queue_timer)
+            )
             if not isinstance(sleeper, known):
                 yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"
 

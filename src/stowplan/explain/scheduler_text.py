@@ -9,7 +9,7 @@ from stowplan.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
     from stowplan.explain.tables import Block, Cell
-    from stowplan.inspection.records import DecisionsRecord, QueueRecord, SchedulerRecord, StepRecord
+    from stowplan.inspection.records import DecisionsRecord, GroupStateRecord, QueueRecord, SchedulerRecord, StepRecord
 
 #: Steps of a story in the short form, the last ones.
 _STEPS = 12
@@ -27,6 +27,36 @@ def scheduler_blocks(record: SchedulerRecord, *, wide: bool) -> list[Block]:
         kept = "" if wide else " (-o wide shows those that are kept)"
         blocks.append(Line(((f"… {count(left, 'earlier step')}{kept}", "dim"),), 2))
     return [*blocks, Grid([[((step.time, "dim"),), _step(step)] for step in shown])]
+
+
+def group_state_page(record: GroupStateRecord, *, wide: bool) -> list[Block]:
+    """What the scheduler knows of a pod group."""
+    gang = f", a gang of at least {record.min_count:,}" if record.min_count else ""
+    counts = f": {count(len(record.have_node), 'pod')} with a node, {len(record.waiting):,} in the queue{gang}"
+    blocks: list[Block] = [Line((("pod group ", ""), (record.pod_group, "name"), (counts, "")))]
+    if record.condition is not None:
+        said = f"PodGroupScheduled {record.condition.status}, {record.condition.reason}"
+        message = f": {record.condition.message}" if record.condition.message else ""
+        blocks.append(Line(f"{said}{message}", 2))
+    if record.story is not None:
+        steps = record.story.steps if wide else record.story.steps[-_STEPS:]
+        blocks += [Line(), Line((("What happened", "head"),)), Grid([[((s.time, "dim"),), _step(s)] for s in steps])]
+    if record.waiting:
+        shown = record.waiting if wide else record.waiting[:_STEPS]
+        rows: list[list[Cell]] = [
+            [
+                ((pod.pod, "name"),),
+                pod.place,
+                count(pod.attempts, "attempt"),
+                pod.gated_by and f"gated by {pod.gated_by}",
+            ]
+            for pod in shown
+        ]
+        blocks += [Line(), Line((("In the queue", "head"),)), Grid(rows)]
+        if len(record.waiting) > len(shown):
+            more = f"… and {count(len(record.waiting) - len(shown), 'more pod')}"
+            blocks.append(Line(((more, "dim"),), 2))
+    return blocks
 
 
 def _state(record: SchedulerRecord) -> Cell:

@@ -253,6 +253,85 @@ class ExtenderWordRecord(Record, frozen=True, kw_only=True):
     failed: str = ""
 
 
+class ReliefRecord(Record, frozen=True, kw_only=True):
+    """A change that was tried on all refused pods together."""
+
+    text: str
+    #: How many of them it places.
+    pods: int
+    changes: tuple[dict[str, Any], ...]
+    note: str = ""
+
+
+class GroupPodRecord(Record, frozen=True, kw_only=True):
+    """A pod of a group that has room beside the others."""
+
+    pod: str
+    node: str
+    #: Pods that are to be evicted first.
+    victims: tuple[str, ...] = ()
+
+
+class GroupRefusalRecord(Record, frozen=True, kw_only=True):
+    """Pods of a group that found no node, for the same reason."""
+
+    reason: str
+    #: What they are told: with what PostFilter adds.
+    message: str
+    plugins: tuple[str, ...] = ()
+    #: How many there are, and the first of them.
+    pods: int
+    names: tuple[str, ...]
+
+
+class GroupDomainRecord(Record, frozen=True, kw_only=True):
+    """A group tried on the nodes of one domain."""
+
+    #: The value of the topology label; "" for the whole cluster.
+    name: str = ""
+    nodes: int
+    fits: bool = False
+    chosen: bool = False
+    #: How many more pods would have to fit, and what they request altogether.
+    lacking: int = 0
+    lacking_resources: dict[str, str] = {}
+    placed: tuple[GroupPodRecord, ...] = ()
+    refused: tuple[GroupRefusalRecord, ...] = ()
+
+
+class GroupVerdictRecord(Record, frozen=True, kw_only=True):
+    """What would be decided about a pod group as a whole."""
+
+    kind: str
+    pod_group: str
+    #: `gang` or `basic`; "" without a PodGroup object.
+    policy: str = ""
+    min_count: int = 0
+    topology_key: str = ""
+    fits: bool = False
+    #: Whether it fits once pods have been evicted.
+    waits_for_preemption: bool = False
+    #: The status that the condition PodGroupScheduled would have.
+    code: str
+    message: str = ""
+    #: Pods that were tried, in this order.
+    pods: tuple[str, ...] = ()
+    #: All pods have nodes, and were judged as if they had not.
+    judged_anew: bool = False
+    #: Pods that keep their nodes.
+    have_node: dict[str, str] = {}
+    #: Pod -> why PreEnqueue holds it back.
+    held_back: dict[str, str] = {}
+    #: The domain that is taken.
+    domain: str = ""
+    #: The one that is taken first, then those that come closest.
+    domains: tuple[GroupDomainRecord, ...] = ()
+    #: What the cluster's scheduler said.
+    condition: ConditionRecord | None = None
+    #: Changes that let the group fit.
+    relief: tuple[ReliefRecord, ...] = ()
+
+
 class VerdictRecord(Record, frozen=True, kw_only=True):
     """What would be decided about one pod."""
 
@@ -290,6 +369,23 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     suggestions: tuple[SuggestionRecord, ...] = ()
     obstacles: tuple[str, ...] = ()
     scheduler: SchedulerRecord | None = None
+    #: The verdict on the group that the pod is in.
+    pod_group: GroupVerdictRecord | None = None
+    leader: str | None = None
+    page: list[Any] | None = None
+
+
+class GroupStateRecord(Record, frozen=True, kw_only=True):
+    """What a running scheduler knows of a pod group."""
+
+    pod_group: str
+    #: What is in the PodGroup; 0 for a group that is no gang.
+    min_count: int = 0
+    condition: ConditionRecord | None = None
+    #: Pods in the queue, and pods on nodes or on their way there.
+    waiting: tuple[QueuedPodRecord, ...] = ()
+    have_node: dict[str, str] = {}
+    story: StoryRecord | None = None
     leader: str | None = None
     page: list[Any] | None = None
 
@@ -302,16 +398,6 @@ class CauseRecord(Record, frozen=True, kw_only=True):
     pods: int
     #: Namespace -> pods.
     namespaces: dict[str, int]
-
-
-class ReliefRecord(Record, frozen=True, kw_only=True):
-    """A change that was tried on all refused pods together."""
-
-    text: str
-    #: How many of them it places.
-    pods: int
-    changes: tuple[dict[str, Any], ...]
-    note: str = ""
 
 
 class SummaryRecord(Record, frozen=True, kw_only=True, omit_defaults=False):

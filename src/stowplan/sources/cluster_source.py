@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.api.pod import FINISHED
-from stowplan.api.types import Event, Pod
+from stowplan.api.types import Event, Pod, PodGroup
+from stowplan.cluster.pod_info import group_key
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.named_plugins import named_plugins
 from stowplan.config import DEFAULT_FEATURES
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
+
+#: What it takes to schedule groups of pods as groups.
+GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
 
 _OTHER_CONFIG = "--config FILE names one that has"
 
@@ -62,9 +66,12 @@ class ClusterSource:
     def of_files(
         cls, files: Sequence[str], config: str | None, plugins: Sequence[str], *, recursive: bool = False
     ) -> ClusterSource:
+        """Groups are scheduled as groups where the files have any."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
         _note(*found.notes)
-        return cls(Cluster(found.objects, config, plugins=named_plugins(plugins)), _finished(found.objects))
+        gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
+        cluster = Cluster(found.objects, config, plugins=named_plugins(plugins), feature_gates=gates)
+        return cls(cluster, _finished(found.objects))
 
     @classmethod
     def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
@@ -91,14 +98,23 @@ class ClusterSource:
 
     @classmethod
     async def of_live_cluster(
-        cls, *, kubeconfig: str | None, context: str | None, config: str | None, plugins: Sequence[str], pod: str
+        cls,
+        *,
+        kubeconfig: str | None,
+        context: str | None,
+        config: str | None,
+        plugins: Sequence[str],
+        pod: str,
+        groups: bool = False,
     ) -> ClusterSource:
+        """`groups`: whether pod groups are read, and scheduled as groups."""
         # What talks HTTP takes a while to import; files do without.
         from stowplan import __version__
         from stowplan.client.http.user_agent import user_agent
         from stowplan.loading.live_cluster import LiveClusterError, read_live_cluster
 
-        cluster = Cluster((), config, plugins=named_plugins(plugins))
+        gates = GROUP_GATES if groups else None
+        cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=gates)
         try:
             read = await read_live_cluster(
                 cluster.kinds_read(report=_note),
@@ -203,6 +219,24 @@ class ClusterSource:
         state = self.cluster.state
         told = error(f"{why}; {_OTHER_CONFIG}")
         return Verdict(pod=info, names=list(state.table.names), version=state.version, error=told)
+
+    def find_group(self, name: str) -> str:
+        """The key of a pod group; raise InputError."""
+        state, key = self.cluster.state, name if "/" in name else f"{self.namespace}/{name}"
+        known = {f"{obj.metadata.namespace}/{obj.metadata.name}" for obj in state.objects.all(PodGroup)}
+        known |= {group_key(info.pod) for info in self.pods() if info.pod.spec.scheduling_group is not None}
+        if key not in known:
+            near = get_close_matches(key, sorted(known), n=3, cutoff=0.6)
+            hint = f"; did you mean {' or '.join(near)}?" if near else f"; {self.where} have none" if not known else ""
+            raise InputError(f'pod group "{key}" not found{hint}')
+        return key
+
+    def groups_of(self, pods: Iterable[PodInfo]) -> list[str]:
+        """The groups that these pods are in, if groups are scheduled as groups."""
+        if not self.cluster.engine.schedules_groups:
+            return []
+        members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
+        return list(dict.fromkeys(group_key(pod) for pod in members))
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         """What the live cluster's scheduler said of a pod."""

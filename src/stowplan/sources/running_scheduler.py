@@ -31,7 +31,15 @@ from stowplan.client.http.transport import Limits, Request, Transport
 from stowplan.client.http.user_agent import user_agent
 from stowplan.command_line.errors import InputError
 from stowplan.explain.page_json import PageError, page_from_json
-from stowplan.inspection.records import SCHEMA_VERSION, DecisionsRecord, NodeRecord, QueueRecord, Record, VerdictRecord
+from stowplan.inspection.records import (
+    SCHEMA_VERSION,
+    DecisionsRecord,
+    GroupStateRecord,
+    NodeRecord,
+    QueueRecord,
+    Record,
+    VerdictRecord,
+)
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -69,6 +77,13 @@ async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") ->
 async def fetch_node(endpoint: SchedulerEndpoint, name: str, *, page: str = "") -> dict[str, Any]:
     """The document about a node; raise InputError."""
     return await _fetch(_connection(endpoint), f"/stowplan/nodes/{name}", page, NodeRecord)
+
+
+async def fetch_group(endpoint: SchedulerEndpoint, group: str, *, page: str = "") -> dict[str, Any]:
+    """The document about a pod group, `name` or `namespace/name`; raise InputError."""
+    connection = _connection(endpoint)
+    key = group if "/" in group else f"{connection.namespace}/{group}"
+    return await _fetch(connection, f"/stowplan/podgroups/{key}", page, GroupStateRecord)
 
 
 async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[str, Any]:

@@ -29,6 +29,8 @@ KINDS = {
     }.items()
     for short in shorts
 }
+#: What people call a PodGroup: it makes no pods, and is asked about as a whole.
+POD_GROUP = ("podgroup", "podgroups")
 
 
 def named_object(text: str, namespace: str) -> tuple[str, str, str]:

@@ -7,12 +7,16 @@ is said to be stranded was refused. Nothing is evicted or changed anywhere.
     drain(cluster, ["node-1"])             # where its pods would go, which budgets hold it up
     survive(cluster)                       # what the loss of each node or zone would cost
     what_if(cluster, Remove("node-1"))     # which pods get a node by a change, and which lose theirs
+    fit_group(cluster, "train")            # how many more such pod groups fit, each of them whole
+    group_relief(cluster, cluster.explain_group("train"))    # what lets a pod group fit
 """
 
 from stowplan.what_if.changes import AddNodes, Change, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.what_if.comparison import what_if
 from stowplan.what_if.drain import drain
 from stowplan.what_if.fit import NodeKind, fit
+from stowplan.what_if.group_fit import fit_group
+from stowplan.what_if.group_relief import group_relief
 from stowplan.what_if.survive import survive
 
 __all__ = [
@@ -27,6 +31,8 @@ __all__ = [
     "Taint",
     "drain",
     "fit",
+    "fit_group",
+    "group_relief",
     "survive",
     "what_if",
 ]

@@ -24,7 +24,7 @@ from stowplan.what_if.records import FitRecord, LimitRecord, MixRecord, NodesToA
 from stowplan.what_if.room import limits_of, room_for
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
     from typing import Any
 
     from stowplan.api.types import Node, Pod
@@ -201,8 +201,13 @@ def _add_nodes(
 
 def kinds_of(cluster: Cluster) -> list[NodeKind]:
     """A node of each size that there is, the most frequent first."""
+    return kinds_among(nodes_of(cluster))
+
+
+def kinds_among(nodes: Iterable[Node]) -> list[NodeKind]:
+    """The same for some nodes."""
     sizes: dict[Hashable, list[str]] = {}
-    for node in nodes_of(cluster):
+    for node in nodes:
         size = tuple(sorted((resource, str(amount)) for resource, amount in node.status.allocatable.items()))
         sizes.setdefault((size, node.spec.taints), []).append(node.metadata.name)
     frequent = sorted(sizes.values(), key=len, reverse=True)

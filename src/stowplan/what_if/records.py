@@ -72,6 +72,25 @@ class FitRecord(Answer, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class GroupFitRecord(Answer, frozen=True, kw_only=True):
+    kind: str = "FitGroup"
+    pod_group: str
+    #: Pods of one group.
+    pods_each: int
+    #: Groups that were asked for; None: as many as there is room for.
+    wanted: int | None
+    #: How many more groups fit whole.
+    fits: int
+    #: Node -> pods.
+    per_node: dict[str, int]
+    #: Value of the topology label -> pods; empty without one.
+    per_domain: dict[str, int]
+    #: Why the next one does not fit.
+    limited_by: str
+    nodes_to_add: tuple[NodesToAddRecord, ...]
+    notes: tuple[str, ...]
+
+
 # -- drain and survive ------------------------------------------------------------------------------------------------
 
 

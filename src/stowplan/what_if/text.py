@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stowplan.what_if.records import (
         DrainRecord,
         FitRecord,
+        GroupFitRecord,
         LossRecord,
         SideRecord,
         StrandedRecord,
@@ -53,6 +54,31 @@ def fit_page(record: FitRecord) -> list[Block]:
     if record.cheapest is not None:
         mix = ", ".join(f"{number:,} like {name}" for name, number in record.cheapest.nodes.items())
         blocks.append(Line(f"cheapest: {mix}, {_money(record.cheapest.price)} in all", indent=2))
+    return blocks + _notes(record.notes)
+
+
+def group_fit_page(record: GroupFitRecord) -> list[Block]:
+    wanted = "" if record.wanted is None else f" of {record.wanted:,}"
+    enough = record.wanted is None or record.fits >= record.wanted
+    style = "good" if record.fits and enough else "pending"
+    size = f" with {count(record.pods_each, 'pod')} each"
+    told = f"{record.fits:,}{wanted} more {'group' if record.fits == 1 else 'groups'} fit whole"
+    if record.fits == 1:
+        told = f"1{wanted} more group fits whole"
+    blocks: list[Block] = [
+        Line((("like pod group ", ""), (record.pod_group, "name"), (": ", ""), (told, style), (size, "")))
+    ]
+    if record.limited_by:
+        blocks.append(Line(f"the next one does not: {record.limited_by}", indent=2))
+    if record.per_domain:
+        blocks += _table(("DOMAIN", "PODS"), [(name, f"{pods:,}") for name, pods in record.per_domain.items()], {1})
+    if record.per_node:
+        most = sorted(record.per_node.items(), key=lambda item: (-item[1], item[0]))
+        blocks += _table(("NODE", "PODS"), [(node, f"{pods:,}") for node, pods in most], {1})
+    if record.nodes_to_add:
+        blocks += [Line(), Line((("Nodes that would make all of them fit", "head"),))]
+        rows = [(f"{add.count:,}", add.like, _money(add.price)) for add in record.nodes_to_add]
+        blocks += _table(("NODES", "LIKE", "PRICE"), rows, {0})
     return blocks + _notes(record.notes)
 
 

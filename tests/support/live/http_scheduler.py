@@ -38,6 +38,7 @@ PATHS = {
     "persistentvolumeclaims": "/api/v1/namespaces/{ns}/persistentvolumeclaims",
     "replicasets": "/apis/apps/v1/namespaces/{ns}/replicasets",
     "poddisruptionbudgets": "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets",
+    "podgroups": "/apis/scheduling.k8s.io/v1alpha2/namespaces/{ns}/podgroups",
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",
@@ -183,7 +184,7 @@ class Objects:
     async def close(self):
         try:
             for path in reversed(self._made):
-                if "/persistentvolume" in path or "/resourceclaims/" in path:
+                if any(kind in path for kind in ("/persistentvolume", "/resourceclaims/", "/podgroups/")):
                     # Nobody here would take its protection away.
                     await self.call("PATCH", path, {"metadata": {"finalizers": None}}, _PATCHES["merge"], ok=(200, 404))
                 await self.call("DELETE", path, {"gracePeriodSeconds": 0}, ok=(200, 202, 404, 405, 409))

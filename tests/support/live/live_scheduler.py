@@ -173,7 +173,7 @@ async def opened(
         registry.register(plugin)
     scheduler = Scheduler(
         api,
-        load_config(config, plugins=registry.declarations),
+        load_config(config, plugins=registry.declarations, features=features),
         registry=registry,
         times=time,
         random=random,

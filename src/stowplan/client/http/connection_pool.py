@@ -114,10 +114,9 @@ class ConnectionPool:
         for connection in tuple(self._all):
             connection.give_up(_CLOSED, lasting=True)
         if self._all:
-            # uvloop does not always tell of the end of a TLS connection that was aborted; why is not known.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LETTING_GO):
-                    await self._closing
+            # uvloop does not always tell of the end of a connection that was aborted; why is not known. The future
+            # is only looked at, never awaited: giving up would cancel it for who closes the pool after this.
+            await asyncio.wait((self._closing,), timeout=LETTING_GO)
         # Connections that were about to be made are closed in the next round of the event loop.
         await asyncio.sleep(0)
 

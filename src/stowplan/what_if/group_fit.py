@@ -1,0 +1,157 @@
+"""How many more pod groups like one fit, each of them whole.
+
+Copies of the group and its pods are scheduled one after the other, as groups, until one does not fit whole. Nobody is
+evicted for them, and pods that are pending already are not placed before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.api.types import PodGroup, PodSchedulingGroup
+from stowplan.offline import ClusterError
+from stowplan.what_if.fit import kinds_of
+from stowplan.what_if.nodes import NodeTemplate, node_named
+from stowplan.what_if.pods import copy_of
+from stowplan.what_if.records import GroupFitRecord, NodesToAddRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stowplan.api.types import Pod
+    from stowplan.offline import Cluster
+    from stowplan.what_if.fit import NodeKind
+
+#: Groups that are placed one after the other at most, where nobody says how many are wanted; and nodes that are added.
+MOST_GROUPS, MOST_NODES = 1_000, 1_000
+
+
+def fit_group(
+    cluster: Cluster, group: str, *, replicas: int | None = None, kinds: Sequence[NodeKind] | None = None
+) -> GroupFitRecord:
+    """`replicas`: how many groups are wanted; None: as many as there is room for.
+
+    `kinds` of nodes to add for those that do not fit; None: those of the cluster.
+    """
+    if replicas is not None and replicas < 0:
+        raise ClusterError(f"replicas: want 0 or more, got {replicas}")
+    if not cluster.engine.schedules_groups:
+        raise ClusterError("feature_gates: GenericWorkload is off, pods of groups are scheduled one by one")
+    question = _Question(cluster, group)
+    with cluster.transaction():
+        fits, nodes = question.placed(MOST_GROUPS if replicas is None else replicas)
+        whole = replicas is not None and fits == replicas
+        why = "" if whole or fits == MOST_GROUPS else question.why_not()
+        domains = question.domains_of(nodes)
+    to_add = [] if replicas is None or whole else _nodes_to_add(cluster, question, replicas, kinds)
+    notes = (f"after {fits:,} groups no more were tried: there may be room for others",) if fits == MOST_GROUPS else ()
+    return GroupFitRecord(
+        pod_group=question.key,
+        pods_each=len(question.pods),
+        wanted=replicas,
+        fits=fits,
+        per_node=dict(sorted(nodes.items())),
+        per_domain=dict(sorted(domains.items())),
+        limited_by=why,
+        nodes_to_add=tuple(to_add),
+        notes=notes,
+    )
+
+
+class _Question:
+    """Asked within transactions of the caller's."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self.key = group if "/" in group else f"default/{group}"
+        self._cluster = cluster
+        found = cluster.state.objects.get(PodGroup, self.key)
+        if found is None:
+            raise ClusterError(f'pod group "{self.key}" not found')
+        self._group = found
+        groups = cluster.state.pod_groups
+        self.pods = [info.pod for info in (*groups.placed(self.key), *groups.unscheduled(self.key))]
+        if not self.pods:
+            raise ClusterError(f'pod group "{self.key}" has no pods: nothing says how large they are')
+        gang = found.spec.scheduling_policy.gang
+        # The rest of a gang that is not there yet is taken to be like its last pod.
+        self.pods += [self.pods[-1]] * (0 if gang is None else gang.min_count - len(self.pods))
+        self._last = ""
+
+    def placed(self, most: int) -> tuple[int, Counter[str]]:
+        """How many groups fit whole, one after the other, and the nodes of their pods."""
+        nodes: Counter[str] = Counter()
+        for number in range(most):
+            hosts = [decision.node_name for decision in self._cluster.schedule(self._copies(number + 1))]
+            if not all(hosts):
+                return number, nodes
+            nodes.update(hosts)
+        return most, nodes
+
+    def _copies(self, number: int) -> list[Pod]:
+        name = f"{self._group.metadata.name}-copy-{number}"
+        metadata = replace(self._group.metadata, name=name, uid=f"{self.key}, copy {number}")
+        group = replace(self._group, metadata=metadata, status=type(self._group.status)())
+        self._cluster.add(group)
+        self._last = f"{metadata.namespace or 'default'}/{name}"
+        return [self._member(pod, name, f"{name}-{i}") for i, pod in enumerate(self.pods)]
+
+    @staticmethod
+    def _member(pod: Pod, group: str, name: str) -> Pod:
+        fresh = copy_of(pod, name)
+        return replace(fresh, spec=replace(fresh.spec, scheduling_group=PodSchedulingGroup(pod_group_name=group)))
+
+    def why_not(self) -> str:
+        """Of the copy that was tried last."""
+        verdict = self._cluster.explain_group(self._last)
+        best = verdict.best
+        if best is None:
+            return verdict.status.message
+        told = verdict.in_words().partition(": ")[2]
+        reason = best.refused[0].reason if best.refused else ""
+        return f"{told}: {reason}" if reason else told
+
+    def domains_of(self, nodes: Mapping[str, int]) -> Counter[str]:
+        """Pods by the value of the group's topology label; empty without one."""
+        constraints = self._group.spec.scheduling_constraints
+        domains: Counter[str] = Counter()
+        if constraints is not None and constraints.topology:
+            key = constraints.topology[0].key
+            for name, pods in nodes.items():
+                domains[node_named(self._cluster, name).metadata.labels.get(key, "")] += pods
+        return domains
+
+
+def _nodes_to_add(
+    cluster: Cluster, question: _Question, wanted: int, kinds: Sequence[NodeKind] | None
+) -> list[NodesToAddRecord]:
+    """The fewest new nodes of each kind with which all groups fit; each number is tried."""
+    found = []
+    for kind in kinds_of(cluster) if kinds is None else kinds:
+        template = NodeTemplate.of(cluster, kind.like)
+        count = _count_to_add(cluster, question, template, wanted)
+        if count is not None:
+            price = None if kind.price is None else count * kind.price
+            found.append(NodesToAddRecord(like=kind.name, count=count, price=price))
+    return sorted(found, key=lambda add: (add.price is None, add.price or 0.0, add.count, add.like))
+
+
+def _count_to_add(cluster: Cluster, question: _Question, template: NodeTemplate, wanted: int) -> int | None:
+    def all_fit(count: int) -> bool:
+        with cluster.transaction():
+            template.add_to(cluster, count)
+            return question.placed(wanted)[0] == wanted
+
+    high, pods = 1, wanted * len(question.pods)
+    while not all_fit(high):
+        # Somewhere each new node would have a pod.
+        if high > pods or high >= MOST_NODES:
+            return None
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if all_fit(middle) else (middle, high)
+    return high

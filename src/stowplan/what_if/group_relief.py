@@ -1,0 +1,144 @@
+"""What would help a pod group that does not fit: every change tried on the whole group.
+
+Tried are more nodes in the domain that comes closest, what is suggested for the first pod that finds no node there
+(made for all pods of the group), a group that needs fewer pods, and one that may be spread over several domains.
+Nobody is evicted for it, and everything is undone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stowplan.framework.explanations.formatting import count
+from stowplan.inspection.records import ReliefRecord
+from stowplan.what_if.fit import kinds_among
+from stowplan.what_if.nodes import NodeTemplate, node_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stowplan.api.scheduling import PodGroup, PodGroupSpec
+    from stowplan.engine.group_questions import DomainJudgement
+    from stowplan.explain.group_verdict import GroupVerdict
+    from stowplan.explain.suggestions import Suggestion
+    from stowplan.offline import Cluster
+
+#: Kinds of nodes that are tried, and how often a change of the pods is followed by a further one.
+_KINDS, _ROUNDS = 2, 4
+_RECREATE = "the spec of a PodGroup cannot be changed: create another one"
+
+
+def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
+    """Of a group that does not fit, by the verdict on it; what places most pods first."""
+    best = verdict.best
+    if best is None or verdict.pod_group is None or verdict.anew or (best.works and not best.waiting):
+        return []
+    if verdict.min_count is not None and verdict.total < verdict.min_count:
+        # The rest of the gang has to come; room is not what it waits for.
+        return []
+    relief = _Relief(cluster, verdict.group)
+    found = [*relief.more_nodes(verdict, best), *relief.other_pods(), *relief.other_group(verdict, best)]
+    return sorted(found, key=lambda one: -one.pods)
+
+
+class _Relief:
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+
+    def _placed(self) -> int:
+        """How many pods get a node at once; 0 when the group does not fit, or only after evictions."""
+        best = self._cluster.explain_group(self._group).best
+        return len(best.placed) if best is not None and best.works and not best.waiting else 0
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def more_nodes(self, verdict: GroupVerdict, best: DomainJudgement) -> Iterator[ReliefRecord]:
+        most = verdict.lacking(best) or len(best.refused)
+        nodes = [node_named(self._cluster, name) for name in best.nodes]
+        for kind in kinds_among(nodes)[:_KINDS]:
+            template = NodeTemplate.of(self._cluster, kind.like)
+            if self._with_nodes(template, most):
+                yield self._fewest(template, most)
+
+    def _fewest(self, template: NodeTemplate, most: int) -> ReliefRecord:
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._with_nodes(template, middle) else (middle, high)
+        like = template.node.metadata.name
+        change = {"kind": "addNodes", "nodes": high, "like": like}
+        placed = self._with_nodes(template, high)
+        return ReliefRecord(text=f"add {count(high, 'node')} like {like}", pods=placed, changes=(change,))
+
+    def _with_nodes(self, template: NodeTemplate, nodes: int) -> int:
+        with self._cluster.transaction():
+            template.add_to(self._cluster, nodes)
+            return self._placed()
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def other_pods(self) -> Iterator[ReliefRecord]:
+        """What helps one pod is done to all, until the group fits or nothing more is known."""
+        made: dict[tuple[str, ...], Suggestion] = {}
+        with self._cluster.transaction():
+            for _ in range(_ROUNDS):
+                verdict = self._cluster.explain_group(self._group)
+                suggestion = self._for_first_refused(verdict)
+                if suggestion is None:
+                    return
+                made[suggestion.kinds] = suggestion
+                for info in verdict.pods:
+                    self._cluster.add(suggestion.applied_to(self._cluster.pod(info.key).pod))
+                if placed := self._placed():
+                    text = " and ".join(one.deed for one in made.values())
+                    changes = tuple(change for one in made.values() for change in one.changes_data)
+                    yield ReliefRecord(text=f"of all its pods, {text}", pods=placed, changes=changes)
+                    return
+
+    def _for_first_refused(self, verdict: GroupVerdict) -> Suggestion | None:
+        """A change of the pod's own that gains it a node beside those of its group that fit."""
+        best = verdict.best
+        if best is None or not best.refused:
+            return None
+        cluster, names = self._cluster, frozenset(best.nodes)
+        with cluster.transaction():
+            for placed in best.placed:
+                if not placed.victims:
+                    cluster.place(placed.pod.key, placed.node)
+            for name in [name for name in cluster.state.table.row_of if name not in names]:
+                cluster.remove(node_named(cluster, name))
+            found = cluster.explain(best.refused[0].pod.key).suggestions()
+        for suggestion in found:
+            if all(change.on_pod is not None for change in suggestion.changes):
+                return suggestion
+        return None
+
+    # -- the group ----------------------------------------------------------------------------------------------------
+
+    def other_group(self, verdict: GroupVerdict, best: DomainJudgement) -> Iterator[ReliefRecord]:
+        group = verdict.pod_group
+        assert group is not None
+        fitting = len(best.placed) + len(verdict.staying)
+        policy = group.spec.scheduling_policy
+        if policy.gang is not None and not best.works and 0 < fitting < policy.gang.min_count:
+            gang = replace(policy.gang, min_count=fitting)
+            spec = replace(group.spec, scheduling_policy=replace(policy, gang=gang))
+            change = {"kind": "minCount", "value": fitting}
+            yield from self._with_spec(group, spec, f"lower its minCount to {fitting:,}", change)
+        if verdict.topology_key:
+            spec = replace(group.spec, scheduling_constraints=None)
+            change = {"kind": "dropTopology", "key": verdict.topology_key}
+            text = f"let it spread over several values of {verdict.topology_key}"
+            yield from self._with_spec(group, spec, text, change)
+
+    def _with_spec(
+        self, group: PodGroup, spec: PodGroupSpec, text: str, change: dict[str, object]
+    ) -> Iterator[ReliefRecord]:
+        with self._cluster.transaction():
+            self._cluster.add(replace(group, spec=spec))
+            placed = self._placed()
+        if placed:
+            yield ReliefRecord(text=text, pods=placed, changes=(change,), note=_RECREATE)

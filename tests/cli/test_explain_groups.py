@@ -1,0 +1,77 @@
+"""`stowplan explain podgroup/NAME`, and pods of groups."""
+
+import json
+
+import pytest
+
+from stowplan.testing import a_node, a_pod
+
+
+def member(name, group="train"):
+    return a_pod(name, namespace="lab").requests(cpu="2").spec(schedulingGroup={"podGroupName": group}).obj()
+
+
+@pytest.fixture
+def gang(files):
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": "lab"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+    }
+    nodes = [a_node(name).allocatable(cpu="2", pods="110").obj() for name in "ab"]
+    return files(*nodes, group, *(member(f"train-{i}") for i in range(3)))
+
+
+@pytest.mark.parametrize(
+    "question", [("podgroup/lab/train",), ("podgroup", "lab/train"), ("podgroups/train", "-n", "lab")]
+)
+def test_a_group(run, gang, question):
+    out = run("explain", "-f", gang, *question).out
+    assert out.startswith("pod group lab/train does not fit: 2 of 3 pods fit together, 1 more pod is needed")
+    assert "add 1 node like a: places 3 pods" in out
+
+
+def test_as_data(run, gang):
+    found = json.loads(run("explain", "-f", gang, "podgroup/lab/train", "-o", "json").out)
+    assert (found["kind"], found["podGroup"]) == ("ExplainGroup", "lab/train")
+    assert found["relief"][0]["text"] == "add 1 node like a"
+
+
+def test_a_pod_of_a_group_is_explained_with_it(run, gang):
+    out = run("explain", "-f", gang, "pod", "lab/train-0").out
+    assert "It is scheduled with its group:" in out
+    assert "pod group lab/train does not fit" in out
+    found = json.loads(run("explain", "-f", gang, "pod", "lab/train-0", "-o", "json").out)
+    assert found["podGroup"]["podGroup"] == "lab/train"
+
+
+def test_exit_code(run, gang):
+    assert run("explain", "-f", gang, "podgroup/lab/train", "--exit-code").code == 3
+
+
+def test_a_group_that_is_not_there(run, gang):
+    result = run("explain", "-f", gang, "podgroup/lab/trains")
+    assert result.code == 2
+    assert 'pod group "lab/trains" not found; did you mean lab/train?' in result.err
+
+
+def test_options_that_are_about_pods(run, gang):
+    result = run("explain", "-f", gang, "podgroup/lab/train", "-l", "app=web")
+    assert result.code == 2
+    assert "a group is asked about" in result.err
+
+
+def test_what_if_places_gangs_whole(run, gang):
+    out = run("what-if", "-f", gang, "--add-nodes", "1", "--like", "a", "-o", "json").out
+    assert json.loads(out)["placed"].keys() == {f"lab/train-{i}" for i in range(3)}
+
+
+def test_fit(run, gang):
+    result = run("fit", "-f", gang, "podgroup/lab/train", "--replicas", "1")
+    out = result.out
+    # What is only tried is no error.
+    assert "Error scheduling pod" not in result.err
+    assert out.startswith("like pod group lab/train: 0 of 1 more groups fit whole with 3 pods each")
+    assert "Nodes that would make all of them fit" in out
+    assert json.loads(run("fit", "-f", gang, "podgroup/lab/train", "-o", "json").out)["kind"] == "FitGroup"

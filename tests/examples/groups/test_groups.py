@@ -1,0 +1,52 @@
+"""examples/groups: a training job over two racks, by files and with kubectl on the embedded cluster."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import stowplan
+from support.processes.own_process import run_here
+from support.processes.scheduler_process import kube_scheduler
+from support.processes.servers import embedded_server
+
+GROUPS = Path(__file__).parents[3] / "examples" / "groups"
+GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+
+
+def files(*names):
+    return [str(GROUPS / name) for name in names]
+
+
+def test_the_job_goes_to_the_rack_that_has_room():
+    cluster = stowplan.Cluster.from_files(*files("racks.yaml", "training.yaml"), feature_gates=GATES)
+    assert cluster.explain_group("training").best.name == "b"
+    assert sorted(decision.node_name for decision in cluster.schedule()) == ["b1", "b1", "b2", "b2"]
+
+
+def test_what_would_help_a_larger_one():
+    racks, job = files("racks.yaml", "too-large.yaml")
+    out = run_here("explain", "-f", racks, "-f", job, "podgroup/too-large").out
+    assert out.startswith(
+        "pod group default/too-large does not fit: 4 of 6 pods fit together in b, 2 more pods are needed"
+    )
+    assert "add 1 node like b1: places 6 pods" in out
+
+
+def test_with_kubectl(tmp_path):
+    with embedded_server(tmp_path) as server:
+        server.kubectl("create", "-f", files("racks.yaml")[0])
+        gates = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
+        with kube_scheduler(tmp_path, server.kubeconfig, gates, "--leader-elect=false"):
+            server.kubectl("create", "-f", files("training.yaml")[0])
+            server.kubectl("wait", "--for=condition=PodGroupScheduled", "podgroup/training", "--timeout=20s")
+            server.kubectl("wait", "--for=condition=PodScheduled", "pods", "-l", "job-name=training", "--timeout=20s")
+            pods = server.json("get", "pods", "-l", "job-name=training")["items"]
+            assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["b1", "b1", "b2", "b2"]
+            (row,) = json.loads(server.kubectl("get", "podgroups", "-o", "json").stdout)["items"]
+            assert row["status"]["conditions"][0]["reason"] == "Scheduled"
+
+
+@pytest.mark.parametrize("name", ["racks.yaml", "training.yaml", "too-large.yaml"])
+def test_each_is_listed(name):
+    assert f"groups/{name}" in (GROUPS.parent / "README.md").read_text(encoding="utf-8")

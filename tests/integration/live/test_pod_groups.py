@@ -1,0 +1,251 @@
+"""Gangs on API servers that serve PodGroups: whole or not at all, whatever happens between."""
+
+import asyncio
+
+import pytest
+
+from stowplan.api.api_errors import Forbidden
+from stowplan.config.features import with_chosen
+from stowplan.framework.interface import ReservePlugin
+from stowplan.framework.status import unschedulable
+from support.api.manifests import node, pod
+from support.api.tampered_api import Held, Tampered, raising
+from support.live.http_scheduler import Objects, scheduled
+from support.plugins.answering_plugins import configuration, profile
+from support.processes.servers import SERVER_KINDS, assets, real_server
+from support.scheduling.attempts import sized
+from support.scheduling.preempting import CLASSES
+
+GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+FEATURES = with_chosen(GATES)
+RACK = "example.com/rack"
+
+
+@pytest.fixture(scope="module")
+def real_with_groups(tmp_path_factory):
+    gates = ",".join(f"{name}=true" for name in GATES)
+    with real_server(tmp_path_factory.mktemp("groups"), assets(), f"--feature-gates={gates}") as server:
+        yield server
+
+
+@pytest.fixture(params=SERVER_KINDS)
+def api_server(request):
+    return request.getfixturevalue("real_with_groups" if request.param == "real" else request.param)
+
+
+def group(name, gang, *, topology=None, **spec):
+    spec |= {"schedulingPolicy": {"gang": {"minCount": gang}}}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+
+
+def member(name, of, cpu="1", **spec):
+    made = pod(name, schedulingGroup={"podGroupName": of}, **spec)
+    made["spec"]["containers"][0]["resources"]["requests"] = {"cpu": cpu}
+    return made
+
+
+def a_node(name, cpu="4", **labels):
+    made = sized(node(name), cpu=cpu, memory="64Gi")
+    made["metadata"]["labels"] |= labels
+    return made
+
+
+def running(api_server, namespace, *before, **options):
+    """A scheduler with the gates on, with two nodes of four CPUs, or others that stand in `before`."""
+    pairs = [(f"{obj['kind'].lower()}s", obj) if isinstance(obj, dict) else obj for obj in before]
+    if not any(plural == "nodes" for plural, _ in pairs):
+        pairs = [("nodes", a_node("n1")), ("nodes", a_node("n2")), *pairs]
+    options = {"features": FEATURES, "wrap": Tampered, **options}
+    return scheduled(api_server, namespace, before=pairs, **options)
+
+
+async def placed(c, *names):
+    return [bool(await c.node_of(name)) for name in names]
+
+
+async def condition(c, name):
+    found = (await c.objects.get("podgroups", name)).get("status", {}).get("conditions") or []
+    return [(one["status"], one["reason"]) for one in found]
+
+
+def names(of, count):
+    return [f"{of}-{i}" for i in range(count)]
+
+
+async def test_two_gangs_that_each_need_more_than_half(api_server, namespace):
+    """One runs whole, the other waits whole, then runs."""
+    async with running(api_server, namespace, group("a", 5), group("b", 5)) as c:
+        # They come by turns.
+        for i in range(5):
+            await c.objects.create("pods", member(f"a-{i}", "a"))
+            await c.objects.create("pods", member(f"b-{i}", "b"))
+        await c.settle()
+        whole = {of: await placed(c, *names(of, 5)) for of in "ab"}
+        assert sorted(whole.values()) == [[False] * 5, [True] * 5]
+        first, second = sorted(whole, key=lambda of: not whole[of][0])
+        assert await condition(c, first) == [("True", "Scheduled")]
+        assert await condition(c, second) == [("False", "Unschedulable")]
+        for name in names(first, 5):
+            await c.objects.delete("pods", name)
+        await c.advance(30)
+        assert await placed(c, *names(second, 5)) == [True] * 5
+        assert await condition(c, second) == [("True", "Scheduled")]
+        c.scheduler.engine.validate()
+
+
+async def test_the_last_pod_comes_a_minute_late(api_server, namespace):
+    async with running(api_server, namespace, group("a", 3)) as c:
+        await c.pods(member("a-0", "a"), member("a-1", "a"))
+        await c.advance(60)
+        assert await placed(c, *names("a", 2)) == [False] * 2
+        assert c.queued("a-0").gating_plugin == "GangScheduling"
+        assert c.api.calls == []
+        await c.pods(member("a-2", "a"))
+        assert await placed(c, *names("a", 3)) == [True] * 3
+        assert await condition(c, "a") == [("True", "Scheduled")]
+
+
+async def test_a_member_is_deleted_between_permit_and_bind(api_server, namespace):
+    async with running(api_server, namespace, group("a", 3)) as c:
+        held = c.api.instead["bind"] = Held()
+        for name in names("a", 3):
+            await c.objects.create("pods", member(name, "a"))
+        await held.waiting.wait()
+        await c.objects.delete("pods", "a-1")
+        held.let_go()
+        await c.settle()
+        # The others were let go together, and are bound.
+        assert await placed(c, "a-0", "a-2") == [True] * 2
+        # Its replacement is one of a gang that has two of three on nodes.
+        await c.pods(member("a-3", "a"))
+        await c.advance(30)
+        assert await c.node_of("a-3")
+        c.scheduler.engine.validate()
+
+
+class FailsLate(ReservePlugin):
+    """Lets a member pass on the gang's first trial, and refuses it from then on until it is told otherwise."""
+
+    name = "FailsLate"
+
+    def __init__(self, args, handle):
+        super().__init__(args, handle)
+        self.calls, self.is_open = 0, False
+
+    def reserve(self, state, pod, node_name):
+        if pod.pod.metadata.name != "a-2":
+            return None
+        self.calls += 1
+        return None if self.is_open or self.calls == 1 else unschedulable("not yet")
+
+    def unreserve(self, state, pod, node_name):
+        pass
+
+
+async def test_a_node_dies_while_a_gang_waits_on_permit(api_server, namespace):
+    """The gang goes when it is complete; who was bound to the dead node is replaced elsewhere."""
+    options = {"config": configuration(profile(reserve=[FailsLate])), "plugins": [FailsLate]}
+    async with running(api_server, namespace, ("podgroups", group("a", 3)), **options) as c:
+        for name in names("a", 3):
+            await c.objects.create("pods", member(name, "a"))
+        await c.settle()
+        waiting = {info.uid: info.node_name for info in c.scheduler.state.pod_groups.placed(f"{namespace}/a")}
+        assert len(waiting) == len(list(c.scheduler.waiting_pods)) == 2
+        assert await placed(c, *names("a", 3)) == [False] * 3
+        dead = next(iter(waiting.values()))
+        await c.objects.delete("nodes", dead)
+        await c.settle()
+        # As with the reference, nobody who waits on Permit hears of that.
+        assert len(list(c.scheduler.waiting_pods)) == 2
+        assert await placed(c, *names("a", 3)) == [False] * 3
+        c.scheduler.frameworks["default-scheduler"].plugins["FailsLate"].is_open = True
+        await c.advance(30)
+        assert await placed(c, *names("a", 3)) == [True] * 3
+        lost = [name for name in names("a", 3) if await c.node_of(name) == dead]
+        assert len(lost) == list(waiting.values()).count(dead)
+        for name in lost:
+            # As the pod garbage collector and the pods' controller do.
+            await c.objects.delete("pods", name)
+            await c.pods(member(f"{name}-again", "a"))
+        await c.advance(30)
+        assert {await c.node_of(f"{name}-again") for name in lost} == {"n1", "n2"} - {dead}
+        c.scheduler.engine.validate()
+
+
+async def test_scale_up_of_a_running_group(api_server, namespace):
+    async with running(api_server, namespace, group("a", 2)) as c:
+        await c.pods(member("a-0", "a"), member("a-1", "a"))
+        await c.pods(member("a-2", "a"))
+        assert await placed(c, *names("a", 3)) == [True] * 3
+        await c.pods(member("a-3", "a", cpu="8"))
+        assert not await c.node_of("a-3")
+        # The group was scheduled, and stays so.
+        assert await condition(c, "a") == [("True", "Scheduled")]
+
+
+async def test_a_restart_in_the_middle(api_server, namespace):
+    """A scheduler ends with half of a gang bound; the next one binds the rest."""
+    objects = Objects(api_server.kubeconfig, namespace)
+    try:
+        for name in ("n1", "n2"):
+            await objects.create("nodes", a_node(name))
+        await objects.create("podgroups", group("a", 4))
+        for name in names("a", 4):
+            await objects.create("pods", member(name, "a"))
+        refuse = raising(Forbidden("not now"), times=2)
+        async with scheduled(
+            api_server, namespace, features=FEATURES, wrap=lambda api: refusing_binds(api, refuse)
+        ) as c:
+            await c.settle()
+            assert sum(await placed(c, *names("a", 4))) == 2
+        async with scheduled(api_server, namespace, features=FEATURES, wrap=Tampered) as c:
+            await c.settle()
+            assert await placed(c, *names("a", 4)) == [True] * 4
+            assert c.api.verbs("a-0").count("bind") + c.api.verbs("a-3").count("bind") <= 2
+            c.scheduler.engine.validate()
+    finally:
+        await objects.close()
+
+
+def refusing_binds(api, refuse):
+    tampered = Tampered(api)
+    tampered.instead["bind"] = refuse
+    return tampered
+
+
+async def test_a_large_gang_in_the_only_rack_that_has_room(api_server, namespace):
+    """500 pods; the other racks have room for 400 each."""
+    racks = {"a": 4, "b": 5, "c": 4}
+    nodes = [a_node(f"{rack}-{i}", "10", **{RACK: rack}) for rack, count in racks.items() for i in range(count)]
+    async with running(api_server, namespace, *nodes, group("big", 500, topology=RACK)) as c:
+        pods = [member(name, "big", cpu="100m") for name in names("big", 500)]
+        for start in range(0, 500, 50):
+            await asyncio.gather(*(c.objects.create("pods", one) for one in pods[start : start + 50]))
+        await c.settle()
+        hosts = [one["spec"].get("nodeName", "") for one in await c.objects.list("pods")]
+        assert sorted(set(hosts)) == [f"b-{i}" for i in range(5)]
+        assert len(hosts) == 500
+        assert await condition(c, "big") == [("True", "Scheduled")]
+
+
+async def test_a_gang_preempts_a_gang(api_server, namespace):
+    """Its victims leave, and it is placed whole; the other gang waits whole."""
+    before = [*CLASSES, group("low", 2), group("high", 2)]
+    async with running(api_server, namespace, *before, a_node("n1"), a_node("n2")) as c:
+        await c.pods(member("low-0", "low", "4"), member("low-1", "low", "4"))
+        assert await placed(c, "low-0", "low-1") == [True] * 2
+        high = {"priorityClassName": "most"}
+        await c.pods(member("high-0", "high", "4", **high), member("high-1", "high", "4", **high))
+        assert await placed(c, "high-0", "high-1") == [False] * 2
+        assert (await condition(c, "high"))[0] == ("False", "Unschedulable")
+        assert len(await c.events(reason="Preempted")) == 2
+        for name in ("low-0", "low-1"):
+            # No kubelet ends them here.
+            await c.objects.delete("pods", name)
+        await c.pods(member("low-2", "low", "4"), member("low-3", "low", "4"))
+        await c.advance(30)
+        assert await placed(c, "high-0", "high-1", "low-2", "low-3") == [True, True, False, False]
+        assert await condition(c, "high") == [("True", "Scheduled")]
+        c.scheduler.engine.validate()
