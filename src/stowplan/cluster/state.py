@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 #: Shapes kept after their last pod left (or before their first was placed), so that equal pods still meet.
 _IDLE_SHAPES = 4096
 
+#: Specs that are remembered as objects.
+_KEPT_SPECS = 512
+
 #: Under which name a shape keeps what its pods take.
 _VECTOR = "ClusterState.vector"
 
@@ -79,6 +82,8 @@ class ClusterState:
         self._idle: dict[bytes, PodShape] = {}
         #: The pod that was compiled last: it is mostly asked for more than once.
         self._compiled_last: tuple[Pod | None, PodShape | None] = None, None
+        #: Identity of a spec -> a pod that had it last, and its shape.
+        self._specs: dict[int, tuple[Pod, PodShape]] = {}
         #: Templates live as long as a shape (or an evaluation) that has them.
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shape_ids = 0
@@ -165,9 +170,22 @@ class ClusterState:
         last, shape = self._compiled_last
         if last is pod and shape is not None and self._shapes.get(shape.key) is shape:
             return PodInfo(pod, shape)
-        shape = self._shape_of(pod)
+        shape = self._shape_of_spec(pod)
         self._compiled_last = pod, shape
         return PodInfo(pod, shape)
+
+    def _shape_of_spec(self, pod: Pod) -> PodShape:
+        """Pods that are made from a template share its very spec, as those of simulations do."""
+        known = self._specs.get(id(pod.spec))
+        if known is not None:
+            like, shape = known
+            if like.spec is pod.spec and is_copy(pod, like) and self._shapes.get(shape.key) is shape:
+                return shape
+        shape = self._shape_of(pod)
+        if len(self._specs) >= _KEPT_SPECS:
+            self._specs.clear()
+        self._specs[id(pod.spec)] = pod, shape
+        return shape
 
     def _shape_of(self, pod: Pod) -> PodShape:
         of_template = template_key(pod)

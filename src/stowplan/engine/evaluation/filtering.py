@@ -226,10 +226,10 @@ class Filtering:
         old = self._answers[name]
         self.patched = True
         if old is None:
-            if not fresh.any():
+            if not any(fresh.tolist()):
                 return False
             mask = np.zeros(self._cluster.table.n, np.bool_)
-        elif (old.mask[rows] == fresh).all():
+        elif old.mask.take(rows).tolist() == fresh.tolist():
             self._answers[name] = Rejections(old.mask, ())
             return False
         else:
