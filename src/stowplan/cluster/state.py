@@ -237,7 +237,15 @@ class ClusterState:
     def add_pod(self, pod: Pod) -> PodInfo:
         """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
         old = self._placed.get(pod.metadata.uid)
-        info = PodInfo(pod, old.shape) if old is not None and is_copy(pod, old.pod) else self.pod_info(pod)
+        if old is not None and is_copy(pod, old.pod):
+            if _stays(pod, old):
+                self.nominator.delete(old.uid)
+                self.pending.remove(old.key)
+                self._stop_assuming(old.uid)
+                return self._renew(old, pod)
+            info = PodInfo(pod, old.shape)
+        else:
+            info = self.pod_info(pod)
         # Whatever node it was nominated to, it has one now.
         self.nominator.delete(info.uid)
         self.pending.remove(info.key)
@@ -253,14 +261,18 @@ class ClusterState:
         self._stop_assuming(old.uid)
         same = old.shape is new.shape and old.node_name == node_name and old.terminating == new.terminating
         if same and old.start_time == new.start_time:
-            if self._log is not None:
-                self._log.replacing(old)
-            old.pod = new.pod
-            self._list_last(old)
-            return old
+            return self._renew(old, new.pod)
         self._take_off(old)
         self._place(new, node_name)
         return new
+
+    def _renew(self, info: PodInfo, pod: Pod) -> PodInfo:
+        """Take over another version of a placed pod in which nothing that counts is different."""
+        if self._log is not None:
+            self._log.replacing(info)
+        info.pod = pod
+        self._list_last(info)
+        return info
 
     def _stop_assuming(self, uid: str) -> None:
         if self._log is not None:
@@ -473,3 +485,13 @@ class ClusterState:
 
     def remove_object(self, obj: Any) -> None:
         self.objects.remove(obj)
+
+
+def _stays(pod: Pod, info: PodInfo) -> bool:
+    """Whether another version of a placed pod, equal in shape, is where it was and as it was."""
+    return (
+        pod.spec.node_name == info.node_name
+        and (pod.metadata.deletion_timestamp is not None) is info.terminating
+        and pod.status.start_time == info.pod.status.start_time
+        and pod.metadata.name == info.pod.metadata.name
+    )

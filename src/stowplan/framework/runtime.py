@@ -28,6 +28,7 @@ from stowplan.framework.interface import (
     MAX_SCORE,
     MIN_SCORE,
     BindPlugin,
+    CountsPods,
     EnqueueExtensions,
     FilterPlugin,
     NodePodExtensions,
@@ -188,6 +189,8 @@ class Framework:
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
         self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
         self.moving_filters = _moving(self.filter)
+        #: Those of them that say themselves whether what they wrote holds, by name.
+        self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
 

@@ -14,7 +14,7 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.interface import CountsPods, Reads
+from stowplan.framework.interface import Reads
 from stowplan.framework.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
@@ -203,10 +203,10 @@ class Scoring:
         return None
 
     def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
-        self._moved = set(outdated)
+        self._moved, counters = set(outdated), self._framework.pod_counters
         for plugin in asked_again(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
-            asked = plugin.name in outdated
-            if not asked and isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
+            counter = None if plugin.name in outdated else counters.get(plugin.name)
+            if counter is not None and counter.score_holds(self._state, pod, moved):
                 continue
             answer = self._attempt_pre_score(plugin, pod, nodes)
             if answer is None or answer.code == Code.Success:
