@@ -108,7 +108,8 @@ class Cluster:
         self.plugins = tuple(plugins)
         # A caller may hand over installed plugins too; each joins once.
         known = dict.fromkeys((*installed_plugins(), *plugins))
-        registry = guarded_registry(known, CallGuard(seconds=plugin_timeout))
+        guard = CallGuard(seconds=plugin_timeout)
+        registry = guarded_registry(known, guard)
         #: What was skipped or made up when objects were read, for the user to know.
         self.notes: tuple[str, ...] = ()
         features = _features(config, feature_gates or {})
@@ -119,7 +120,7 @@ class Cluster:
         self._ask = asking(Calls(self.config, self.documents), post)
         self._names = PodNames()
         self._reservations = _Reservations()
-        self._scheduling = _Scheduling(self, self._names, self._reservations)
+        self._scheduling = _Scheduling(self, self._names, self._reservations, guard)
         self.engine = Engine(
             self.config,
             registry=registry,
@@ -381,8 +382,9 @@ class Cluster:
 class _Scheduling:
     """Has pods placed by the engine in a time that stands still."""
 
-    def __init__(self, cluster: Cluster, names: PodNames, reservations: _Reservations) -> None:
+    def __init__(self, cluster: Cluster, names: PodNames, reservations: _Reservations, guard: CallGuard) -> None:
         self._cluster = cluster
+        self._guard = guard
         self._names = names
         self._reservations = reservations
         #: UID -> what was decided last, in the order in which pods were tried first.
@@ -420,6 +422,10 @@ class _Scheduling:
 
     def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decisions of pods, in the order in which they were tried; at the end those that were not, being gated."""
+        with self._guard.series():
+            return self._all_of(infos)
+
+    def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
         time, decisions = self._time, self._decisions
         time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
         try:

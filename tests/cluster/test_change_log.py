@@ -122,3 +122,28 @@ def test_a_reader_that_stood_in_what_was_undone_is_told(undone, inside, later):
     stood = positions[min(inside, undone)]
     if stood != before:
         assert log.since(stood) is None
+
+
+#: A row that changed, the position to go back to (the oldest is 0), or a question of every reader.
+STEPS = st.lists(st.one_of(st.integers(0, 3), st.tuples(st.integers(0, 5)), st.none()), max_size=20)
+
+
+@given(STEPS)
+def test_readers_that_ask_in_turn_do_not_mix_their_answers_up(steps):
+    """Several readers at one place share an answer, which neither later changes nor undone ones may spoil."""
+    log, told, seen = ChangeLog(), [], [0]
+    for step in steps:
+        if isinstance(step, int):
+            log.append(step)
+            told.append((log.position, step))
+            seen.append(log.position)
+        elif step is not None:
+            back = seen[min(step[0], len(seen) - 1)]
+            if back and back not in [number for number, _ in told]:
+                continue
+            log.rewind(back)
+            told = [(number, row) for number, row in told if number <= back]
+        kept = {0, *(number for number, _ in told)}
+        for position in seen:
+            after = sorted({row for number, row in told if number > position}) if position in kept else None
+            assert log.since(position) == after

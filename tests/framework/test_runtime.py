@@ -368,3 +368,59 @@ def test_frameworks_are_told_to_their_handle(state):
     profile = framework_of(state, fake("P", filter=None))
     assert isinstance(profile.handle.framework, Framework)
     assert profile.handle.framework is profile
+
+
+def silent(name, answer, *, speaks_of=()):
+    """A signer that is silent about pods of any shape but those with these labels."""
+
+    class Silent(signing(name, answer)):
+        asked = 0
+
+        def signs_nothing(self, shape):
+            return not any(label in shape.labels for label in speaks_of)
+
+        def sign_pod(self, pod):
+            type(self).asked += 1
+            return super().sign_pod(pod)
+
+    return Silent
+
+
+def test_signers_with_nothing_to_say_of_a_shape_are_not_asked(state):
+    plugin = silent("P", annotated, speaks_of=("app",))
+    profile = framework_of(state, plugin, signing("Q", {}))
+    plain, spoken_of = (profile.handle.pod_info(struct(pod)) for pod in (a_pod(), a_pod().labels(app="web")))
+    assert profile.signature(plain) == profile.signature(plain)
+    assert plugin.asked == 0
+    assert profile.signature(spoken_of) != profile.signature(plain)
+    assert plugin.asked == 1
+
+
+def own(base):
+    class Own(base):
+        def sign_pod(self, pod):
+            return annotated(pod)
+
+    return Own
+
+
+def unsure():
+    class Unsure(signing("P", annotated)):
+        def signs_nothing(self, shape):
+            raise RuntimeError("boom")
+
+    return Unsure
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        pytest.param(own(silent("P", {})), id="it signs in its own way, its base is silent"),
+        pytest.param(unsure(), id="it cannot say whether it is silent"),
+    ],
+)
+def test_signers_are_asked_unless_they_are_surely_silent(state, plugin):
+    profile = framework_of(state, plugin)
+    pods = [a_pod().annotations(note=note) for note in "ab"]
+    first, second = (profile.signature(profile.handle.pod_info(struct(pod))) for pod in pods)
+    assert first != second

@@ -111,6 +111,20 @@ def _forever():
         pass
 
 
+def test_one_handler_serves_the_calls_of_a_series(monkeypatch):
+    """Calls within are broken off as ever; afterwards whoever had the signal has it again."""
+    put_in, theirs = [], signal.getsignal(signal.SIGURG)
+    as_ever = signal.signal
+    monkeypatch.setattr(signal, "signal", lambda *args: put_in.append(args[1]) or as_ever(*args))
+    cluster = a_cluster()
+    decisions = {decision.pod.name: decision for decision in cluster.schedule([BAD, GOOD])}
+    assert decisions["good"].node_name == "n1"
+    assert "did not return from Filter" in decisions["bad"].status.message
+    assert put_in[1::2] == [theirs, theirs], "one for each pod of the list, and given back"
+    assert len(put_in) == 4
+    assert signal.getsignal(signal.SIGURG) == theirs
+
+
 def test_another_thread_is_left_alone():
     found, guard = [], CallGuard(seconds=0.02)
     thread = threading.Thread(target=lambda: found.append(guard.call("P", "Filter", time.sleep, (0.1,), {})))

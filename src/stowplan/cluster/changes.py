@@ -23,6 +23,9 @@ class ChangeLog(Generic[T]):
         #: Where a reader stands that knows of none of these.
         self._start = 0
         self._last = 0
+        #: What was asked last, from which position to which, and the answer: several readers stand at the same place.
+        self._asked: tuple[int, int] = (-1, -1)
+        self._answer: list[T] | None = None
 
     @property
     def position(self) -> int:
@@ -39,11 +42,15 @@ class ChangeLog(Generic[T]):
             del self._rows[:dropped], self._numbers[:dropped]
 
     def since(self, position: int) -> list[T] | None:
-        """Distinct rows that changed since, ascending; None when there is no telling."""
-        if position == self.position:
+        """Distinct rows that changed since, ascending, not to be written to; None when there is no telling."""
+        here = self.position
+        if position == here:
             return []
-        after = self._after(position)
-        return None if after is None else sorted(set(self._rows[after:]))
+        if self._asked != (position, here):
+            after = self._after(position)
+            self._answer = None if after is None else sorted(set(self._rows[after:]))
+            self._asked = (position, here)
+        return self._answer
 
     def rewind(self, position: int) -> None:
         """Forget what came after: the changes were undone."""

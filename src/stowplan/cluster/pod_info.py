@@ -235,6 +235,11 @@ class PodShape(Memos):
         return _claim_names(self.pod)
 
     @cached_property
+    def has_claims(self) -> bool:
+        """Whether any volume of the pods is a claim, also one made for the pod."""
+        return bool(self.claim_names) or any(volume.ephemeral is not None for volume in self.pod.spec.volumes)
+
+    @cached_property
     def disks(self) -> tuple[Disk, ...]:
         return tuple(disk for volume in self.pod.spec.volumes for disk in _disks(volume))
 

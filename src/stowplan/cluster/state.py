@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 #: Shapes kept after their last pod left (or before their first was placed), so that equal pods still meet.
 _IDLE_SHAPES = 4096
 
+#: Specs that are remembered as objects.
+_KEPT_SPECS = 512
+
 #: Under which name a shape keeps what its pods take.
 _VECTOR = "ClusterState.vector"
 
@@ -79,6 +82,8 @@ class ClusterState:
         self._idle: dict[bytes, PodShape] = {}
         #: The pod that was compiled last: it is mostly asked for more than once.
         self._compiled_last: tuple[Pod | None, PodShape | None] = None, None
+        #: Identity of a spec -> a pod that had it last, and its shape.
+        self._specs: dict[int, tuple[Pod, PodShape]] = {}
         #: Templates live as long as a shape (or an evaluation) that has them.
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shape_ids = 0
@@ -165,9 +170,22 @@ class ClusterState:
         last, shape = self._compiled_last
         if last is pod and shape is not None and self._shapes.get(shape.key) is shape:
             return PodInfo(pod, shape)
-        shape = self._shape_of(pod)
+        shape = self._shape_of_spec(pod)
         self._compiled_last = pod, shape
         return PodInfo(pod, shape)
+
+    def _shape_of_spec(self, pod: Pod) -> PodShape:
+        """Pods that are made from a template share its very spec, as those of simulations do."""
+        known = self._specs.get(id(pod.spec))
+        if known is not None:
+            like, shape = known
+            if like.spec is pod.spec and is_copy(pod, like) and self._shapes.get(shape.key) is shape:
+                return shape
+        shape = self._shape_of(pod)
+        if len(self._specs) >= _KEPT_SPECS:
+            self._specs.clear()
+        self._specs[id(pod.spec)] = pod, shape
+        return shape
 
     def _shape_of(self, pod: Pod) -> PodShape:
         of_template = template_key(pod)
@@ -219,7 +237,15 @@ class ClusterState:
     def add_pod(self, pod: Pod) -> PodInfo:
         """Take in a bound pod: a new one, the confirmation of an assumed one, or a changed one."""
         old = self._placed.get(pod.metadata.uid)
-        info = PodInfo(pod, old.shape) if old is not None and is_copy(pod, old.pod) else self.pod_info(pod)
+        if old is not None and is_copy(pod, old.pod):
+            if _stays(pod, old):
+                self.nominator.delete(old.uid)
+                self.pending.remove(old.key)
+                self._stop_assuming(old.uid)
+                return self._renew(old, pod)
+            info = PodInfo(pod, old.shape)
+        else:
+            info = self.pod_info(pod)
         # Whatever node it was nominated to, it has one now.
         self.nominator.delete(info.uid)
         self.pending.remove(info.key)
@@ -235,14 +261,18 @@ class ClusterState:
         self._stop_assuming(old.uid)
         same = old.shape is new.shape and old.node_name == node_name and old.terminating == new.terminating
         if same and old.start_time == new.start_time:
-            if self._log is not None:
-                self._log.replacing(old)
-            old.pod = new.pod
-            self._list_last(old)
-            return old
+            return self._renew(old, new.pod)
         self._take_off(old)
         self._place(new, node_name)
         return new
+
+    def _renew(self, info: PodInfo, pod: Pod) -> PodInfo:
+        """Take over another version of a placed pod in which nothing that counts is different."""
+        if self._log is not None:
+            self._log.replacing(info)
+        info.pod = pod
+        self._list_last(info)
+        return info
 
     def _stop_assuming(self, uid: str) -> None:
         if self._log is not None:
@@ -455,3 +485,13 @@ class ClusterState:
 
     def remove_object(self, obj: Any) -> None:
         self.objects.remove(obj)
+
+
+def _stays(pod: Pod, info: PodInfo) -> bool:
+    """Whether another version of a placed pod, equal in shape, is where it was and as it was."""
+    return (
+        pod.spec.node_name == info.node_name
+        and (pod.metadata.deletion_timestamp is not None) is info.terminating
+        and pod.status.start_time == info.pod.status.start_time
+        and pod.metadata.name == info.pod.metadata.name
+    )

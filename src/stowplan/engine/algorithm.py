@@ -371,7 +371,7 @@ class SchedulingAlgorithm:
         best = int(totals.argmax())
         if self._random is None:
             return best
-        equal = np.flatnonzero(totals == totals[best])
+        equal = (totals == totals[best]).nonzero()[0]
         return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
 
 

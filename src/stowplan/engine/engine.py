@@ -394,10 +394,11 @@ class Engine:
     def wants_turn(self) -> bool:
         """Whether a pod can be tried now: `Schedule` is worth a step."""
         return (
-            not self._is_stopped
+            # The driver asks after every step: first what is mostly not so.
+            self.queue.can_pop
+            and not self._is_stopped
             and not self.suspended.holds_up
             and self.bindings.writes < MAX_BINDING_WRITES
-            and self.queue.can_pop
         )
 
     def now(self) -> float:

@@ -297,7 +297,7 @@ class EventHandlers:
             _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
             self._leaving.left(pod.metadata.uid)
-            self._tell(pod, None)
+            self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
             if self._ours(pod):
                 self._stories.gone(pod.metadata.uid)
             self._handled(_ASSIGNED_DELETE, started)

@@ -14,11 +14,10 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from math import isnan
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.framework.interface import PreBindPreFlightResult, awaited
 from stowplan.framework.metrics import ended, timed, watched, watched_awaitable
@@ -59,8 +58,7 @@ OTHER_PRE_BIND_FAILED = "some other PreBind operation failed"
 Groups = tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PreFlight:
+class PreFlight(NamedTuple):
     """What a PreBind plugin said beforehand: whether it has anything to do, and whether beside others."""
 
     plugin: str
@@ -174,18 +172,25 @@ def run_pre_bind_pre_flights(
 ) -> tuple[Status, list[PreFlight]]:
     """What PreBind will do: Success when some plugin will act, Skip when none will, or an Error."""
     results: list[PreFlight] = []
+    acting = SKIP
     for plugin in framework.pre_bind:
         answer = _pre_flight(plugin, state, pod, node_name)
-        if isinstance(answer, Status) and answer.code not in (Code.Success, Code.Skip):
+        if answer is SKIP:
+            # As most say, with the same object.
+            results.append(PreFlight(plugin.name, acts=False))
+        elif isinstance(answer, Status) and answer.code not in (Code.Success, Code.Skip):
             if answer.code == Code.Error:
                 _log_failure("PreBindPreFlight", plugin.name, answer, pod, node_name)
             return _pre_flight_failure(plugin.name, answer), results
-        if isinstance(answer, Status):
+        elif isinstance(answer, Status):
             # A status alone speaks of no company: the plugin stands by itself.
-            results.append(PreFlight(plugin.name, acts=answer.code == Code.Success))
+            acts = answer.code == Code.Success
+            results.append(PreFlight(plugin.name, acts=acts))
+            acting = SUCCESS if acts else acting
         else:
             results.append(PreFlight(plugin.name, allow_parallel=answer is not None and answer.allow_parallel))
-    return (SUCCESS if any(result.acts for result in results) else SKIP), results
+            acting = SUCCESS
+    return acting, results
 
 
 def _pre_flight(

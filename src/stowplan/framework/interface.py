@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stowplan.api.meta import ApiStruct
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.object_dependencies import ObjectDependency
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.config.declaration import PluginDeclaration
     from stowplan.framework.cycle_state import CycleState
@@ -356,6 +356,18 @@ class SignPlugin(Plugin):
         What depends on such a name (does the claim exist?) is as good as the name. Pods that agree in the template and
         in all fragments share results. A rejection makes the pod unshareable.
         """
+
+    def signs_nothing(self, shape: PodShape) -> bool:
+        """Whether `sign_pod` says {} of every pod of the shape, whatever happens: then it is not asked about them.
+
+        Not inherited by a class with a `sign_pod` of its own.
+        """
+        return False
+
+    def __init_subclass__(cls, **keys: Any) -> None:
+        super().__init_subclass__(**keys)
+        if "sign_pod" in vars(cls) and "signs_nothing" not in vars(cls):
+            cls.signs_nothing = SignPlugin.signs_nothing  # type: ignore[method-assign]
 
 
 class ShapeSigned(SignPlugin):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from inspect import isgenerator, isgeneratorfunction
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ from stowplan.framework.interface import (
     MAX_SCORE,
     MIN_SCORE,
     BindPlugin,
+    CountsPods,
     EnqueueExtensions,
     FilterPlugin,
     NodePodExtensions,
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.hypothetical import HypotheticalNodes
+    from stowplan.cluster.pod_info import PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.config import Profile
     from stowplan.config.types import PluginRef
@@ -89,6 +92,8 @@ P = TypeVar("P", bound=Plugin)
 #: An attribute of an enumeration takes its time.
 _SKIP = Code.Skip
 _SCORES = np.dtype(np.int64)
+#: Numbers of line-ups of plugins: what shapes keep of one is not for another.
+_arrangements = count()
 #: Points whose plugins can refuse a pod, and so are asked which events would help.
 _REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 
@@ -184,6 +189,8 @@ class Framework:
         #: What must be looked at again when pods came or went, and what all of it (see `Reads`).
         self.node_pods_filters = tuple(p for p in self.filter if p.reads in (Reads.NODE_PODS, Reads.NODE_SUMS))
         self.moving_filters = _moving(self.filter)
+        #: Those of them that say themselves whether what they wrote holds, by name.
+        self.pod_counters = {p.name: p for p in deciding if isinstance(p, CountsPods)}
         self.moving_pre_filters = _moving(self.pre_filter)
         self.moving_pre_scores = _moving(self.pre_score)
 
@@ -243,6 +250,7 @@ class Framework:
         if not all(isinstance(plugin, SignPlugin) for plugin in deciding):
             return None
         self._by_shape = any(isinstance(p, ShapeSigned) and not isinstance(p, TemplateSigned) for p in deciding)
+        self._arrangement = next(_arrangements)
         return tuple(p for p in deciding if isinstance(p, SignPlugin) and not isinstance(p, ShapeSigned))
 
     def signature(self, pod: PodInfo) -> Any:
@@ -253,8 +261,9 @@ class Framework:
     def _sign(self, pod: PodInfo, signers: Sequence[SignPlugin]) -> Any:
         times = None if self.metrics is None else self.metrics.sample
         # What was found out while other plugins took part is not for now.
-        fragments: list[Any] = [self.switched_off, pod.shape if self._by_shape else pod.shape.template]
-        for plugin in signers:
+        speaking, asked = self._speaking(pod.shape, signers)
+        fragments: list[Any] = [self.switched_off, pod.shape if self._by_shape else pod.shape.template, speaking]
+        for plugin in asked:
             sign = plugin.sign_pod
             try:
                 answer = sign(pod) if times is None else times.time("Sign", plugin.name, sign, pod)
@@ -270,6 +279,15 @@ class Framework:
                 return None
             fragments.append(fragment)
         return tuple(fragments)
+
+    def _speaking(self, shape: PodShape, signers: Sequence[SignPlugin]) -> tuple[int, tuple[SignPlugin, ...]]:
+        """The signers that may have something to say of pods of the shape, also as bits of a number."""
+        found: tuple[int, tuple[SignPlugin, ...]] | None = shape.memo("signers", self._arrangement)
+        if found is None:
+            asked = tuple(plugin for plugin in signers if not _signs_nothing(plugin, shape))
+            bits = sum(1 << i for i, plugin in enumerate(signers) if plugin in asked)
+            found = shape.remember("signers", self._arrangement, (bits, asked))
+        return found
 
     # -- lookup objects -----------------------------------------------------------------------------------------------
 
@@ -558,6 +576,16 @@ class Framework:
             except BaseException as e:
                 problems.append(f"{plugin.name} failed to close: {described(e)}")
         return problems
+
+
+def _signs_nothing(plugin: SignPlugin, shape: PodShape) -> bool:
+    try:
+        return plugin.signs_nothing(shape)
+    except PROPAGATED:
+        raise
+    except BaseException:
+        # What it makes of such a pod shows when it is asked.
+        return False
 
 
 def _moving(plugins: tuple[P, ...]) -> tuple[P, ...]:

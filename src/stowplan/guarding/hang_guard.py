@@ -296,6 +296,8 @@ class CallGuard(_Interrupting):
         super().__init__(seconds=seconds, clock=clock)
         #: Whether a thread watches the calls.
         self._watched = False
+        #: Whether the handler stays in from one call to the next.
+        self._stays = False
         #: When a plugin hung for the whole limit, and how often it hung since.
         self._hung_at: dict[_Where, float] = {}
         self._hung: Counter[_Where] = Counter()
@@ -311,8 +313,9 @@ class CallGuard(_Interrupting):
         if not limit:
             raise PluginTimeoutError(f"{_too_long(where, self.seconds)} for other pods, and is left alone for now")
         outer, started = self._current, self._clock()
-        # Nobody else's handler is taken away for longer than a call.
-        previous = signal.signal(_SIGNAL, self._interrupted) if outer is None else None
+        # Nobody else's handler is taken away for longer than a call, or than what a `series` is for.
+        takes_over = outer is None and not self._stays
+        previous = signal.signal(_SIGNAL, self._interrupted) if takes_over else None
         self._current = _Call(where, started, started + limit)
         if not self._watched:
             self._watched = True
@@ -326,8 +329,23 @@ class CallGuard(_Interrupting):
             self._current = outer
             if outer is not None:
                 outer.due += self._clock() - started
-            else:
+            if takes_over:
                 signal.signal(_SIGNAL, previous)
+
+    @contextmanager
+    def series(self) -> Iterator[None]:
+        """Let the calls within share one handler: to put it in and out costs more than most calls do."""
+        main = threading.get_ident() == threading.main_thread().ident
+        if self._stays or not (self.in_use and self.seconds and main):
+            yield
+            return
+        previous = signal.signal(_SIGNAL, self._interrupted)
+        self._stays = True
+        try:
+            yield
+        finally:
+            self._stays = False
+            signal.signal(_SIGNAL, previous)
 
     async def wait(
         self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]

@@ -248,7 +248,13 @@ class NoStories(Stories):
     def __init__(self) -> None:
         super().__init__(now=lambda: 0.0)
 
-    def _append(self, key: str, uid: str, entry: _Entry | AttemptOutcome) -> None:
+    def step(self, key: str, uid: str, what: str, cause: str, detail: str = "") -> None:
+        pass
+
+    def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        pass
+
+    def gone(self, uid: str) -> None:
         pass
 
 

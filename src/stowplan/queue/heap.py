@@ -48,10 +48,11 @@ class PodHeap:
         self._pushed += 1
         entry = self._entries[name] = (key, queued.arrival, self._pushed, queued)
         heappush(self._heap, entry)
-        self._drop_removed()
+        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+            self._drop_removed()
 
     def discard(self, name: str) -> None:
-        if self._entries.pop(name, None) is not None:
+        if self._entries.pop(name, None) is not None and len(self._heap) > 2 * len(self._entries) + _SLACK:
             self._drop_removed()
 
     def peek(self) -> QueuedPod | None:

@@ -281,6 +281,9 @@ class SchedulingQueue:
         self, event: ClusterEvent, old: Any, new: Any, *, pre_check: Callable[[PodInfo], bool] | None = None
     ) -> None:
         """Requeue the unschedulable pods (that pass `pre_check`) that the event may help."""
+        if not (self._in_flight or self._places.unschedulable):
+            # Nobody waits for anything, which is the rule.
+            return
         interest = self._requeueing.interest(event)
         if not interest.listeners:
             return

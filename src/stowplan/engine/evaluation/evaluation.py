@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 _NO_ROWS = np.zeros(0, np.intp)
+_NOTHING: frozenset[str] = frozenset()
 
 #: With more changed rows than this share of the table, everything is worked out anew.
 MAX_CHANGED_SHARE = 0.1
@@ -106,7 +107,7 @@ class Evaluation:
         one_by_one = one_by_one or not filtering.looks_one_by_one
         filtering.preparing = 0.0
         filtering.sample()
-        outdated = frozenset[str]() if self._objects is None else self._objects.outdated()
+        outdated = _NOTHING if self._objects is None else self._objects.outdated()
         if outdated or self._objects is None:
             self._nominated.forget()
         rows = self._changed_rows() if one_by_one == filtering.whole else None
@@ -173,7 +174,8 @@ class Evaluation:
         feasible, refused = self._with_nominations(pod)
         if isinstance(refused, Status):
             return Outcome(filtering.state, refused)
-        if feasible.any():
+        # `any` would be a function in Python.
+        if len(feasible) and feasible[feasible.argmax()]:
             return Outcome(filtering.state, None, feasible, filtering.examined, filtering.seen, None, refused)
         if filtering.patched or not filtering.whole:
             # Reasons are not kept up to date, only masks.

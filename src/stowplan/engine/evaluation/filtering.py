@@ -17,7 +17,7 @@ from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.interface import CountsPods, NodeFilterPlugin, Reads
+from stowplan.framework.interface import NodeFilterPlugin, Reads
 from stowplan.framework.metrics import measured
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
@@ -182,10 +182,10 @@ class Filtering:
 
     def _renew_pre_filters(self, pod: PodInfo, outdated: frozenset[str]) -> bool:
         """Run PreFilter again where its state no longer holds; False when it now says something else altogether."""
-        self.renewed = set(outdated)
+        self.renewed, counters = set(outdated), self._framework.pod_counters
         for plugin in asked_again(self._framework.pre_filter, self._framework.moving_pre_filters, outdated):
-            asked = plugin.name in outdated
-            if not asked and isinstance(plugin, CountsPods) and plugin.filter_holds(self.state, pod):
+            counter = None if plugin.name in outdated else counters.get(plugin.name)
+            if counter is not None and counter.filter_holds(self.state, pod):
                 continue
             if self.pre_filtered is not None and plugin.name in self.pre_filtered.narrowed_by:
                 # It may want other nodes now, or all.
@@ -226,10 +226,10 @@ class Filtering:
         old = self._answers[name]
         self.patched = True
         if old is None:
-            if not fresh.any():
+            if not any(fresh.tolist()):
                 return False
             mask = np.zeros(self._cluster.table.n, np.bool_)
-        elif (old.mask[rows] == fresh).all():
+        elif old.mask.take(rows).tolist() == fresh.tolist():
             self._answers[name] = Rejections(old.mask, ())
             return False
         else:

@@ -70,18 +70,18 @@ class NodeSums:
 
     def _outdated(self, column: _Column, plugin: Plugin, pod: PodInfo) -> list[int] | None:
         """Rows that a column must be told of; None: all. A single row in a state that is known is told at once."""
-        cluster = self._cluster
+        cluster, changes = self._cluster, self._cluster.changes
         if column.objects.changed():
             # Which objects are looked up may hang on those that changed.
             column.objects, column.generation = self._framework.watch_objects(pod, plugin), -1
         holds = column.generation == cluster.table.generation
-        rows = cluster.changes.since(column.position) if holds else None
-        column.position = cluster.changes.position
+        rows = changes.since(column.position) if holds else None
+        column.position = here = changes.position
         if rows is None or len(rows) > cluster.table.n // 8 + 1:
             column.generation, column.state = cluster.table.generation, None
             return None
         if len(rows) == 1:
-            column.state = self._state_of(rows[0])
+            column.state = self._state_of(rows[0], here)
             known = column.known.get(column.state)
             if known is not None:
                 column.values[rows[0]] = known
@@ -90,9 +90,9 @@ class NodeSums:
             column.state = None
         return rows
 
-    def _state_of(self, row: int) -> tuple[Any, ...]:
-        """What a row sums up to; several columns ask in a cycle."""
-        asked = (row, self._cluster.changes.position)
+    def _state_of(self, row: int, position: int) -> tuple[Any, ...]:
+        """What a row sums up to at that position of the changes; several columns ask in a cycle."""
+        asked = (row, position)
         if self._last_asked != asked:
             self._last_asked, self._last_state = asked, self._cluster.table.sums(row)
         return self._last_state

@@ -14,7 +14,7 @@ import numpy as np
 from stowplan.cluster.view import Nodes
 from stowplan.engine.evaluation.object_watches import asked_again
 from stowplan.framework.cycle_state import CycleState
-from stowplan.framework.interface import CountsPods, Reads
+from stowplan.framework.interface import Reads
 from stowplan.framework.metrics import measured
 from stowplan.framework.status import PROPAGATED, Code, Status, raised
 
@@ -175,6 +175,7 @@ class Scoring:
         if not renewed:
             return self._run(pod, feasible)
         everywhere = self._drop_skipped() or moved
+        single = int(rows[0]) if len(rows) == 1 else None
         for plugin in self._framework.active_scores(self._state):
             part = self._scores.get(plugin.name)
             failed: Status | None = None
@@ -183,7 +184,10 @@ class Scoring:
                 failed = self._replace_score(plugin, pod, whole, feasible)
                 everywhere = everywhere or before is None or self._scores[plugin.name].normal is not before
             elif len(rows) and plugin.reads in (Reads.NODE_SUMS, Reads.NODE_PODS):
-                failed = self._patch_score(part, pod, rows, feasible)
+                if single is not None and plugin.reads is Reads.NODE_SUMS and plugin.in_range and not plugin.normalizes:
+                    failed = self._patch_row(part, pod, single)
+                else:
+                    failed = self._patch_score(part, pod, rows, feasible)
                 everywhere = everywhere or plugin.normalizes
             elif moved and plugin.normalizes:
                 failed = self._renormalize(part, pod, feasible)
@@ -191,16 +195,18 @@ class Scoring:
                 return failed
         if everywhere:
             self._ranked = self._only_feasible(feasible)
+        elif single is not None:
+            self._ranked[single] = self._totals[single] if feasible[single] else INFEASIBLE
         elif len(rows):
             self._ranked[rows] = np.where(feasible[rows], self._totals[rows], INFEASIBLE)
         self._scored = feasible
         return None
 
     def _renew_pre_scores(self, pod: PodInfo, nodes: Nodes, moved: bool, outdated: frozenset[str]) -> bool:
-        self._moved = set(outdated)
+        self._moved, counters = set(outdated), self._framework.pod_counters
         for plugin in asked_again(self._framework.pre_score, self._framework.moving_pre_scores, outdated):
-            asked = plugin.name in outdated
-            if not asked and isinstance(plugin, CountsPods) and plugin.score_holds(self._state, pod, moved):
+            counter = None if plugin.name in outdated else counters.get(plugin.name)
+            if counter is not None and counter.score_holds(self._state, pod, moved):
                 continue
             answer = self._attempt_pre_score(plugin, pod, nodes)
             if answer is None or answer.code == Code.Success:
@@ -252,6 +258,18 @@ class Scoring:
         weighted = normal * part.weight
         self._totals[rows] += weighted - part.weighted.take(rows)
         part.weighted[rows] = weighted
+        return None
+
+    def _patch_row(self, part: _Score, pod: PodInfo, row: int) -> Status | None:
+        """The same of a single row and a plugin whose scores count as they are: one number, where arrays would cost."""
+        column = self._sums.scored(part.plugin, self._state, pod)
+        if isinstance(column, Status):
+            return column
+        raw = column.item(row)
+        weighted = raw * part.weight
+        part.raw[row] = raw
+        self._totals[row] += weighted - part.weighted.item(row)
+        part.weighted[row] = weighted
         return None
 
     def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:

@@ -11,12 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.api.types import PersistentVolume, PersistentVolumeClaim, Pod
-    from stowplan.cluster.pod_info import PodInfo, PodShape
-
-
-def has_claims(shape: PodShape) -> bool:
-    """Whether any volume of the pods is a claim, also one made for the pod."""
-    return bool(shape.claim_names) or any(volume.ephemeral is not None for volume in shape.pod.spec.volumes)
+    from stowplan.cluster.pod_info import PodInfo
 
 
 def class_name_of(obj: PersistentVolumeClaim | PersistentVolume) -> str:

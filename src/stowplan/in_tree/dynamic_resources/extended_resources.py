@@ -68,8 +68,12 @@ def stored_claim(pod: PodInfo, cluster: ClusterState) -> ResourceClaim | None:
     return None
 
 
-def extended_names(shape: PodShape) -> list[str]:
-    return [name for name, amount in shape.requests.items() if amount and is_dra_extended(name)]
+def extended_names(shape: PodShape) -> tuple[str, ...]:
+    found: tuple[str, ...] | None = shape.memo("extended names", 0)
+    if found is None:
+        found = tuple(name for name, amount in shape.requests.items() if amount and is_dra_extended(name))
+        shape.remember("extended names", 0, found)
+    return found
 
 
 def extended_demand(pod: PodInfo, cluster: ClusterState) -> ExtendedDemand | None:

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
     from stowplan.api.device_claims import AllocationResult
     from stowplan.api.devices import DeviceClass as Class
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.config.features import FeatureGates
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
@@ -179,13 +179,13 @@ class DynamicResources(
             for asking in (False, True)
         }
 
-    def _needs_devices(self, pod: PodInfo) -> bool:
-        """Whether the pod may have claims, or ask for devices by extended resources."""
+    def _needs_devices(self, shape: PodShape) -> bool:
+        """Whether pods of the shape may have claims, or ask for devices by extended resources."""
         if not self._enabled:
             return False
-        if pod.pod.spec.resource_claims:
+        if shape.pod.spec.resource_claims:
             return True
-        return self.features.extended_resources and bool(extended_names(pod.shape))
+        return self.features.extended_resources and bool(extended_names(shape))
 
     # -- the pod ------------------------------------------------------------------------------------------------------
 
@@ -209,9 +209,12 @@ class DynamicResources(
             return unresolvable(e.reason)
         return None if known.demand else SKIP
 
+    def signs_nothing(self, shape: PodShape) -> bool:
+        return not self._needs_devices(shape)
+
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         # The reference has no signature for pods with claims; it does without sharing.
-        if not self._needs_devices(pod):
+        if not self._needs_devices(pod.shape):
             return {}
         try:
             return {"claims": self.demands.of(pod)}
@@ -221,7 +224,7 @@ class DynamicResources(
             return unschedulable(str(e))
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        if not self._needs_devices(pod):
+        if not self._needs_devices(pod.shape):
             return ()
         try:
             demand = self.demands.of(pod)
@@ -455,7 +458,7 @@ class DynamicResources(
     # -- Reserve ------------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        if not self._needs_devices(pod):
+        if not self._needs_devices(pod.shape):
             return None
         reserved = _Reserved()
         state.write(_RESERVED, reserved)

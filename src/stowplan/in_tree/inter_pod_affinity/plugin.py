@@ -251,8 +251,13 @@ class InterPodAffinity(
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Labels matter through what they match: terms that existing pods hold, and the pod's own affinity."""
-        held = tuple(slot for slot, _ in self._held(pod))
-        return {"held": held, "itself": self._pod_terms(pod.shape).matches_itself}
+        shape, held, terms = pod.shape, self._held(pod), self._pod_terms(pod.shape)
+        known: tuple[Any, Any, dict[str, Any]] | None = shape.memo("affinity signature", 0)
+        if known is not None and known[0] is held and known[1] is terms:
+            return known[2]
+        found = {"held": tuple(slot for slot, _ in held), "itself": terms.matches_itself}
+        shape.remember("affinity signature", 0, (held, terms, found))
+        return found
 
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)

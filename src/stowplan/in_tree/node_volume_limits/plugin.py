@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
@@ -112,6 +112,9 @@ class NodeVolumeLimits(
 
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         return True
+
+    def signs_nothing(self, shape: PodShape) -> bool:
+        return shape.volume_uses == ()
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Volumes that are attached somewhere by name, of the others how many there are of each driver."""

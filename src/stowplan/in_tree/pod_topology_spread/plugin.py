@@ -226,6 +226,9 @@ class PodTopologySpread(
             honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
         )
 
+    def signs_nothing(self, shape: PodShape) -> bool:
+        return not self._defaults and not shape.pod.spec.topology_spread_constraints
+
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Labels and owner matter through the selectors that they make, and whether the pod matches them itself."""
         shape = pod.shape

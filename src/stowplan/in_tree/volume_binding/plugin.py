@@ -35,7 +35,6 @@ from stowplan.framework.interface import (
 )
 from stowplan.framework.rejections import Rejections
 from stowplan.framework.status import SKIP, Status, error, unresolvable
-from stowplan.in_tree.common.volume_claims import has_claims
 from stowplan.in_tree.volume_binding.claims import DelayedClaim, PodClaims, claims_of, compiled, is_fully_bound
 from stowplan.in_tree.volume_binding.declaration import DECLARATION, VolumeBindingArgs
 from stowplan.in_tree.volume_binding.hints import events
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
@@ -110,7 +109,7 @@ class VolumeBinding(
     # -- the pod ------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        if not has_claims(pod.shape):
+        if not pod.shape.has_claims:
             return SKIP
         claims = self.claims(pod)
         if isinstance(claims, Status):
@@ -123,8 +122,11 @@ class VolumeBinding(
         self.volumes.refresh()
         return claims_of(pod, self.handle.cluster, self.volumes)
 
+    def signs_nothing(self, shape: PodShape) -> bool:
+        return not shape.has_claims
+
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        if not has_claims(pod.shape):
+        if not pod.shape.has_claims:
             return {}
         claims = self.claims(pod)
         if isinstance(claims, Status):
@@ -132,7 +134,7 @@ class VolumeBinding(
         return {"claims": compiled(claims)}
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        claims = self.claims(pod) if has_claims(pod.shape) else []
+        claims = self.claims(pod) if pod.shape.has_claims else []
         return () if isinstance(claims, Status) else self._read_beyond(compiled(claims))
 
     def _read_beyond(self, claims: PodClaims) -> tuple[ObjectDependency, ...]:
@@ -213,7 +215,7 @@ class VolumeBinding(
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         reserved = Reserved()
         state.write(_RESERVED, reserved)
-        claims = self.claims(pod) if has_claims(pod.shape) else []
+        claims = self.claims(pod) if pod.shape.has_claims else []
         if isinstance(claims, Status):
             return claims
         if all(is_fully_bound(claim.obj) for claim in claims):

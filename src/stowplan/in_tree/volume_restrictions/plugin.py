@@ -98,6 +98,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
     def _claim(self, shape: PodShape, name: str) -> PersistentVolumeClaim | None:
         return self.handle.cluster.objects.get(PersistentVolumeClaim, f"{shape.namespace}/{name}")
 
+    def signs_nothing(self, shape: PodShape) -> bool:
+        return not shape.claim_names
+
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Names of claims that want to be alone, or are missing; others do not matter here."""
         shape = pod.shape

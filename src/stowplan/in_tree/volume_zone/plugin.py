@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.node_table import NodeTable
-    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.cluster.view import Nodes
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.events import ClusterEventWithHint
@@ -77,6 +77,9 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
             return SKIP
         state.write(PRE_FILTER_STATE, demands)
         return None
+
+    def signs_nothing(self, shape: PodShape) -> bool:
+        return not shape.claim_names
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         if not pod.shape.claim_names:
