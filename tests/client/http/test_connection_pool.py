@@ -435,6 +435,7 @@ async def test_closing_ends_although_nobody_tells_of_a_connections_end(monkeypat
         async with a_pool(server) as pool:
             await fine(pool)
             told, pool.lost = pool.lost, lambda connection: None
+            await pool.close()  # and once more by a_pool
         told(next(iter(pool._all)))
         await over(server)
 
