@@ -31,6 +31,15 @@ def test_a_pending_pod():
     assert (row.node, row.nominated_node, row.workload) == ("", "", "")
 
 
+def test_an_assumed_pod_is_on_its_node_although_a_new_version_of_it_is_pending():
+    cluster = Cluster([node("a"), pod("web-0")])
+    state = cluster.state
+    info = state.pending.get("default/web-0")
+    state.assume(info, "a")
+    state.pending.put(state.pod_info(info.pod))
+    assert plan_of(state).pods["default/web-0"].node == "a"
+
+
 def test_a_pod_on_a_node_that_is_not_there():
     found = plan(pod("web-0", nodeName="gone"))
     assert (found.nodes, found.pods["default/web-0"].node) == ({}, "gone")

@@ -63,7 +63,9 @@ class Plan:
 
 def plan_of(state: ClusterState) -> Plan:
     """The plan as of now. Visits every node and pod."""
-    pods = _pod_rows([*state.placed_pods(), *state.pending.values()])
+    # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
+    pending = (info for info in state.pending.values() if state.placed(info.uid) is None)
+    pods = _pod_rows([*state.placed_pods(), *pending])
     return Plan({row.name: row for row in _node_rows(state.table)}, {row.key: row for row in pods})
 
 
