@@ -56,6 +56,13 @@ class TestFromFiles:
         same = stowplan.Cluster.from_files(str(tmp_path / "nodes.json"), str(tmp_path / "web.json"), reuse=False)
         assert same.pending() == cluster.pending()
 
+    def test_folders_in_folders_are_read_on_demand(self, tmp_path):
+        (tmp_path / "nodes").mkdir()
+        (tmp_path / "nodes" / "big.json").write_text(json.dumps(BIG))
+        (tmp_path / "web.json").write_text(json.dumps(WEB))
+        assert stowplan.Cluster.from_files(tmp_path).state.table.count == 0
+        assert stowplan.Cluster.from_files(tmp_path, recursive=True).state.table.count == 1
+
     def test_every_problem_has_its_place(self, tmp_path):
         (tmp_path / "a.yaml").write_text("kind: [")
         with pytest.raises(LoadError, match=r"a\.yaml: line 2"):

@@ -144,14 +144,16 @@ class Cluster:
     # -- from elsewhere -----------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_files(cls, *paths: str | os.PathLike[str], **options: Any) -> Self:
+    def from_files(cls, *paths: str | os.PathLike[str], recursive: bool = False, **options: Any) -> Self:
         """A cluster from files and folders: manifests, and what `kubectl get -o json` (or yaml) writes.
+
+        Of a folder its own files are read; with `recursive` also those of the folders in it.
 
         Files are read as by `stowplan explain -f`: defaults are filled in as by an API server, and a workload without
         pods gets the pods that it asks for, pending. `notes` lists what was skipped. Other arguments are those of
         `Cluster`. Raise LoadError, which has a line with the place of each problem.
         """
-        found = objects_of_files([os.fspath(path) for path in paths])
+        found = objects_of_files([os.fspath(path) for path in paths], recursive=recursive)
         cluster = cls(found.objects, **options)
         cluster.notes = found.notes
         return cluster

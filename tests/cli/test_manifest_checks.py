@@ -54,6 +54,17 @@ def test_templates_are_checked_as_their_pods(run, files):
     assert 'unknown field "spec.template.spec.contaners"' in run("explain", "-f", files(NODE, made)).err
 
 
+def test_a_job_needs_no_selector(run, files):
+    """The server makes one; one that somebody wrote is held to it."""
+    spec = {"template": {"spec": pod()["spec"] | {"restartPolicy": "Never"}}}
+    made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+    ran = run("explain", "-f", files(NODE, made))
+    assert ran.code == 0
+    assert ran.err == "note: Job default/j has no pods yet: judged is what it asks for, 1 pod (default/j-0…)\n"
+    made["spec"] = spec | {"selector": {"matchLabels": {"app": "j"}}}
+    assert "Job j: spec.selector: Invalid value: " in run("explain", "-f", files(NODE, made)).err
+
+
 def test_many_notes_are_counted(run, files):
     pods = [json.loads(json.dumps(pod(containers=[{"name": "c"}])).replace('"p"', f'"p{i}"')) for i in range(9)]
     lines = run("explain", "-f", files(NODE, *pods)).err.splitlines()

@@ -170,3 +170,19 @@ def test_its_document():
         "cheapest": None,
         "notes": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("spec", "note"),
+    [
+        ({}, "another node like n0 would take 4 more"),
+        (SPREAD, "how many nodes like n0 to add hangs on how many pods are wanted: say so with replicas"),
+    ],
+)
+def test_kinds_are_told_of_where_no_number_is_wanted(spec, note):
+    cluster = Cluster([node("n0", "4", "a", "10"), pod("web", "1", **spec)])
+    found = fit(cluster, "web", kinds=[NodeKind("n0")])
+    assert (found.fits, found.nodes_to_add) == (4, ())
+    assert note in found.notes
+    with pytest.raises(ClusterError, match='node "zz" not found'):
+        fit(cluster, "web", kinds=[NodeKind("zz")])

@@ -61,7 +61,8 @@ def fit(
 ) -> FitRecord:
     """`replicas`: how many are wanted; None: as many as there is room for.
 
-    `kinds` of nodes to add for those that do not fit; None: those of the cluster.
+    `kinds` of nodes to add for those that do not fit; None: those of the cluster. Without `replicas`, a note says what
+    another node of each kind given would take.
     """
     if replicas is not None and replicas < 0:
         raise ClusterError(f"replicas: want 0 or more, got {replicas}")
@@ -72,6 +73,8 @@ def fit(
     missing = 0 if replicas is None else replicas - found.count
     if missing > 0:
         _add_nodes(cluster, question, found, missing, kinds)
+    elif replicas is None and kinds is not None:
+        found.notes += [_room_note(cluster, question, found, kind) for kind in kinds]
     return found.record(info.key, replicas)
 
 
@@ -212,6 +215,15 @@ def kinds_among(nodes: Iterable[Node]) -> list[NodeKind]:
         sizes.setdefault((size, node.spec.taints), []).append(node.metadata.name)
     frequent = sorted(sizes.values(), key=len, reverse=True)
     return [NodeKind(names[0]) for names in frequent[:_KINDS]]
+
+
+def _room_note(cluster: Cluster, question: _Question, found: _Found, kind: NodeKind) -> str:
+    """Where nobody says how many are wanted."""
+    template = NodeTemplate.of(cluster, kind.like)
+    if not found.independent:
+        return f"how many nodes like {kind.name} to add hangs on how many pods are wanted: say so with replicas"
+    taken = _room_on_new(cluster, question, template)
+    return f"another node like {kind.name} would take {taken:,} more"
 
 
 def _room_on_new(cluster: Cluster, question: _Question, template: NodeTemplate) -> int:

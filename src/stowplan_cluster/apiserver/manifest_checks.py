@@ -17,6 +17,7 @@ from stowplan_cluster.apiserver.admission.service_addresses import allocate_addr
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
 from stowplan_cluster.apiserver.schema import conform, schema_of
+from stowplan_cluster.apiserver.strategies.jobs import generate_selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,6 +56,10 @@ def findings(manifest: Mapping[str, Any]) -> Iterator[tuple[bool, str]]:
     if resource.storage == "services":
         # Addresses are the server's to give; that a headless service has none is said in two fields.
         allocate_addresses(obj, lambda *_: [])
+    if resource.storage == "jobs.batch":
+        # So are a job's uid and the selector made of it.
+        obj["metadata"]["uid"] = "uid"
+        generate_selector(obj, 0.0)
     for problem in validation.validate_create(resource, obj):
         yield _misleads(resource, problem), str(problem)
 
