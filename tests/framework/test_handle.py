@@ -1,5 +1,7 @@
 """What plugins may ask the scheduler for, and what a state carries to it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stowplan.api.decode import decode_object
@@ -105,7 +107,7 @@ def test_an_error_ends_the_question():
 
 def test_activation_reaches_the_queue():
     activated = []
-    framework = framework_of(activate=activated.append)
+    framework = framework_of(activation=SimpleNamespace(activate=activated.append))
     pod = info_of(framework, a_pod())
     framework.handle.activate(p for p in (pod,))
     framework.handle.activate([])

@@ -317,6 +317,10 @@ class SchedulingQueue:
             if not self._activate(info) and info.uid in self._in_flight and not self._is_member(info):
                 self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))
 
+    def waiting_members(self, group: str) -> list[PodInfo]:
+        """The pods of a pod group that wait here, not those in flight."""
+        return [queued.pod for queued in self._places.of_group(group)]
+
     def _is_member(self, info: PodInfo) -> bool:
         """Whether the pod is scheduled with its group: then what happens while it is in flight does not matter."""
         return self._pod_groups and info.pod.spec.scheduling_group is not None
