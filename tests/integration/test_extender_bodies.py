@@ -5,6 +5,7 @@ reference's workers find them side by side), and so is what no two pods have in 
 """
 
 import json
+from contextlib import contextmanager
 
 import pytest
 import yaml
@@ -18,7 +19,16 @@ from support.processes.servers import assets, real_server
 pytestmark = pytest.mark.skipif(not HAS_REFERENCE, reason=NO_REFERENCE)
 
 VERBS = ("filter", "prioritize", "preempt")
-_OWN = {"uid", "resourceVersion", "creationTimestamp", "time", "lastTransitionTime", "UID", "lastHeartbeatTime"}
+_OWN = {
+    "uid",
+    "PodUID",
+    "resourceVersion",
+    "creationTimestamp",
+    "time",
+    "lastTransitionTime",
+    "UID",
+    "lastHeartbeatTime",
+}
 
 
 def sized(name, cpu, **spec):
@@ -56,39 +66,58 @@ def server(tmp_path_factory):
         yield server
 
 
-def asked_by(server, folder, whose, *, capable):
-    """The questions for the same pods, one pod after the other."""
+@contextmanager
+def asking(server, folder, whose, *verbs, **settings):
+    """Nodes, and whose scheduler with an extender of these verbs: the extender, and a function to make a pod."""
 
     def kubectl(*args, stdin=None):
         return server.kubectl("-n", "default", *args, stdin=stdin)
 
-    def is_bound(name):
-        found = json.loads(kubectl("get", "pod", name, "-o", "json").stdout)
-        return found["spec"].get("nodeName")
-
     with running_extender() as extender:
-        settings = extender.settings("good", *VERBS, nodeCacheCapable=capable, httpTimeout="5s")
+        document = configuration(
+            extender.settings("good", *verbs, httpTimeout="5s", **settings),
+            clientConnection={"kubeconfig": str(server.kubeconfig)},
+        )
         config = folder / f"{whose}.yaml"
-        client = {"kubeconfig": str(server.kubeconfig)}
-        config.write_text(yaml.safe_dump(configuration(settings, clientConnection=client)))
+        config.write_text(yaml.safe_dump(document))
         kubectl("create", "-f", "-", stdin=[*NODES, HIGH])
         kubectl("taint", "nodes", "--all", "node.kubernetes.io/not-ready:NoSchedule-")
         try:
             flags = (f"--config={config}",)
             with kube_scheduler(folder, server.kubeconfig, *flags, name=whose, program=PROGRAMS[whose]) as scheduler:
                 scheduler.until("Successfully acquired lease")
-                important = sized("important", "3", nodeSelector={"special": "yes"}, priorityClassName="high")
-                special = sized("special", "3", nodeSelector={"special": "yes"})
-                for pod in (sized("plain", "100m"), RICH, special, important):
-                    kubectl("create", "-f", "-", stdin=[pod])
-                    name = pod["metadata"]["name"]
-                    wait_for(lambda name=name: is_bound(name), f"the binding of {name}")
+                yield extender, kubectl
                 assert scheduler.end() == 0
-            return extender.asked()
         finally:
             kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
             kubectl("delete", "nodes,priorityclasses", "n0", "n1", "n2", "high", "--ignore-not-found")
             kubectl("delete", "lease", "-n", "kube-system", "kube-scheduler", "--ignore-not-found")
+
+
+def asked_by(server, folder, whose, *, capable):
+    """The questions for the same pods, one pod after the other."""
+    with asking(server, folder, whose, *VERBS, nodeCacheCapable=capable) as (extender, kubectl):
+
+        def is_bound(name):
+            return json.loads(kubectl("get", "pod", name, "-o", "json").stdout)["spec"].get("nodeName")
+
+        important = sized("important", "3", nodeSelector={"special": "yes"}, priorityClassName="high")
+        special = sized("special", "3", nodeSelector={"special": "yes"})
+        for pod in (sized("plain", "100m"), RICH, special, important):
+            kubectl("create", "-f", "-", stdin=[pod])
+            name = pod["metadata"]["name"]
+            wait_for(lambda name=name: is_bound(name), f"the binding of {name}")
+        return extender.asked()
+
+
+def bindings_asked_by(server, folder, whose):
+    """The questions for two pods whose binding is the extender's; it says that it has bound them."""
+    with asking(server, folder, whose, "bind") as (extender, kubectl):
+        asked = []
+        for count, pod in enumerate((RICH, sized("special", "3", nodeSelector={"special": "yes"})), 1):
+            kubectl("create", "-f", "-", stdin=[pod])
+            wait_for(lambda count=count: asked.extend(extender.asked()) or len(asked) >= count, "a question")
+        return asked
 
 
 def without_own(value):
@@ -112,6 +141,15 @@ def test_bodies_are_those_of_the_reference(server, tmp_path, capable):
     theirs, ours = (asked_by(server, tmp_path, whose, capable=capable) for whose in PROGRAMS)
     assert [one.verb for one in ours] == [one.verb for one in theirs]
     for mine, other in zip(ours, theirs, strict=True):
-        assert without_own(mine.body) == without_own(other.body)
+        assert json.dumps(without_own(mine.body)) == json.dumps(without_own(other.body))
         assert mine.headers["Content-Type"] == other.headers["Content-Type"]
     assert "preempt" in {one.verb for one in ours}
+
+
+def test_bindings_are_asked_for_as_by_the_reference(server, tmp_path):
+    theirs, ours = (bindings_asked_by(server, tmp_path, whose) for whose in PROGRAMS)
+    assert [without_own(one.body) for one in ours] == [without_own(one.body) for one in theirs]
+    assert [(one.path, one.headers["Content-Type"]) for one in ours] == [
+        (one.path, one.headers["Content-Type"]) for one in theirs
+    ]
+    assert [(one.body["PodName"], one.body["Node"]) for one in ours] == [("rich", "n1"), ("special", "n2")]

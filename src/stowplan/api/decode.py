@@ -73,6 +73,8 @@ KINDS: dict[tuple[str, str], type[ApiStruct]] = {
 }
 #: Versions with the shape our structs have; older ones lay out requests and devices differently.
 _VERSIONS = {"resource.k8s.io": ("v1", "v1beta2")}
+#: Of a kind that has others than its group.
+_VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1beta2", "v1alpha3")}
 
 _OPERATORS: dict[type[ApiStruct], tuple[str, ...]] = {
     api.LabelSelectorRequirement: LABEL_SELECTOR_OPERATORS,
@@ -118,7 +120,7 @@ class UnknownKindError(ValueError):
 def struct_for(api_version: str, kind: str) -> type[ApiStruct]:
     group, _, version = api_version.rpartition("/")
     struct = KINDS.get((group, kind))
-    if struct is None or version not in _VERSIONS.get(group, (version,)):
+    if struct is None or version not in _VERSIONS_OF_KIND.get(kind, _VERSIONS.get(group, (version,))):
         raise UnknownKindError(api_version=api_version, kind=kind)
     return struct
 

@@ -257,7 +257,7 @@ async def _objects(api: Api) -> list[ApiStruct]:
     kinds: tuple[type[Any], ...] = (Node, Pod, *STORED)
     objects: list[ApiStruct] = []
     for kind in kinds:
-        if kind is not CustomObject:
+        if kind is not CustomObject and await api.serves(kind):
             objects += (await api.list(kind)).items
     return objects
 

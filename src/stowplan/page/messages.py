@@ -1,0 +1,142 @@
+"""The messages to a page: a snapshot of the plan, and deltas from one version of it to the next.
+
+Rows are sent as columns. What many rows have in common (labels, amounts, workloads) is listed once per block, and the
+column holds positions in that list. Every block is complete in itself: a client needs no list of an earlier message.
+A row in a delta replaces the row with its name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stowplan.inspection.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Hashable, Iterable
+
+    from stowplan.page.plan import NodeRow, Plan, PodRow
+
+
+class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Nodes as columns of equal length, and the lists that three of them point into."""
+
+    name: tuple[str, ...]
+    labels: tuple[int, ...]
+    taints: tuple[int, ...]
+    allocatable: tuple[int, ...]
+    unschedulable: tuple[bool, ...]
+    label_sets: tuple[dict[str, str], ...]
+    #: Each taint is [key, value, effect].
+    taint_sets: tuple[tuple[tuple[str, str, str], ...], ...]
+    amount_sets: tuple[dict[str, int], ...]
+
+
+class PodsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """Pods as columns of equal length, and the lists that some of them point into."""
+
+    key: tuple[str, ...]
+    uid: tuple[str, ...]
+    #: Positions in `node_names`, whose first one is "": no node.
+    node: tuple[int, ...]
+    nominated_node: tuple[int, ...]
+    workload: tuple[int, ...]
+    labels: tuple[int, ...]
+    requests: tuple[int, ...]
+    priority: tuple[int, ...]
+    created: tuple[str, ...]
+    terminating: tuple[bool, ...]
+    node_names: tuple[str, ...]
+    workloads: tuple[str, ...]
+    label_sets: tuple[dict[str, str], ...]
+    amount_sets: tuple[dict[str, int], ...]
+
+
+class SnapshotMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    kind: str = "snapshot"
+    version: int
+    nodes: NodesRecord
+    pods: PodsRecord
+
+
+class DeltaMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
+    kind: str = "delta"
+    version: int
+    #: The version that it changes.
+    since: int
+    nodes: NodesRecord
+    pods: PodsRecord
+    gone_nodes: tuple[str, ...]
+    gone_pods: tuple[str, ...]
+
+
+def snapshot(plan: Plan, *, version: int) -> SnapshotMessage:
+    return SnapshotMessage(version=version, nodes=_nodes(plan.nodes.values()), pods=_pods(plan.pods.values()))
+
+
+def delta(old: Plan, new: Plan, *, version: int) -> DeltaMessage | None:
+    """What leads from one plan to the next, which gets `version`; None if they are equal."""
+    nodes = [row for name, row in new.nodes.items() if old.nodes.get(name) != row]
+    pods = [row for key, row in new.pods.items() if old.pods.get(key) != row]
+    gone_nodes = tuple(name for name in old.nodes if name not in new.nodes)
+    gone_pods = tuple(key for key in old.pods if key not in new.pods)
+    if not (nodes or pods or gone_nodes or gone_pods):
+        return None
+    return DeltaMessage(
+        version=version,
+        since=version - 1,
+        nodes=_nodes(nodes),
+        pods=_pods(pods),
+        gone_nodes=gone_nodes,
+        gone_pods=gone_pods,
+    )
+
+
+class _Positions:
+    """Distinct values, each with its position."""
+
+    def __init__(self, *first: Hashable) -> None:
+        self._positions: dict[Any, int] = {value: i for i, value in enumerate(first)}
+
+    def column(self, values: Iterable[Hashable]) -> tuple[int, ...]:
+        positions = self._positions
+        return tuple(positions.setdefault(value, len(positions)) for value in values)
+
+    def values(self) -> tuple[Any, ...]:
+        return tuple(self._positions)
+
+    def dicts(self) -> tuple[dict[str, Any], ...]:
+        return tuple(dict(value) for value in self._positions)
+
+
+def _nodes(rows: Collection[NodeRow]) -> NodesRecord:
+    labels, taints, amounts = _Positions(), _Positions(), _Positions()
+    return NodesRecord(
+        name=tuple(row.name for row in rows),
+        labels=labels.column(row.labels for row in rows),
+        taints=taints.column(row.taints for row in rows),
+        allocatable=amounts.column(row.allocatable for row in rows),
+        unschedulable=tuple(row.unschedulable for row in rows),
+        label_sets=labels.dicts(),
+        taint_sets=taints.values(),
+        amount_sets=amounts.dicts(),
+    )
+
+
+def _pods(rows: Collection[PodRow]) -> PodsRecord:
+    names, workloads, labels, amounts = _Positions(""), _Positions(), _Positions(), _Positions()
+    return PodsRecord(
+        key=tuple(row.key for row in rows),
+        uid=tuple(row.uid for row in rows),
+        node=names.column(row.node for row in rows),
+        nominated_node=names.column(row.nominated_node for row in rows),
+        workload=workloads.column(row.workload for row in rows),
+        labels=labels.column(row.labels for row in rows),
+        requests=amounts.column(row.requests for row in rows),
+        priority=tuple(row.priority for row in rows),
+        created=tuple(row.created for row in rows),
+        terminating=tuple(row.terminating for row in rows),
+        node_names=names.values(),
+        workloads=workloads.values(),
+        label_sets=labels.dicts(),
+        amount_sets=amounts.dicts(),
+    )

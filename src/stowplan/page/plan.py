@@ -1,0 +1,114 @@
+"""The cluster as the page draws it: a row for each node and pod, plain values that can be compared.
+
+Rows name every field that leaves the process. Containers, their environment and images, volumes and annotations are
+not among them, so that no secret can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from stowplan.api.meta import controller_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from stowplan.api.types import Node
+    from stowplan.cluster.node_table import NodeTable
+    from stowplan.cluster.pod_info import PodInfo, PodShape
+    from stowplan.cluster.state import ClusterState
+
+V = TypeVar("V")
+
+Labels = tuple[tuple[str, str], ...]
+#: Resource -> amount in base units: milli-CPU, bytes, counts.
+Amounts = tuple[tuple[str, int], ...]
+#: Key, value and effect.
+Taints = tuple[tuple[str, str, str], ...]
+
+
+class NodeRow(NamedTuple):
+    name: str
+    labels: Labels
+    taints: Taints
+    unschedulable: bool
+    allocatable: Amounts
+
+
+class PodRow(NamedTuple):
+    #: namespace/name
+    key: str
+    #: Tells a pod from its successor of the same name.
+    uid: str
+    #: "" while it is pending; a node that is not there is named, too.
+    node: str
+    nominated_node: str
+    #: Kind/name of the controller, "" for none.
+    workload: str
+    labels: Labels
+    requests: Amounts
+    priority: int
+    created: str
+    terminating: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All nodes by name and all pods by key; never changed once it is made."""
+
+    nodes: dict[str, NodeRow] = field(default_factory=dict)
+    pods: dict[str, PodRow] = field(default_factory=dict)
+
+
+def plan_of(state: ClusterState) -> Plan:
+    """The plan as of now. Visits every node and pod."""
+    # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
+    pending = (info for info in state.pending.values() if state.placed(info.uid) is None)
+    pods = _pod_rows([*state.placed_pods(), *pending])
+    return Plan({row.name: row for row in _node_rows(state.table)}, {row.key: row for row in pods})
+
+
+def _node_rows(table: NodeTable) -> Iterator[NodeRow]:
+    for node in table.nodes:
+        if node is not None:
+            yield NodeRow(
+                node.metadata.name,
+                _sorted(node.metadata.labels),
+                tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+                node.spec.unschedulable,
+                _allocatable(table, node),
+            )
+
+
+def _allocatable(table: NodeTable, node: Node) -> Amounts:
+    row = table.row_of[node.metadata.name]
+    amounts = {name: int(table.allocatable[index, row]) for name, index in table.resources.items()}
+    amounts["pods"] = int(table.allowed_pods[row])
+    return _sorted({name: amount for name, amount in amounts.items() if amount})
+
+
+def _pod_rows(infos: Iterable[PodInfo]) -> Iterator[PodRow]:
+    # Pods of a workload share a shape; what follows from it is worked out once.
+    of_shape: dict[PodShape, tuple[Labels, Amounts]] = {}
+    for info in infos:
+        shape = info.shape
+        shared = of_shape.get(shape)
+        if shared is None:
+            shared = of_shape[shape] = _sorted(shape.labels), _sorted(shape.used)
+        controller = controller_of(info.pod.metadata)
+        yield PodRow(
+            info.key,
+            info.uid,
+            info.node_name,
+            info.pod.status.nominated_node_name,
+            "" if controller is None else f"{controller.kind}/{controller.name}",
+            *shared,
+            info.priority,
+            info.pod.metadata.creation_timestamp or "",
+            info.terminating,
+        )
+
+
+def _sorted(found: dict[str, V]) -> tuple[tuple[str, V], ...]:
+    return tuple(sorted(found.items()))

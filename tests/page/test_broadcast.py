@@ -1,0 +1,94 @@
+"""One serialisation for all viewers, and bounded memory for each."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.page.broadcast import MAX_BEHIND, Broadcast
+from stowplan.page.plan import NodeRow, Plan
+from support.page.client import Client
+
+
+def plan(number):
+    return Plan({"a": NodeRow("a", (), (), False, (("cpu", number),))})
+
+
+@pytest.fixture
+def broadcast():
+    return Broadcast(plan(0))
+
+
+def read_all(viewer, client):
+    for frame in viewer.take():
+        client.read(frame)
+
+
+def cpu(client):
+    return client.nodes["a"]["allocatable"]["cpu"]
+
+
+def test_viewers_share_the_very_bytes(broadcast):
+    one, other = broadcast.viewer(), broadcast.viewer()
+    assert next(one.take()) is next(other.take())
+    broadcast.publish(plan(1))
+    assert next(one.take()) is next(other.take())
+
+
+def test_a_viewer_that_is_up_to_date_gets_nothing(broadcast):
+    viewer = broadcast.viewer()
+    assert len(list(viewer.take())) == 1
+    broadcast.publish(plan(0))
+    assert list(viewer.take()) == []
+
+
+def test_a_newcomer_gets_the_newest_snapshot_alone(broadcast):
+    viewer, client = broadcast.viewer(), Client()
+    for number in range(3):
+        broadcast.publish(plan(number))
+    read_all(viewer, client)
+    assert (client.snapshots, cpu(client)) == (1, 2)
+
+
+@pytest.mark.parametrize(("behind", "snapshots"), [(MAX_BEHIND, 1), (MAX_BEHIND + 1, 2), (3 * MAX_BEHIND, 2)])
+def test_a_slow_viewer_gets_a_fresh_snapshot_in_place_of_a_growing_buffer(broadcast, behind, snapshots):
+    viewer, client = broadcast.viewer(), Client()
+    read_all(viewer, client)
+    for number in range(1, behind + 1):
+        broadcast.publish(plan(number))
+        assert viewer.behind <= MAX_BEHIND
+    read_all(viewer, client)
+    assert (client.snapshots, cpu(client)) == (snapshots, behind)
+
+
+def test_who_has_left_is_offered_nothing(broadcast):
+    viewer = broadcast.viewer()
+    list(viewer.take())
+    viewer.leave()
+    viewer.leave()
+    broadcast.publish(plan(1))
+    assert viewer.behind == 0
+
+
+def test_what_changes_while_nobody_looks_is_in_the_next_snapshot(broadcast):
+    broadcast.publish(plan(1))
+    client = Client()
+    read_all(broadcast.viewer(), client)
+    assert cpu(client) == 1
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, MAX_BEHIND + 2), st.integers(0, 2)), max_size=6))
+def test_however_viewers_lag_they_catch_up(lags):
+    """Two viewers; in each round some changes come, and then one of them, the other or nobody reads."""
+    broadcast, number = Broadcast(plan(0)), 0
+    viewers = [(broadcast.viewer(), Client()) for _ in range(2)]
+    for changes, who in lags:
+        for _ in range(changes):
+            number += 1
+            broadcast.publish(plan(number))
+        for viewer, client in viewers[who : who + 1]:
+            read_all(viewer, client)
+            assert cpu(client) == number
+    for viewer, client in viewers:
+        read_all(viewer, client)
+        assert cpu(client) == number

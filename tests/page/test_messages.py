@@ -1,0 +1,74 @@
+"""Deltas lead exactly from one plan to the next."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.page.broadcast import Broadcast
+from stowplan.page.messages import delta, snapshot
+from stowplan.page.plan import NodeRow, Plan, PodRow
+from support.page.client import Client
+
+LABELS = st.sampled_from([(), (("zone", "x"),), (("app", "web"), ("zone", "y"))])
+AMOUNTS = st.sampled_from([(), (("cpu", 500),), (("cpu", 1000), ("memory", 1 << 40))])
+NODES = st.builds(
+    NodeRow,
+    name=st.sampled_from("abc"),
+    labels=LABELS,
+    taints=st.sampled_from([(), (("gpu", "", "NoSchedule"),)]),
+    unschedulable=st.booleans(),
+    allocatable=AMOUNTS,
+)
+PODS = st.builds(
+    PodRow,
+    key=st.sampled_from(["d/p", "d/q", "e/p", "e/q"]),
+    uid=st.sampled_from("12"),
+    node=st.sampled_from(["", "a", "b", "unknown"]),
+    nominated_node=st.sampled_from(["", "a"]),
+    workload=st.sampled_from(["", "Job/j"]),
+    labels=LABELS,
+    requests=AMOUNTS,
+    priority=st.integers(-1, 1),
+    created=st.just(""),
+    terminating=st.booleans(),
+)
+PLANS = st.builds(
+    lambda nodes, pods: Plan({row.name: row for row in nodes}, {row.key: row for row in pods}),
+    st.lists(NODES, max_size=4),
+    st.lists(PODS, max_size=5),
+)
+
+
+def seen(client):
+    return client.nodes, client.pods
+
+
+def anew(plan):
+    client = Client()
+    client.read(Broadcast(plan).snapshot())
+    return seen(client)
+
+
+@settings(max_examples=60)
+@given(st.lists(PLANS, min_size=1, max_size=5))
+def test_who_follows_deltas_sees_what_a_newcomer_sees(plans):
+    broadcast, client = Broadcast(plans[0]), Client()
+    viewer = broadcast.viewer()
+    for plan in plans:
+        broadcast.publish(plan)
+        for frame in viewer.take():
+            client.read(frame)
+        assert seen(client) == anew(plan)
+    assert client.snapshots == 1
+
+
+@given(PLANS)
+def test_equal_plans_have_no_delta(plan):
+    assert delta(plan, Plan(dict(plan.nodes), dict(plan.pods)), version=2) is None
+
+
+def test_common_values_are_listed_once():
+    pods = [PodRow(f"d/{i}", str(i), "a", "", "Job/j", (("app", "j"),), (("cpu", 1),), 0, "", False) for i in range(9)]
+    block = snapshot(Plan({}, {row.key: row for row in pods}), version=1).pods
+    assert block.label_sets == ({"app": "j"},)
+    assert block.amount_sets == ({"cpu": 1},)
+    assert (block.workloads, block.node_names, block.node) == (("Job/j",), ("", "a"), (1,) * 9)

@@ -1,0 +1,59 @@
+"""What a client of the page's stream does with frames, written from the protocol alone."""
+
+import json
+
+_SHARED = {"nodes": {"labels": "labelSets", "taints": "taintSets", "allocatable": "amountSets"}}
+_SHARED["pods"] = {
+    "node": "nodeNames",
+    "nominatedNode": "nodeNames",
+    "workload": "workloads",
+    "labels": "labelSets",
+    "requests": "amountSets",
+}
+_NAMES = {"nodes": "name", "pods": "key"}
+
+
+class Client:
+    def __init__(self):
+        self.version = 0
+        self.snapshots = 0
+        self.nodes, self.pods = {}, {}
+
+    def read(self, frame):
+        message = data_of(frame)
+        if message["kind"] == "snapshot":
+            self.nodes, self.pods = {}, {}
+            self.snapshots += 1
+        else:
+            assert message["since"] == self.version
+            for name in message["goneNodes"]:
+                del self.nodes[name]
+            for key in message["gonePods"]:
+                del self.pods[key]
+        self.nodes |= rows(message, "nodes")
+        self.pods |= rows(message, "pods")
+        self.version = message["version"]
+
+
+def data_of(frame):
+    id_line, event, data = frame.removesuffix(b"\n\n").split(b"\n")
+    message = json.loads(data.removeprefix(b"data: "))
+    assert id_line == b"id: %d" % message["version"]
+    assert event == b"event: " + message["kind"].encode()
+    return message
+
+
+def rows(message, kind):
+    """Name -> fields."""
+    block, shared = message[kind], _SHARED[kind]
+    lists = set(shared.values())
+    columns = {name: column for name, column in block.items() if name not in lists}
+    count = len(block[_NAMES[kind]])
+    assert {len(column) for column in columns.values()} == {count}
+    found = {}
+    for i in range(count):
+        fields = {
+            name: block[shared[name]][column[i]] if name in shared else column[i] for name, column in columns.items()
+        }
+        found[fields[_NAMES[kind]]] = fields
+    return found
