@@ -204,6 +204,23 @@ class TestFailures:
             assert cluster.why_pending("b") == "0/1 nodes are available: 1 not you."
             assert cluster.why_pending("a") == HELD_BACK
 
+    def test_who_comes_back_is_tried_again_for_those_that_wait(self):
+        """The next member's Permit activates it: neither an event nor time does."""
+
+        class RefusesOnce(PermitPlugin):
+            name = "RefusesOnce"
+
+            def permit(self, state, pod, node_name):
+                refused.append(pod.pod.metadata.name)
+                return (unschedulable("not yet") if refused == ["a"] else None), 0.0
+
+        refused = []
+        with self.with_plugin(RefusesOnce, node("n1", 8), a_group(gang=3)) as cluster:
+            cluster.create(member("a"), member("b"), member("c"))
+            assert refused.count("a") == 2
+            assert nodes_of(cluster, "a", "b", "c") == ["n1"] * 3
+            cluster.engine.validate()
+
 
 class TestPlacements:
     def rack(self, *sizes, gates=PLACED):

@@ -25,6 +25,7 @@ from stowplan.queue.unschedulable import UnschedulablePods
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.queue.backoff import QueueSettings
     from stowplan.queue.gating import Gate
     from stowplan.queue.heap import PodHeap
@@ -79,6 +80,12 @@ class Places:
     def of_group(self, group: str) -> list[QueuedPod]:
         """The waiting pods of a pod group, in order of arrival."""
         return sorted(self._members.get(group, {}).values(), key=lambda queued: queued.arrival)
+
+    def renew(self, queued: QueuedPod, info: PodInfo) -> None:
+        """Take over another version of a waiting pod; a successor of its name may be in another group."""
+        self._leave_group(queued)
+        queued.pod = info
+        self._enter_group(queued)
 
     @property
     def waiting(self) -> int:
@@ -251,17 +258,22 @@ class Places:
 
     def _enter(self, queued: QueuedPod) -> None:
         self._queued[queued.pod.key] = queued
+        self._enter_group(queued)
+
+    def _leave(self, queued: QueuedPod) -> None:
+        del self._queued[queued.pod.key]
+        self._leave_group(queued)
+
+    def _enter_group(self, queued: QueuedPod) -> None:
         if queued.pod.pod.spec.scheduling_group is not None:
             self._members.setdefault(group_key(queued.pod.pod), {})[queued.pod.key] = queued
 
-    def _leave(self, queued: QueuedPod) -> None:
-        key = queued.pod.key
-        del self._queued[key]
+    def _leave_group(self, queued: QueuedPod) -> None:
         if queued.pod.pod.spec.scheduling_group is None:
             return
         group = group_key(queued.pod.pod)
         members = self._members[group]
-        del members[key]
+        del members[queued.pod.key]
         if not members:
             del self._members[group]
 

@@ -139,7 +139,7 @@ class SchedulingQueue:
         if queued is None:
             self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_UPDATE)
         else:
-            queued.pod = info
+            self._places.renew(queued, info)
             self._nominations.update(old, info)
             self._places.refresh(queued)
             if queued.place is Place.UNSCHEDULABLE:
