@@ -149,13 +149,13 @@ class TestPreemption:
 
 
 class TestFailures:
-    def with_plugin(self, plugin, *objects):
+    def with_plugin(self, plugin, *objects, gates=GATES):
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}}],
         }
-        return live_cluster(*objects, config=config, plugins=[plugin], feature_gates=GATES)
+        return live_cluster(*objects, config=config, plugins=[plugin], feature_gates=gates)
 
     def test_an_error_of_one_is_told_to_all(self):
         class Breaks(ReservePlugin):
@@ -203,6 +203,29 @@ class TestFailures:
             cluster.create(member("a"), member("b"))
             assert cluster.why_pending("b") == "0/1 nodes are available: 1 not you."
             assert cluster.why_pending("a") == HELD_BACK
+
+    def test_a_group_that_backs_off_is_activated_as_a_whole(self):
+        """No event, no time and no idle moment wakes it here."""
+
+        class RefusesOnce(PermitPlugin):
+            name = "RefusesOnce"
+
+            def permit(self, state, pod, node_name):
+                asked.append(pod.pod.metadata.name)
+                return (unschedulable("not yet") if len(asked) == 1 else None), 0.0
+
+        asked = []
+        gates = {**GATES, "SchedulerPopFromBackoffQ": False}
+        with self.with_plugin(RefusesOnce, node("n1", 8), a_group(gang=2), gates=gates) as cluster:
+            cluster.create(member("a"), member("b"))
+            assert nodes_of(cluster, "a", "b") == ["", ""]
+            cluster.engine.activate_group("default/other")
+            cluster.advance(0)
+            assert nodes_of(cluster, "a", "b") == ["", ""]
+            cluster.engine.activate_group("default/g")
+            cluster.advance(0)
+            assert nodes_of(cluster, "a", "b") == ["n1", "n1"]
+            cluster.engine.validate()
 
 
 class TestPlacements:

@@ -1,5 +1,7 @@
 """What plugins may ask the scheduler for, and what a state carries to it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stowplan.api.decode import decode_object
@@ -105,16 +107,18 @@ def test_an_error_ends_the_question():
 
 def test_activation_reaches_the_queue():
     activated = []
-    framework = framework_of(activate=activated.append)
+    framework = framework_of(activation=SimpleNamespace(activate=activated.append, activate_group=activated.append))
     pod = info_of(framework, a_pod())
     framework.handle.activate(p for p in (pod,))
     framework.handle.activate([])
-    assert activated == [[pod]]
+    framework.handle.activate_group("default/g")
+    assert activated == [[pod], "default/g"]
 
 
 def test_offline_there_is_no_queue_nobody_waits_and_no_extender():
     handle = framework_of().handle
     handle.activate([info_of(handle.framework, a_pod())])
+    handle.activate_group("default/g")
     assert list(handle.waiting_pods) == []
     assert handle.waiting_pods.reject("u") is False
     assert handle.pods_in_pre_bind.get("u") is None

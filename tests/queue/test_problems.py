@@ -262,3 +262,42 @@ def test_pods_in_flight(breaks, text):
     room = full_room()
     breaks(room, room.queue._in_flight)
     assert text in room.queue.problems()
+
+
+class TestMembers:
+    """Waiting pods by their pod group."""
+
+    def room(self):
+        room = Room()
+        for name, group in (("a", "g"), ("b", "h"), ("c", "g")):
+            room.add(a_pod(name).spec(schedulingGroup={"podGroupName": group}))
+        return room
+
+    def members(self, room, group="default/g"):
+        return [info.pod.metadata.name for info in room.queue.waiting_members(group)]
+
+    def test_in_order_of_arrival_and_not_those_in_flight(self):
+        room = self.room()
+        assert (self.members(room), self.members(room, "default/other")) == (["a", "c"], [])
+        assert room.queue.pop().pod.pod.metadata.name == "a"
+        assert self.members(room) == ["c"]
+        room.queue.pop(), room.queue.pop()
+        assert self.members(room) == []
+        assert room.queue.problems() == []
+
+    def test_a_successor_in_another_group(self):
+        room = self.room()
+        room.add(a_pod("a").uid("2").spec(schedulingGroup={"podGroupName": "h"}))
+        old = room.queue.get("default/a").pod
+        assert (self.members(room), self.members(room, "default/h")) == (["c"], ["b", "a"])
+        room.queue.update(old.pod, room.info(a_pod("a").uid("2")))
+        assert (self.members(room), self.members(room, "default/h")) == (["c"], ["b"])
+        assert room.queue.problems() == []
+
+    def test_a_pod_under_the_wrong_group_is_a_problem(self):
+        room = self.room()
+        places = room.queue._places
+        places._members["default/h"]["default/a"] = places._members["default/g"].pop("default/a")
+        assert any("pods of another group do" in problem for problem in room.queue.problems())
+        del places._members["default/h"]["default/a"]
+        assert any("are found by group" in problem for problem in room.queue.problems())

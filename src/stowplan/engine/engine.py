@@ -359,7 +359,7 @@ class Engine:
             profile_name=profile,
             features=features,
             random=random,
-            activate=self.activate,
+            activation=self,
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.parts.pods_in_pre_bind,
             api=api,
@@ -540,6 +540,11 @@ class Engine:
         """Have pending pods tried soon."""
         if not self._submitted(Activated(tuple(pod.key for pod in pods))):
             self.queue.activate(pods)
+
+    def activate_group(self, group: str) -> None:
+        """Have those pods of a pod group tried soon that wait in the queue."""
+        if members := self.queue.waiting_members(group):
+            self.activate(members)
 
     def _activated(self, input_: Activated) -> None:
         found = (self.state.pending.get(key) for key in input_.pods)

@@ -59,6 +59,14 @@ def _no_time() -> float:
     return 0.0
 
 
+class Activation(Protocol):
+    """Where pending pods wait, for who wants them tried soon."""
+
+    def activate(self, pods: Sequence[PodInfo], /) -> None: ...
+
+    def activate_group(self, group: str, /) -> None: ...
+
+
 class Handle:
     """The cluster, the profile, what waits, and the injected sources of chance."""
 
@@ -69,7 +77,7 @@ class Handle:
         profile_name: str,
         features: FeatureGates,
         random: Random | None = None,
-        activate: Callable[[Sequence[PodInfo]], None] | None = None,
+        activation: Activation | None = None,
         waiting_pods: WaitingPods | None = None,
         pods_in_pre_bind: PodsInPreBind | None = None,
         extenders: Sequence[Extender] = (),
@@ -103,7 +111,7 @@ class Handle:
         self.wall_clock: Callable[[], float] = wall_clock or _no_time
         #: None offline: nothing is counted or timed.
         self.metrics = metrics
-        self._activate = activate
+        self._activation = activation
         self._carry_out = carry_out
         self._extenders = tuple(extenders)
         #: What takes part in transactions once the profile decides; None: it does.
@@ -153,8 +161,13 @@ class Handle:
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Have pending pods tried soon, if nothing but time keeps them; nothing happens where there is no queue."""
         wanted = list(pods)
-        if self._activate is not None and wanted:
-            self._activate(wanted)
+        if self._activation is not None and wanted:
+            self._activation.activate(wanted)
+
+    def activate_group(self, group: str) -> None:
+        """Have the pods of a pod group tried soon that wait; it costs nothing for those that are just being tried."""
+        if self._activation is not None:
+            self._activation.activate_group(group)
 
     def carry_out(self, request: Request) -> None:
         """Have a request carried out that nobody waits for, as Unreserve cannot; dropped where there is no API server.

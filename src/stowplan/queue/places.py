@@ -14,6 +14,7 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from stowplan.cluster.pod_info import group_key
 from stowplan.framework.events import PROFILE_SWAPPED, UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
 from stowplan.queue.active import ActiveQueue
 from stowplan.queue.backoff import BackoffQueue
@@ -24,6 +25,7 @@ from stowplan.queue.unschedulable import UnschedulablePods
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from stowplan.cluster.pod_info import PodInfo
     from stowplan.queue.backoff import QueueSettings
     from stowplan.queue.gating import Gate
     from stowplan.queue.heap import PodHeap
@@ -64,6 +66,8 @@ class Places:
         self.unschedulable = UnschedulablePods()
         #: Waiting pods by `namespace/name`.
         self._queued: dict[str, QueuedPod] = {}
+        #: Pod group -> its waiting pods by `namespace/name`, while it has any.
+        self._members: dict[str, dict[str, QueuedPod]] = {}
         self.arrivals = 0
         #: No ungated unschedulable pod has an earlier timestamp.
         self.oldest = inf
@@ -72,6 +76,16 @@ class Places:
 
     def get(self, key: str) -> QueuedPod | None:
         return self._queued.get(key)
+
+    def of_group(self, group: str) -> list[QueuedPod]:
+        """The waiting pods of a pod group, in order of arrival."""
+        return sorted(self._members.get(group, {}).values(), key=lambda queued: queued.arrival)
+
+    def renew(self, queued: QueuedPod, info: PodInfo) -> None:
+        """Take over another version of a waiting pod; a successor of its name may be in another group."""
+        self._leave_group(queued)
+        queued.pod = info
+        self._enter_group(queued)
 
     @property
     def waiting(self) -> int:
@@ -118,7 +132,7 @@ class Places:
             # Worked out again by the new rules.
             queued.backoff_expiration = None
         for queued in sorted(backing_off, key=lambda queued: queued.arrival):
-            del self._queued[queued.pod.key]
+            self._leave(queued)
             self.requeue(queued, Strategy.AFTER_BACKOFF, PROFILE_SWAPPED.label)
 
     def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
@@ -182,7 +196,7 @@ class Places:
     def take_out(self, queued: QueuedPod) -> None:
         """Remove a waiting pod from its place."""
         key = queued.pod.key
-        del self._queued[key]
+        self._leave(queued)
         if queued.place is Place.UNSCHEDULABLE:
             self.unschedulable.discard(key)
         else:
@@ -198,14 +212,14 @@ class Places:
 
     def _popped(self, queued: QueuedPod | None) -> QueuedPod | None:
         if queued is not None:
-            del self._queued[queued.pod.key]
+            self._leave(queued)
         return queued
 
     def end_backoffs(self, cause: str) -> None:
         """Move pods whose backoff is over to the active queue, if a check is due."""
         completed = self.backoff.completed()
         for queued in completed:
-            del self._queued[queued.pod.key]
+            self._leave(queued)
         for queued in completed:
             self.move_to_active(queued, cause, from_backoff=True)
 
@@ -240,13 +254,34 @@ class Places:
     def _arrive(self, queued: QueuedPod) -> None:
         self.arrivals += 1
         queued.arrival = self.arrivals
+        self._enter(queued)
+
+    def _enter(self, queued: QueuedPod) -> None:
         self._queued[queued.pod.key] = queued
+        self._enter_group(queued)
+
+    def _leave(self, queued: QueuedPod) -> None:
+        del self._queued[queued.pod.key]
+        self._leave_group(queued)
+
+    def _enter_group(self, queued: QueuedPod) -> None:
+        if queued.pod.pod.spec.scheduling_group is not None:
+            self._members.setdefault(group_key(queued.pod.pod), {})[queued.pod.key] = queued
+
+    def _leave_group(self, queued: QueuedPod) -> None:
+        if queued.pod.pod.spec.scheduling_group is None:
+            return
+        group = group_key(queued.pod.pod)
+        members = self._members[group]
+        del members[queued.pod.key]
+        if not members:
+            del self._members[group]
 
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def restore(self, queued: QueuedPod) -> None:
         """Put a pod back to its place as it was there; all of a place in their order."""
-        self._queued[queued.pod.key] = queued
+        self._enter(queued)
         if queued.place is Place.UNSCHEDULABLE:
             self.unschedulable.put(queued)
         else:
@@ -261,6 +296,7 @@ class Places:
         yield from self.unschedulable.problems()
         yield from self._problems_of_places()
         yield from self._problems_of_rejectors()
+        yield from self._problems_of_members()
 
     def _held(self) -> Iterator[tuple[Place, QueuedPod]]:
         """Waiting pods, and the place in which each is found."""
@@ -296,3 +332,14 @@ class Places:
             if self.rejected_by[plugin, profile] < pods:
                 known = self.rejected_by[plugin, profile]
                 yield f"plugin {plugin} of {profile}: rejected {pods} waiting pods, {known} are counted"
+
+    def _problems_of_members(self) -> Iterator[str]:
+        grouped = {
+            key: queued for key, queued in self._queued.items() if queued.pod.pod.spec.scheduling_group is not None
+        }
+        found = {key: queued for members in self._members.values() for key, queued in members.items()}
+        if grouped.keys() != found.keys() or any(found[key] is not queued for key, queued in grouped.items()):
+            yield f"waiting pods of groups are {sorted(grouped)}, and {sorted(found)} are found by group"
+        for group, members in self._members.items():
+            if not members or any(group_key(queued.pod.pod) != group for queued in members.values()):
+                yield f"pod group {group}: none of its pods waits, or pods of another group do"

@@ -139,7 +139,7 @@ class SchedulingQueue:
         if queued is None:
             self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_UPDATE)
         else:
-            queued.pod = info
+            self._places.renew(queued, info)
             self._nominations.update(old, info)
             self._places.refresh(queued)
             if queued.place is Place.UNSCHEDULABLE:
@@ -316,6 +316,10 @@ class SchedulingQueue:
         for info in pods:
             if not self._activate(info) and info.uid in self._in_flight and not self._is_member(info):
                 self._in_flight.record(Happened(FORCE_ACTIVATE, None, info.pod))
+
+    def waiting_members(self, group: str) -> list[PodInfo]:
+        """The pods of a pod group that wait here, not those in flight."""
+        return [queued.pod for queued in self._places.of_group(group)]
 
     def _is_member(self, info: PodInfo) -> bool:
         """Whether the pod is scheduled with its group: then what happens while it is in flight does not matter."""

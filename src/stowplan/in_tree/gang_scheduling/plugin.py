@@ -67,7 +67,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         if not self._follows or not groups.known(key):
             return without_state(key), 0.0
         if groups.scheduled(key) < gang.min_count:
-            self.handle.activate(groups.unscheduled(key))
+            self.handle.activate_group(key)
             return Status(Code.Wait, (str(NOT_SCHEDULED),)), PATIENCE
         self._let_go(key)
         return None, 0.0
