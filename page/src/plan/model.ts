@@ -1,0 +1,194 @@
+/**
+ * The cluster as the page has it: nodes and pods by name, brought up to date by the server's messages.
+ *
+ * A message's rows are columns; here each becomes an object that never changes, and a row that comes again becomes a
+ * new one. Whoever keeps something by object can so tell by identity whether it is still true.
+ */
+import type { Amounts, Changes, NodesBlock, PlanMessage, PodsBlock, Strings, Taint } from "../protocol";
+
+export interface NodeItem {
+  readonly name: string;
+  readonly labels: Strings;
+  readonly taints: readonly Taint[];
+  readonly allocatable: Amounts;
+  readonly unschedulable: boolean;
+}
+
+export interface PodItem {
+  /** namespace/name */
+  readonly key: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** "" while it is pending. */
+  readonly node: string;
+  readonly nominatedNode: string;
+  /** Kind/name of its controller, "" for none. */
+  readonly workload: string;
+  readonly labels: Strings;
+  readonly requests: Amounts;
+  readonly priority: number;
+  /** Milliseconds since the epoch, 0 if unknown. */
+  readonly created: number;
+  readonly terminating: boolean;
+}
+
+/** A pod that changed its place: both are there if it moved or was replaced, only one if it came or left. */
+export interface PodChange {
+  before?: PodItem;
+  after?: PodItem;
+}
+
+export interface Change {
+  /** Everything may be different. */
+  whole: boolean;
+  nodes: Set<string>;
+  pods: PodChange[];
+}
+
+const NO_PODS: ReadonlySet<PodItem> = new Set();
+
+export class PlanModel {
+  version = 0;
+  readonly nodes = new Map<string, NodeItem>();
+  readonly pods = new Map<string, PodItem>();
+  readonly #onNode = new Map<string, Set<PodItem>>();
+  readonly #pending = new Set<PodItem>();
+  readonly #listeners = new Set<(change: Change) => void>();
+
+  /** The pods on a node, in no order. A node that is not there can have some. */
+  podsOn(node: string): ReadonlySet<PodItem> {
+    return this.#onNode.get(node) ?? NO_PODS;
+  }
+
+  /** The pods that no node has. */
+  get pending(): ReadonlySet<PodItem> {
+    return this.#pending;
+  }
+
+  /** Calls back after each change until the returned function is called. */
+  subscribe(listener: (change: Change) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** False if the message is a delta of another version than this one: a snapshot is needed. */
+  apply(message: PlanMessage): boolean {
+    if (message.kind === "snapshot") {
+      this.#clear();
+      this.#take(message.nodes, message.pods);
+      this.version = message.version;
+      this.#tell({ whole: true, nodes: new Set(), pods: [] });
+      return true;
+    }
+    if (message.since !== this.version) return false;
+    this.version = message.version;
+    this.change(message);
+    return true;
+  }
+
+  /** Applies a change that has no version of its own: a frame of a recording, or what a trial led to. */
+  change(changes: Changes): Change {
+    const change: Change = { whole: false, nodes: new Set(changes.goneNodes), pods: [] };
+    for (const name of changes.goneNodes) this.nodes.delete(name);
+    for (const key of changes.gonePods) {
+      const before = this.pods.get(key);
+      if (before) {
+        this.#remove(before);
+        change.pods.push({ before });
+      }
+    }
+    this.#take(changes.nodes, changes.pods, change);
+    this.#tell(change);
+    return change;
+  }
+
+  /** A copy that can be changed without changing this one; items are shared. */
+  copy(): PlanModel {
+    const copy = new PlanModel();
+    copy.version = this.version;
+    for (const node of this.nodes.values()) copy.nodes.set(node.name, node);
+    for (const pod of this.pods.values()) copy.#add(pod);
+    return copy;
+  }
+
+  #clear(): void {
+    this.nodes.clear();
+    this.pods.clear();
+    this.#onNode.clear();
+    this.#pending.clear();
+  }
+
+  #take(nodes: NodesBlock, pods: PodsBlock, change?: Change): void {
+    for (const node of nodeItems(nodes)) {
+      this.nodes.set(node.name, node);
+      change?.nodes.add(node.name);
+    }
+    for (const after of podItems(pods)) {
+      const before = change && this.pods.get(after.key);
+      if (before) this.#remove(before);
+      this.#add(after);
+      change?.pods.push({ before, after });
+    }
+  }
+
+  #add(pod: PodItem): void {
+    this.pods.set(pod.key, pod);
+    if (!pod.node) {
+      this.#pending.add(pod);
+      return;
+    }
+    const there = this.#onNode.get(pod.node);
+    if (there) there.add(pod);
+    else this.#onNode.set(pod.node, new Set([pod]));
+  }
+
+  #remove(pod: PodItem): void {
+    this.pods.delete(pod.key);
+    this.#pending.delete(pod);
+    const there = this.#onNode.get(pod.node);
+    if (there?.delete(pod) && there.size === 0) this.#onNode.delete(pod.node);
+  }
+
+  #tell(change: Change): void {
+    for (const listener of this.#listeners) listener(change);
+  }
+}
+
+function* nodeItems(block: NodesBlock): Generator<NodeItem> {
+  for (let i = 0; i < block.name.length; i++) {
+    yield {
+      name: block.name[i]!,
+      labels: block.labelSets[block.labels[i]!]!,
+      taints: block.taintSets[block.taints[i]!]!,
+      allocatable: block.amountSets[block.allocatable[i]!]!,
+      unschedulable: block.unschedulable[i]!,
+    };
+  }
+}
+
+function* podItems(block: PodsBlock): Generator<PodItem> {
+  // Names of namespaces are shared between their pods: a hundred thousand copies would be megabytes.
+  const namespaces = new Map<string, string>();
+  for (let i = 0; i < block.key.length; i++) {
+    const key = block.key[i]!;
+    const slash = key.indexOf("/");
+    const found = key.slice(0, slash);
+    let namespace = namespaces.get(found);
+    if (namespace === undefined) namespaces.set(found, (namespace = found));
+    yield {
+      key,
+      namespace,
+      name: key.slice(slash + 1),
+      uid: block.uid[i]!,
+      node: block.nodeNames[block.node[i]!]!,
+      nominatedNode: block.nodeNames[block.nominatedNode[i]!]!,
+      workload: block.workloads[block.workload[i]!]!,
+      labels: block.labelSets[block.labels[i]!]!,
+      requests: block.amountSets[block.requests[i]!]!,
+      priority: block.priority[i]!,
+      created: Date.parse(block.created[i]!) || 0,
+      terminating: block.terminating[i]!,
+    };
+  }
+}

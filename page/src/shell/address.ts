@@ -1,0 +1,64 @@
+/** The page's own addresses: #/view/part/part?key=value. Every view can be shared by them. */
+import { useEffect, useState } from "preact/hooks";
+
+export interface Address {
+  view: string;
+  /** Decoded parts after the view: #/pod/NS/NAME has two. */
+  parts: string[];
+  query: URLSearchParams;
+}
+
+export function parse(hash: string): Address {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const [view = "", ...parts] = path.split("/").map(decoded);
+  return { view: view || "plan", parts, query: new URLSearchParams(query) };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** An address as the value of an href; undefined and empty values are left out. */
+export function href(view: string, parts: string[] = [], query: Record<string, string | undefined> = {}): string {
+  const kept = Object.entries(query).filter((entry): entry is [string, string] => !!entry[1]);
+  const tail = kept.length ? `?${new URLSearchParams(kept)}` : "";
+  return `#/${[view, ...parts].map(encodeURIComponent).join("/")}${tail}`;
+}
+
+export const podHref = (pod: string) => href("pod", split(pod));
+export const groupHref = (group: string) => href("group", split(group));
+export const nodeHref = (node: string) => href("node", [node]);
+
+function split(key: string): string[] {
+  const at = key.indexOf("/");
+  return at < 0 ? ["default", key] : [key.slice(0, at), key.slice(at + 1)];
+}
+
+/** Changes some values of the address and keeps the others; no new entry in the history unless asked for. */
+export function amend(address: Address, values: Record<string, string | undefined>, options: { push?: boolean } = {}): void {
+  const query = Object.fromEntries(address.query);
+  go(href(address.view, address.parts, { ...query, ...values }), options);
+}
+
+export function go(hash: string, options: { push?: boolean } = {}): void {
+  if (hash === location.hash) return;
+  if (options.push) location.hash = hash;
+  else {
+    history.replaceState(null, "", hash);
+    window.dispatchEvent(new HashChangeEvent("hashchange"));
+  }
+}
+
+export function useAddress(): Address {
+  const [address, set] = useState(() => parse(location.hash));
+  useEffect(() => {
+    const changed = () => set(parse(location.hash));
+    window.addEventListener("hashchange", changed);
+    return () => window.removeEventListener("hashchange", changed);
+  }, []);
+  return address;
+}

@@ -1,0 +1,149 @@
+/** What surrounds each view: the header with the way to the others, the stream's state, and the search. */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { PlanModel } from "../plan/model";
+import type { SourceRecord } from "../protocol";
+import type { Connection, Source } from "../source/source";
+import { type Address, href, useAddress } from "./address";
+import { Search } from "./search";
+import { useTheme } from "./theme";
+import { VIEWS } from "./views";
+
+const KINDS: Record<SourceRecord["mode"], string> = {
+  live: "live cluster",
+  files: "from files",
+  recording: "recording",
+  simulation: "simulation",
+  static: "saved copy",
+};
+const STATES: Record<Connection, string> = {
+  connecting: "connecting",
+  live: "live",
+  lost: "connection lost",
+  static: "saved copy",
+};
+
+export function Shell({ source }: { source: Source }) {
+  const address = useAddress();
+  const plan = useMemo(() => new PlanModel(), []);
+  const [connection, setConnection] = useState<[Connection, string]>(["connecting", ""]);
+  const [arrived, setArrived] = useState(false);
+  const main = useRef<HTMLElement>(null);
+
+  useEffect(() => follow(source, plan, (state, why) => setConnection([state, why]), () => setArrived(true)), [source]);
+  const view = VIEWS[address.view];
+  useEffect(() => {
+    document.title = [...address.parts.slice(-1), view?.title ?? "Nothing here", source.about.title, "Stowplan"].join(" · ");
+  }, [address, source]);
+
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => (event.preventDefault(), main.current?.focus())}>
+        Skip to the view
+      </a>
+      <Header source={source} plan={plan} address={address} connection={connection} />
+      <main id="main" ref={main} tabIndex={-1} class={`view view-${address.view}`}>
+        {!view ? (
+          <p class="empty">
+            There is no view of this name. <a href={href("plan")}>Back to the plan</a>
+          </p>
+        ) : !source.can(view.needs) ? (
+          <p class="empty">
+            {view.title}: not to be had from {source.about.title} ({KINDS[source.about.mode]}). {WHY_NOT[view.needs] ?? ""}
+          </p>
+        ) : arrived ? (
+          <view.component source={source} plan={plan} address={address} />
+        ) : (
+          <p class="empty" role="status">
+            {connection[0] === "lost" ? `No plan yet: ${connection[1]} Trying again.` : "Reading the plan …"}
+          </p>
+        )}
+      </main>
+    </>
+  );
+}
+
+const WHY_NOT: Record<string, string> = {
+  time: "A recording (stowplan ui --recording) or a simulation's folder has time.",
+  whatIf: "Trials need a scheduler beside the page: stowplan ui with files, a dump or a cluster.",
+  podgroups: "Groups are shown where the scheduler knows them.",
+};
+
+/** Keeps the plan up to date; a stream that lost a message starts anew. */
+function follow(source: Source, plan: PlanModel, state: (state: Connection, why: string) => void, arrived: () => void) {
+  let stop: () => void = () => {};
+  let last: Connection | undefined;
+  const start = () => {
+    stop = source.follow({
+      message(message) {
+        if (!plan.apply(message)) {
+          stop();
+          start();
+          return;
+        }
+        arrived();
+      },
+      connection(next, why = "") {
+        if (next !== last || why) state(next, why);
+        last = next;
+      },
+    });
+  };
+  start();
+  return () => stop();
+}
+
+interface HeaderProps {
+  source: Source;
+  plan: PlanModel;
+  address: Address;
+  connection: [Connection, string];
+}
+
+function Header({ source, plan, address, connection: [state, why] }: HeaderProps) {
+  const [theme, nextTheme] = useTheme();
+  const about = source.about;
+  return (
+    <header class="top">
+      <a class="brand" href={href("plan")} aria-label="Stowplan: the plan">
+        <Plimsoll /> <span>Stowplan</span>
+      </a>
+      <nav aria-label="Views">
+        {Object.entries(VIEWS)
+          .filter(([, view]) => view.listed && source.can(view.needs))
+          .map(([name, view]) => (
+            <a key={name} href={href(name)} aria-current={name === address.view ? "page" : undefined}>
+              {view.title}
+            </a>
+          ))}
+      </nav>
+      <Search plan={plan} />
+      <span class={`state state-${state}`} role="status" title={why || `${about.title}: ${STATES[state]}`}>
+        <span class="source">{about.title}</span> <span class="dot" aria-hidden="true" />
+        <span class="state-text">{state === "live" && about.mode !== "live" ? KINDS[about.mode] : STATES[state]}</span>
+      </span>
+      <button type="button" class="quiet theme" onClick={nextTheme} aria-label={`Colours: ${theme}. Change`} title={`Colours: ${theme}`}>
+        <ThemeSign theme={theme} />
+      </button>
+    </header>
+  );
+}
+
+/** A load line: the mark on a ship's side that shows how deep it may lie. */
+function Plimsoll() {
+  return (
+    <svg viewBox="0 0 32 32" width="26" height="26" aria-hidden="true">
+      <circle cx="16" cy="16" r="9.5" fill="none" stroke="currentColor" stroke-width="3" />
+      <path d="M1 16h30" stroke="var(--signal)" stroke-width="3.4" />
+    </svg>
+  );
+}
+
+function ThemeSign({ theme }: { theme: string }) {
+  return (
+    <svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.6">
+      <circle cx="10" cy="10" r="6.5" />
+      {theme === "dark" && <path d="M10 3.5a6.5 6.5 0 0 1 0 13 9 9 0 0 0 0-13z" fill="currentColor" />}
+      {theme === "system" && <path d="M10 3.5a6.5 6.5 0 0 1 0 13z" fill="currentColor" stroke="none" />}
+    </svg>
+  );
+}

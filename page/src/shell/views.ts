@@ -1,0 +1,39 @@
+/** The page's views, by the first part of their address. */
+import type { ComponentType } from "preact";
+import { ConfigurationView } from "../configuration/view";
+import { GroupView } from "../group/view";
+import type { PlanModel } from "../plan/model";
+import { PlanView } from "../plan/view";
+import { PodView } from "../pod/view";
+import type { Capability } from "../protocol";
+import { QueueView } from "../queue/view";
+import type { Source } from "../source/source";
+import { TimeView } from "../time/view";
+import { WorkbenchView } from "../workbench/view";
+import type { Address } from "./address";
+
+export interface ViewProps {
+  source: Source;
+  plan: PlanModel;
+  address: Address;
+}
+
+export interface View {
+  component: ComponentType<ViewProps>;
+  title: string;
+  /** What the source must be able to answer. */
+  needs: Capability;
+  /** Whether the header leads to it. */
+  listed: boolean;
+}
+
+export const VIEWS: Record<string, View> = {
+  plan: { component: PlanView, title: "Plan", needs: "plan", listed: true },
+  node: { component: PlanView, title: "Node", needs: "plan", listed: false },
+  queue: { component: QueueView, title: "Queue", needs: "pending", listed: true },
+  workbench: { component: WorkbenchView, title: "Workbench", needs: "whatIf", listed: true },
+  time: { component: TimeView, title: "Time", needs: "time", listed: true },
+  configuration: { component: ConfigurationView, title: "Configuration", needs: "configuration", listed: true },
+  pod: { component: PodView, title: "Pod", needs: "explain", listed: false },
+  group: { component: GroupView, title: "Group", needs: "podgroups", listed: false },
+};

@@ -1,0 +1,113 @@
+/** The server beside the page, asked by addresses relative to it. */
+import type { Capability, PlanMessage, SourceRecord, WhatIfChange } from "../protocol";
+import { headers } from "./access";
+import { type Follower, Refused, type Source } from "./source";
+import { events } from "./stream";
+
+const FIRST_WAIT = 500;
+const LONGEST_WAIT = 10_000;
+/** The server says something every 15 s; a stream that is silent for longer is dead. */
+const SILENCE = 40_000;
+
+export async function ask<T>(address: string, init?: RequestInit): Promise<T> {
+  let response: Response;
+  try {
+    response = await fetch(address, { cache: "no-store", ...init, headers: { ...headers(), ...init?.headers } });
+  } catch {
+    throw new Refused("The server does not answer.");
+  }
+  if (!response.ok) throw new Refused(await refusal(response), response.status);
+  return (await response.json()) as T;
+}
+
+async function refusal(response: Response): Promise<string> {
+  const text = await response.text();
+  try {
+    const said = JSON.parse(text) as { error?: string; message?: string };
+    return said.error ?? said.message ?? response.statusText;
+  } catch {
+    return text.slice(0, 500) || `The server answered ${response.status}.`;
+  }
+}
+
+export async function serverSource(): Promise<Source> {
+  return new Server(await ask<SourceRecord>("source"));
+}
+
+class Server implements Source {
+  constructor(readonly about: SourceRecord) {}
+
+  can(what: Capability): boolean {
+    return this.about.can.includes(what);
+  }
+
+  explain = (pod: string, options: { suggestions?: boolean } = {}) =>
+    ask<never>(`explain/${path(pod)}${options.suggestions === false ? "" : "?suggestions=true"}`);
+  pending = (limit = 500) => ask<never>(`pending?limit=${limit}`);
+  decisions = (limit = 500) => ask<never>(`decisions?limit=${limit}`);
+  story = (pod: string) => ask<never>(`stories/${path(pod)}`);
+  node = (name: string) => ask<never>(`nodes/${encodeURIComponent(name)}`);
+  group = (group: string) => ask<never>(`podgroups/${path(group)}`);
+  configuration = () => ask<never>("configuration");
+  whatIf = (change: WhatIfChange) =>
+    ask<never>("what-if", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ change }),
+    });
+  time = (track: string) => ask<never>(`time?${new URLSearchParams({ track })}`);
+  frames = (track: string, from?: string, until?: string) =>
+    ask<never>(`frames?${new URLSearchParams({ track, ...(from && { from }), ...(until && { until }) })}`);
+
+  follow(follower: Follower): () => void {
+    const stop = new AbortController();
+    void this.#follow(follower, stop);
+    return () => stop.abort();
+  }
+
+  async #follow(follower: Follower, stop: AbortController): Promise<void> {
+    let wait = FIRST_WAIT;
+    while (!stop.signal.aborted) {
+      follower.connection("connecting");
+      try {
+        for await (const message of messages(stop.signal)) {
+          if (stop.signal.aborted) return;
+          follower.message(message);
+          follower.connection("live");
+          wait = FIRST_WAIT;
+        }
+        follower.connection("lost", "The stream ended.");
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        follower.connection("lost", error instanceof Error ? error.message : String(error));
+      }
+      await new Promise((done) => setTimeout(done, wait));
+      wait = Math.min(wait * 2, LONGEST_WAIT);
+    }
+  }
+}
+
+/** The plan's messages as they come; ends when the stream does. Each stream starts with a snapshot. */
+async function* messages(signal: AbortSignal): AsyncGenerator<PlanMessage> {
+  const silence = new AbortController();
+  let timer = setTimeout(() => silence.abort(), SILENCE);
+  const response = await fetch("plan", {
+    cache: "no-store",
+    headers: { ...headers(), Accept: "text/event-stream" },
+    signal: AbortSignal.any([signal, silence.signal]),
+  });
+  if (!response.ok || !response.body) throw new Refused(await refusal(response), response.status);
+  try {
+    const heard = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => silence.abort(), SILENCE);
+    };
+    for await (const data of events(response.body, heard)) yield JSON.parse(data) as PlanMessage;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function path(name: string): string {
+  return name.split("/").map(encodeURIComponent).join("/");
+}

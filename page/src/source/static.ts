@@ -1,0 +1,44 @@
+/** The data that a static copy carries in data.js. */
+import type { Capability, SourceRecord, StaticData } from "../protocol";
+import { type Follower, Refused, type Source } from "./source";
+
+export function staticData(): StaticData | undefined {
+  return (globalThis as { stowplanData?: StaticData }).stowplanData;
+}
+
+export class StaticSource implements Source {
+  readonly about: SourceRecord;
+
+  constructor(private readonly data: StaticData) {
+    this.about = data.source;
+  }
+
+  can(what: Capability): boolean {
+    return this.about.can.includes(what);
+  }
+
+  follow(follower: Follower): () => void {
+    follower.message(this.data.plan);
+    follower.connection("static");
+    return () => {};
+  }
+
+  explain = async (pod: string) => given(this.data.explain?.[pod], `the verdict on ${pod}`);
+  pending = async () => given(this.data.pending, "the queue");
+  decisions = async () => given(this.data.decisions, "the decisions");
+  story = async (pod: string) => given(this.data.explain?.[pod]?.scheduler?.story, `the story of ${pod}`);
+  node = async () => absent("details of nodes");
+  group = async () => absent("details of groups");
+  configuration = async () => given(this.data.configuration, "the configuration");
+  whatIf = async () => absent("a scheduler to ask");
+  time = async (track: string) => given(this.data.time?.[track], `the course of ${track}`);
+  frames = async (track: string) => given(this.data.frames?.[track], `the course of ${track}`);
+}
+
+function given<T>(value: T | undefined, what: string): T {
+  return value ?? absent(what);
+}
+
+function absent(what: string): never {
+  throw new Refused(`This is a saved copy, and ${what} is not in it.`, 404);
+}

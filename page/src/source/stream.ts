@@ -1,0 +1,35 @@
+/** Server-sent events read with fetch(), as EventSource cannot send a token. */
+
+/** The data of each event. `heard` is called for whatever arrives, comments too. */
+export async function* events(body: ReadableStream<Uint8Array>, heard: () => void = () => {}): AsyncGenerator<string> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  // A snapshot of a large cluster comes in hundreds of pieces: they are joined once, when its line ends.
+  let pieces: string[] = [];
+  let data: string[] = [];
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      heard();
+      let text = decoder.decode(value, { stream: true });
+      for (;;) {
+        const end = text.indexOf("\n");
+        if (end < 0) break;
+        const line = pieces.join("") + text.slice(0, end);
+        pieces = [];
+        text = text.slice(end + 1);
+        if (line === "" || line === "\r") {
+          if (data.length) yield data.join("\n");
+          data = [];
+        } else if (line.startsWith("data:")) {
+          data.push(line.slice(line[5] === " " ? 6 : 5).replace(/\r$/, ""));
+        }
+      }
+      if (text) pieces.push(text);
+    }
+  } finally {
+    // The reader may be in the middle of a message when nobody wants more.
+    await reader.cancel().catch(() => {});
+  }
+}
