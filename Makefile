@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 SOURCES := src tests website $(wildcard benchmarks examples)
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-full wheel check demo site bench bench-apiserver clean
+.PHONY: help test test-full wheel check demo site page bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -40,6 +40,9 @@ demo: $(STAMP) ## a small cluster comes up, a workload is placed, one pod that w
 
 site: $(STAMP) ## the documentation, in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+page: ## the page's client, from page/ into src/stowplan/page/static; needs Node, which users do not
+	cd page && npm ci --silent --no-audit --no-fund && npm run --silent check && npm test --silent && npm run --silent build
 
 bench: $(STAMP) ## µs for each decision, at several cluster sizes
 	$(BIN)/python benchmarks/cycle.py $(BENCH_ARGS)

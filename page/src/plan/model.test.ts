@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { NodesBlock, PodsBlock } from "../protocol";
+import { PlanModel } from "./model";
+
+const NO_NODES: NodesBlock = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
+
+function nodes(...names: string[]): NodesBlock {
+  const none = names.map(() => 0);
+  return { name: names, labels: none, taints: none, allocatable: none, unschedulable: names.map(() => false), labelSets: [{}], taintSets: [[]], amountSets: [{ cpu: 4000 }] };
+}
+
+/** Pods by key, each with its node and uid. */
+function pods(rows: Record<string, [node: string, uid: string]>): PodsBlock {
+  const keys = Object.keys(rows);
+  const none = keys.map(() => 0);
+  const nodeNames = ["", ...new Set(Object.values(rows).map(([node]) => node))];
+  return {
+    key: keys,
+    uid: keys.map((key) => rows[key]![1]),
+    node: keys.map((key) => nodeNames.indexOf(rows[key]![0])),
+    nominatedNode: none,
+    workload: none,
+    labels: none,
+    requests: none,
+    priority: none,
+    created: keys.map(() => "2026-11-24T01:00:00Z"),
+    terminating: keys.map(() => false),
+    nodeNames,
+    workloads: [""],
+    labelSets: [{}],
+    amountSets: [{ cpu: 100 }],
+  };
+}
+
+function started(): PlanModel {
+  const model = new PlanModel();
+  model.apply({ kind: "snapshot", version: 7, nodes: nodes("a", "b"), pods: pods({ "x/p": ["", "1"], "x/q": ["a", "2"] }) });
+  return model;
+}
+
+test("a snapshot replaces everything", () => {
+  const model = started();
+  model.apply({ kind: "snapshot", version: 9, nodes: nodes("c"), pods: pods({ "y/r": ["c", "3"] }) });
+  assert.deepEqual([...model.nodes.keys()], ["c"]);
+  assert.deepEqual([...model.pods.keys()], ["y/r"]);
+  assert.equal(model.podsOn("a").size, 0);
+  assert.equal(model.pending.size, 0);
+});
+
+test("a delta moves, adds and removes, and says what it did", () => {
+  const model = started();
+  const heard: unknown[] = [];
+  model.subscribe((change) => heard.push(change.pods.map(({ before, after }) => [before?.node, after?.node])));
+  const ok = model.apply({ kind: "delta", version: 8, since: 7, nodes: nodes("c"), pods: pods({ "x/p": ["b", "1"] }), goneNodes: ["a"], gonePods: ["x/q"] });
+  assert.ok(ok);
+  assert.deepEqual(heard, [[["a", undefined], ["", "b"]]]);
+  assert.deepEqual([...model.nodes.keys()], ["b", "c"]);
+  assert.deepEqual([...model.podsOn("b")].map((pod) => pod.key), ["x/p"]);
+  assert.equal(model.pending.size, 0);
+  assert.equal(model.podsOn("a").size, 0);
+});
+
+test("a delta of another version is refused and changes nothing", () => {
+  const model = started();
+  const ok = model.apply({ kind: "delta", version: 10, since: 9, nodes: NO_NODES, pods: pods({}), goneNodes: ["a"], gonePods: [] });
+  assert.equal(ok, false);
+  assert.equal(model.nodes.size, 2);
+  assert.equal(model.version, 7);
+});
+
+test("a copy changes on its own", () => {
+  const model = started();
+  const copy = model.copy();
+  copy.change({ nodes: NO_NODES, pods: pods({ "x/p": ["a", "1"] }), goneNodes: [], gonePods: [] });
+  assert.equal(model.pending.size, 1);
+  assert.equal(copy.pending.size, 0);
+  assert.equal(copy.podsOn("a").size, 2);
+});
+
+test("no string is taken for a property of objects", () => {
+  const model = new PlanModel();
+  model.apply({ kind: "snapshot", version: 1, nodes: nodes("__proto__"), pods: pods({ "x/constructor": ["__proto__", "1"] }) });
+  assert.equal(model.podsOn("__proto__").size, 1);
+  assert.equal(model.podsOn("constructor").size, 0);
+});
