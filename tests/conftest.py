@@ -1,7 +1,7 @@
 """Profiles of the property tests, the quick part of the suite, and what is skipped for want of a program.
 
     STOWPLAN_EXAMPLES=20   property tests look twenty times as far; see tests/support/examples.py
-    --quick                what `make test` runs: all but the folders that start servers and processes
+    --quick                what `make test` runs: all but SLOW, what its name says is long, and what is marked slow
     REQUIRE=assets,kubectl what is skipped for want of these fails instead
 
 No deadlines, and the same examples every time where CI runs them.
@@ -22,8 +22,37 @@ settings.register_profile("default", deadline=None, max_examples=times(100), sup
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
-#: Folders whose tests take seconds each: they start servers and processes, or break them; and long runs.
-SLOW = ("integration", "chaos", "deploy", "docs", "test_benchmarks.py")
+#: Folders and files whose tests take seconds each: they start servers and processes, or break them; and long runs.
+SLOW = (
+    "api/test_hostile_files.py",
+    "chaos",
+    "cli/test_explain_live.py",
+    "cli/test_run.py",
+    "command_line",
+    "deploy",
+    "docs",
+    "engine/test_reconfiguration.py",
+    "examples",
+    "explain/test_exactness.py",
+    "explain/test_snapshots.py",
+    "guarding/test_hang_guard.py",
+    "integration",
+    "live/test_http_extenders.py",
+    "live/test_reconfiguration.py",
+    "live/test_replay.py",
+    "live/test_volume_faults.py",
+    "live/test_volumes.py",
+    "live/test_waiting_cycles.py",
+    "queue/test_hints_by_shape.py",
+    "recordings/test_replaying.py",
+    "scenarios/test_page.py",
+    "scenarios/test_simulation.py",
+    "serving/profiling",
+    "serving/test_hostile_clients.py",
+    "simulate/test_with_the_engine.py",
+    "stowplan_cluster/commands",
+    "test_benchmarks.py",
+)
 #: Of the slow ones, what everybody relies on: kubectl reads and writes.
 CORE = ("integration/test_kubectl_reading.py",)
 #: Elsewhere, what says by its name that it is long or starts a process.
@@ -44,6 +73,10 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: takes a second or more; left out by --quick")
+    gone = [path for path in (*SLOW, *CORE) if not (_HERE / path).exists()]
+    if gone:
+        raise pytest.UsageError(f"{_HERE / 'conftest.py'}: SLOW or CORE names what is not there: {', '.join(gone)}")
     unknown = set(_required()) - NEEDS.keys()
     if unknown:
         raise pytest.UsageError(f"REQUIRE={','.join(sorted(unknown))}: want some of {', '.join(NEEDS)}")
@@ -58,6 +91,13 @@ def pytest_ignore_collect(collection_path, config):
         return None
     slow = any(path == one or path.startswith(f"{one}/") for one in SLOW)
     return True if slow or any(name in collection_path.name for name in LONG_NAMES) else None
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--quick"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
 
 
 def _required():

@@ -72,6 +72,7 @@ def doubling(first: str, step: str, times: int) -> str:
         pytest.param(doubling("[[1, 2], [3, 4]]", "{0}.map(x, {0}).map(x, x.flatten())", 60), id="nested lists"),
     ],
 )
+@pytest.mark.slow
 def test_no_value_grows_without_bound(expression):
     with pytest.raises(EvaluationError, match=TOO_COSTLY):
         compile_selector(expression).matches(DEVICE)

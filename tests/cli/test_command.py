@@ -45,6 +45,7 @@ def test_interruption(run, monkeypatch):
     assert run("explain", "-f", "x").code == 130
 
 
+@pytest.mark.slow
 def test_interrupted_while_reading(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

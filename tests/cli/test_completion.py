@@ -84,6 +84,7 @@ def test_contexts(tmp_path):
     assert names("drain", "--kubeconfig", str(path), "--context", "") != []
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_is_not_offered(tmp_path, monkeypatch, capsys):
     path = write_kubeconfig(tmp_path / "kubeconfig", a_kubeconfig(cluster={"server": "http://127.0.0.1:1"}))
     assert names("drain", "--kubeconfig", str(path), "") == []
@@ -107,6 +108,7 @@ def test_an_unknown_shell(run):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.slow
 def test_bash_completes(run, cluster, tmp_path):
     (tmp_path / "stowplan").write_text(f'#!/bin/sh\nexec {sys.executable} -m stowplan "$@"\n')
     (tmp_path / "stowplan").chmod(0o755)

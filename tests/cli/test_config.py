@@ -62,6 +62,7 @@ def golden(tmp_path_factory):
 
 
 @pytest.mark.parametrize("n", range(197))
+@pytest.mark.slow
 def test_validate_and_view_equal_the_reference(golden, n):
     row, validated, viewed = compare.rows("config")[n], golden["validate"][n], golden["view"][n]
     if "error" in row:

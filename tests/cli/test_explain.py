@@ -226,6 +226,7 @@ def command(*args, **options):
     )
 
 
+@pytest.mark.slow
 def test_plain_when_piped_even_with_a_colourful_terminal(files):
     ran = command("explain", "-f", files(NODE, TAINTED, HUGE))
     assert ran.returncode == 0
@@ -234,6 +235,7 @@ def test_plain_when_piped_even_with_a_colourful_terminal(files):
     assert any("0/2 nodes are available" in line and line.endswith("scheduling.") for line in ran.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_rich_is_not_loaded_for_plain_text(files):
     code = f"import sys; from stowplan.cli.main import cli; sys.argv[1:] = ['explain', '-f', {files(NODE, HUGE)!r}]\n"
     code += "try: cli()\nfinally: print('rich' in sys.modules, file=sys.stderr)"
@@ -247,6 +249,7 @@ def test_rich_is_not_loaded_for_plain_text(files):
     assert ran.stderr == "False\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(files):
     pods = [a_pod(f"p-{i}").requests(cpu=str(10 + i)).obj() for i in range(300)]
     path = files(NODE, *pods)

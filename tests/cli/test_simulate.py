@@ -85,6 +85,7 @@ def test_without_a_scenario():
     assert "Missing argument" in result.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done(tmp_path):
     path = tmp_path / "long.yaml"
     path.write_text(SCENARIO.replace("duration: 60", "duration: 100d").replace("each: 2", "rate: 1/m\n  lifetime: 5"))

@@ -168,6 +168,7 @@ async def test_watches_take_no_turn():
     assert time.slept == []
 
 
+@pytest.mark.slow
 async def test_watches_do_not_use_up_the_connections():
     arrived = asyncio.Semaphore(0)
     opens = does(lambda seen: arrived.release(), streams(then="silence"))

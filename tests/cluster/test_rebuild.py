@@ -5,13 +5,14 @@ from hypothesis import settings
 
 from stowplan.cluster.state import ClusterState
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.scheduling.cluster_changes import KEYS, TERMS, Changes
 from support.scheduling.dump import dump
 from support.scheduling.worlds import MOMENTS, ZONE, struct
 
 
 class TestChanges(Changes.TestCase):
-    settings = settings(max_examples=150, stateful_step_count=50)
+    settings = settings(max_examples=times(150), stateful_step_count=50)
 
 
 def test_growth_beyond_the_first_capacity():

@@ -12,6 +12,7 @@ from stowplan.cluster.state import ClusterState
 from stowplan.cluster.terms import MatchCounts, PodTerm
 from stowplan.cluster.transaction import CopiedAtBeginning, TransactionError
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.scheduling.cluster_changes import POD_NAMES, POD_NODES, Changes
 from support.scheduling.dump import dump, exact, label_codes
 from support.scheduling.worlds import ZONE, clusters, lookup_objects, pods, state_of, struct
@@ -110,7 +111,7 @@ class Transactions(Changes):
 
 
 class TestTransactions(Transactions.TestCase):
-    settings = settings(max_examples=100, stateful_step_count=40)
+    settings = settings(max_examples=times(100), stateful_step_count=40)
 
 
 def what_is_there(node):
@@ -243,6 +244,7 @@ def test_a_reader_that_stood_inside_sees_that_everything_may_have_changed():
     assert changed is None or state.table.row_of["a"] in changed
 
 
+@pytest.mark.slow
 def test_a_transaction_of_more_changes_than_are_logged_is_undone_exactly():
     state = state_of([a_node("a"), a_node("b"), a_node("c")], [a_pod("p").on("a")])
     (p,) = state.placed_pods()

@@ -341,6 +341,7 @@ def test_the_defaults_do_all_they_say():
 # --- fields
 
 
+@pytest.mark.slow
 def test_every_field_is_described():
     for path in known_paths(declarations()):
         found = explain_field(path, declarations(), DEFAULT_FEATURES)

@@ -221,6 +221,7 @@ def test_where_a_binder_that_may_fail_does_the_next_one_binds(answer):
     assert engine.bound == {"p": "n1"}
 
 
+@pytest.mark.slow
 def test_extenders_that_do_not_bind_keep_nobody_else_from_being_bound():
     engine = DrivenEngine(*rooms("n1", pods=1000, cpu=1000), extenders=[asked(binds=True)])
     engine.create(*(asking(f"p{i}") for i in range(300)), a_pod("q"))

@@ -657,6 +657,7 @@ def test_notes_that_rest_hold_the_others_back(setup):
     assert [request.name for request in setup.requests[-2:]] == ["p3", f"p{MAX_CONCURRENT_PATCHES}"]
 
 
+@pytest.mark.slow
 def test_a_dead_server_does_not_fill_the_log_or_the_memory(setup):
     with setup.effects.step():
         for number in range(500):

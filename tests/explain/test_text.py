@@ -325,6 +325,7 @@ def five_thousand_nodes():
         ),
     ],
 )
+@pytest.mark.slow
 def test_five_thousand_nodes_fit_a_screen(page, five_thousand_nodes, pod):
     text = page(five_thousand_nodes, pod.obj())
     assert len(text.splitlines()) <= 40

@@ -194,6 +194,7 @@ def test_a_refusal_of_the_whole_pod_can_be_lifted(texts, plugin):
 # -- cost
 
 
+@pytest.mark.slow
 def test_scheduling_imports_no_explanation():
     code = (
         "import sys, stowplan\n"

@@ -311,6 +311,7 @@ class Insists(PreBindPlugin):
         return unschedulable("no")
 
 
+@pytest.mark.slow
 def test_pods_that_are_tried_for_ever_end_the_test():
     with cluster_of(Insists) as cluster, pytest.raises(RestlessError, match=r"pod default/\w was tried 1000 times"):
         cluster.create(a_pod("a").obj(), a_pod("b").obj())

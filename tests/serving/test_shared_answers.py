@@ -30,6 +30,7 @@ STEPS = st.lists(st.one_of(st.tuples(st.just("ask"), KEYS), st.tuples(st.just("w
 
 @settings(max_examples=500)
 @given(STEPS)
+@pytest.mark.slow
 def test_keeps_what_was_used_last_for_as_long_as_it_is_good(steps):
     async def play():
         clock = Clock()

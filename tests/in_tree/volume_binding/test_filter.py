@@ -325,6 +325,7 @@ def test_a_claim_named_twice_needs_two_volumes(bench):
     assert refused(bench, LOCAL, claim(), volume(), volume("w"), pod=pod) == {}
 
 
+@pytest.mark.slow
 def test_ten_thousand_volumes_that_almost_match(bench):
     """Each selector is looked at once, and not at all for another pod with a claim like it."""
     almost = [volume(f"v{i}", size=f"{i + 1}Mi", on={HOST: [f"gone-{i}"]}) for i in range(9_999)]

@@ -193,6 +193,7 @@ async def test_a_malformed_chunk_behind_a_refused_request(client):
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
+@pytest.mark.slow
 async def test_answers_that_nobody_reads(serving, size):
     """Small ones in great number, or one that is large: the connection is cut off all the same."""
     async with serving(max_body_bytes=200_000) as client:

@@ -16,11 +16,11 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import unicodedata
-from asyncio import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from stowplan.client.credentials.exec_protocol import ExecAnswer, ExecAnswerError, ExecCluster, exec_info, parse_answer
 from stowplan.client.credentials.request_credentials import bearer
@@ -157,9 +157,9 @@ class ExecCredentials:
 
     async def _output(self, executable: str, info: str, *, interactive: bool) -> bytes:
         try:
-            process = await asyncio.create_subprocess_exec(
-                executable,
-                *self._plugin.args,
+            # Not asyncio's: cancelled while it starts a process, it kills that one and leaves what it began.
+            process = subprocess.Popen(  # noqa: ASYNC220 - asyncio starts its processes the same way
+                [executable, *self._plugin.args],
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 # It may hold tokens, and errors are logged: only somebody who is there gets to see it.
@@ -179,18 +179,19 @@ class ExecCredentials:
             )
         return stdout
 
-    async def _finished(self, process: subprocess.Process, *, interactive: bool) -> bytes:
+    async def _finished(self, process: subprocess.Popen[bytes], *, interactive: bool) -> bytes:
         seconds = self._timeout if self._timeout is not None else INTERACTIVE_TIMEOUT if interactive else TIMEOUT
         try:
             async with asyncio.timeout(seconds):
-                stdout, _ = await process.communicate()
+                stdout = await _all_of(process.stdout)
+                await _ended(process)
         except TimeoutError:
             raise CredentialsError(
                 f"{self._plugin.where}: exec plugin {self._plugin.command} did not finish within {seconds:g} seconds "
                 "and was killed"
             ) from None
         finally:
-            if process.returncode is None:
+            if process.poll() is None:
                 await _kill(process, group=not interactive)
         return stdout
 
@@ -199,13 +200,27 @@ def _authorization(answer: ExecAnswer) -> str | None:
     return bearer(answer.token) if answer.token else None
 
 
-async def _kill(process: subprocess.Process, *, group: bool) -> None:
+async def _all_of(pipe: IO[bytes] | None) -> bytes:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        return await reader.read()
+    finally:
+        transport.close()
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, process.wait)
+
+
+async def _kill(process: subprocess.Popen[bytes], *, group: bool) -> None:
     with suppress(ProcessLookupError):
         if group:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-    await process.wait()
+    await _ended(process)
 
 
 def printable(text: str) -> str:

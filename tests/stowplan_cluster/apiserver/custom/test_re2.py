@@ -99,6 +99,7 @@ def test_no_pattern(pattern, message):
     assert str(caught.value) == f"error parsing regexp: {message}"
 
 
+@pytest.mark.slow
 def test_what_is_too_large_is_refused_not_a_crash():
     # Go refuses that for its depth.
     assert matches("(" * 5000 + ")" * 5000, "a")

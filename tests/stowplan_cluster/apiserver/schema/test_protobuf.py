@@ -213,6 +213,7 @@ KINDS = [*SCHEMAS.kinds, ("apps/v1", "DeleteOptions")]
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), kind=st.sampled_from(KINDS), packed=st.booleans(), backwards=st.booleans())
+@pytest.mark.slow
 def test_what_is_written_is_read(data, kind, packed, backwards):
     obj = data.draw(objects(*kind))
     assert conform(type_of(*kind), obj) == []
