@@ -7,10 +7,18 @@ import pytest
 import stowplan
 from stowplan.command_line.flags.flag_set import FlagSet
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
-from support.processes.deployments import MONITORING, STATIC_POD, custom_resource, named, objects, second_scheduler
+from support.processes.deployments import (
+    FEATURE_GATES,
+    MONITORING,
+    STATIC_POD,
+    custom_resource,
+    named,
+    objects,
+    second_scheduler,
+)
 
 MONITORS = objects(MONITORING / "podmonitor.yaml", MONITORING / "servicemonitor.yaml")
-ALL = [*second_scheduler(), *MONITORS]
+ALL = [*second_scheduler(), *MONITORS, *objects(*sorted(FEATURE_GATES.glob("*.yaml")))]
 DEPLOYMENT = named(ALL, "Deployment", "stowplan")
 POD = DEPLOYMENT["spec"]["template"]["spec"]
 STATIC = objects(STATIC_POD)[0]

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from support.processes.deployments import SECOND_SCHEDULER, SPEC, named, objects, rights
+from support.processes.deployments import FEATURE_GATES, SECOND_SCHEDULER, SPEC, named, objects, rights
 
 LEASE = "stowplan"
 #: Rules of the reference that a second scheduler has no use for.
@@ -13,8 +13,9 @@ LEFT_OUT = {
     # Coordinated leader election is about the lease kube-scheduler alone.
     "leasecandidates",
 }
-#: Rules that come with feature gates which are off by default.
-GATED = ("DRADeviceTaintRules", "GenericWorkload")
+#: Rules that come with feature gates which are off by default: the gate -> where they are.
+GATED = {"DRADeviceTaintRules": "device-taint-rules", "GenericWorkload": "pod-groups"}
+ACCOUNT = {"kind": "ServiceAccount", "name": "stowplan", "namespace": "kube-system"}
 RBAC = objects(SECOND_SCHEDULER / "rbac.yaml")
 OWN = rights(named(RBAC, "ClusterRole", "stowplan"), named(RBAC, "Role", "stowplan-leader-election"))
 
@@ -28,30 +29,44 @@ def of_a_second_scheduler(reference):
     }
 
 
-def specified():
-    """The rights of the table in the specification, read cell by cell."""
+def specified(gate=None):
+    """The rights of the table in the specification, read cell by cell: those without a gate, or of this one."""
     if not SPEC.is_dir():
         pytest.skip("the specification is not here")
     section = (SPEC / "cache-and-events.md").read_text().partition("## 7. Permissions")[2].partition("\n## ")[0]
     lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
-    found = set()
-    for groups, resources, verbs in lines:
-        if not any(gate in " ".join((groups, resources, verbs)) for gate in GATED):
-            found |= set(_rights_of(groups, resources, verbs))
     assert len(lines) > 20
+    found = set()
+    for cells in lines:
+        gates = [one for one in GATED if one in " ".join(cells)]
+        if gates == ([gate] if gate else []):
+            found |= set(_rights_of(*cells))
     return found
 
 
 def _rights_of(groups, resources, verbs):
+    """The verbs have a cell of their own, or each resource has its own."""
     resources, _, name = resources.partition(", name ")
     verbs = re.sub(r" \(.*\)$", "", verbs)
-    groups = [group.strip('"') for group in groups.split(", ")]
-    for group, resource, verb in product(groups, re.split(r"[,;] ", resources), verbs.split(", ")):
-        yield group, resource, name, verb
+    for resource in re.split(r"; " if ": " in resources else r"[,;] ", resources):
+        one, _, own = resource.partition(": ")
+        for group, verb in product(groups.split(", "), (own or verbs).split(", ")):
+            yield group.strip('"'), one, name, verb
 
 
 def test_they_are_the_specified_ones_and_nothing_more():
     assert of_a_second_scheduler(specified()) == OWN
+
+
+@pytest.mark.parametrize(("gate", "file"), GATED.items())
+def test_what_a_feature_gate_needs_besides(gate, file):
+    role, binding = objects(FEATURE_GATES / f"{file}.yaml")
+    name = f"stowplan-{file}"
+    group = "rbac.authorization.k8s.io"
+    assert specified(gate) == rights(role) != set()
+    assert binding["roleRef"] == {"apiGroup": group, "kind": "ClusterRole", "name": name}
+    assert role["metadata"]["name"] == name
+    assert binding["subjects"] == [ACCOUNT]
 
 
 def test_they_are_those_of_a_real_cluster(real):
@@ -78,10 +93,9 @@ def test_the_lease_is_its_own_and_only_in_its_namespace():
 
 
 def test_everything_is_bound_to_the_account_alone():
-    account = {"kind": "ServiceAccount", "name": "stowplan", "namespace": "kube-system"}
     bindings = [one for one in RBAC if one["kind"].endswith("Binding")]
     assert len(bindings) == 4
-    assert all(one["subjects"] == [account] for one in bindings)
+    assert all(one["subjects"] == [ACCOUNT] for one in bindings)
 
 
 def test_who_reads_metrics_reads_nothing_else():

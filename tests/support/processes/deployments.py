@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart" / "stowplan"
 SECOND_SCHEDULER = DEPLOY / "manifests" / "second-scheduler"
+FEATURE_GATES = DEPLOY / "manifests" / "feature-gates"
 STATIC_POD = DEPLOY / "manifests" / "static-pod" / "kube-scheduler.yaml"
 MONITORING = DEPLOY / "monitoring"
 SPEC = ROOT.parent / "shared" / "spec"
