@@ -23,6 +23,7 @@ from stowplan.command_line.errors import reported
 from stowplan.command_line.event_loop import run
 from stowplan.explain.detailed_record import detailed, in_short
 from stowplan.explain.group_text import group_page
+from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import NodeView, node_view
 from stowplan.explain.overview import Group, overview, summary
@@ -378,7 +379,7 @@ def _watched(answer: Callable[[], _Answer], interval: float) -> None:
 
 def _about_pods(about: ClusterSource, selection: Selection, output: str) -> _Answer:
     pods = selection.pods(about)
-    kinds = [(first, Group(about.verdict(first), tuple(alike))) for first, alike in about.alike(pods)]
+    kinds = [(first, Group(about.verdict(first), alike)) for first, alike in kinds_of(about.engine, pods)]
     groups = [group for _, group in kinds]
     reported = [about.reported(first) for first, _ in kinds]
     engine = about.cluster.engine
@@ -472,7 +473,7 @@ def _about_node(about: ClusterSource, name: str, output: str) -> _Answer:
 
 
 def _view(about: ClusterSource, name: str) -> NodeView:
-    kinds = about.alike(about.pending())
+    kinds = kinds_of(about.engine, about.pending())
     questions = ((about.verdict(first), (first.key, *alike)) for first, alike in kinds)
     return node_view(about.cluster.engine, name, questions)
 

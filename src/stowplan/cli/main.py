@@ -19,6 +19,7 @@ from stowplan.cli.run import run
 from stowplan.cli.shadow import shadow
 from stowplan.cli.simulate import simulate
 from stowplan.cli.survive import survive
+from stowplan.cli.ui import ui
 from stowplan.cli.what_if import what_if
 from stowplan.command_line.commands import Commands, Section
 from stowplan.command_line.standard_streams import open_closed
@@ -30,6 +31,7 @@ _QUESTIONS = Section(
         ("stowplan explain pod shop/web-0", "where one pod goes, and why there"),
         ("kubectl get no,po,pvc,pv,… -A -o json > cluster.json", "all kinds: see stowplan explain --help"),
         ("stowplan explain -f cluster.json pending", "the same from files"),
+        ("stowplan ui", "the cluster as a picture in your browser"),
     ),
 )
 _WHAT_IF = Section(
@@ -80,7 +82,7 @@ def cli() -> None:
 
 
 _COMMANDS = (
-    *(explain, fit, drain, survive, what_if, simulate, compare),
+    *(explain, ui, fit, drain, survive, what_if, simulate, compare),
     *(record, replay, shadow, config, run, completion),
 )
 for command in _COMMANDS:

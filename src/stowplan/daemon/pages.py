@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ from stowplan.engine.group_stories import story_key
 from stowplan.explain.detailed_record import detailed
 from stowplan.explain.group_domains import condition_of
 from stowplan.explain.judging import judged, judged_live
+from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_text import node_page
 from stowplan.explain.node_view import node_view
 from stowplan.explain.page_json import page_to_json
@@ -322,14 +323,12 @@ class SchedulerPages:
     def _kinds_of_pending(self) -> list[tuple[PodInfo, tuple[str, ...]]]:
         """Pods that wait and that no plugin can tell apart, the most first; of our profiles."""
         scheduler = self._scheduler
-        groups: dict[Any, list[PodInfo]] = {}
-        for info in scheduler.state.pending.values():
-            framework = scheduler.engine.framework_for(info)
-            if framework is None or scheduler.state.placed(info.uid) is not None:
-                continue
-            signature = framework.signature(info)
-            groups.setdefault(info.key if signature is None else signature, []).append(info)
-        found = [(infos[0], tuple(info.key for info in infos)) for infos in groups.values()]
+        ours = [
+            info
+            for info in scheduler.state.pending.values()
+            if scheduler.engine.framework_for(info) is not None and scheduler.state.placed(info.uid) is None
+        ]
+        found = [(first, (first.key, *others)) for first, others in kinds_of(scheduler.engine, ours)]
         return sorted(found, key=lambda kind: (-len(kind[1]), kind[1]))
 
     async def _ask(self, question: Ask) -> Outcome:

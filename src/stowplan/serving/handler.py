@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import aclosing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -23,7 +24,7 @@ from stowplan.klog.quoting import go_quote
 from stowplan.klog.values import stack_trace
 from stowplan.serving.requests.bodies import read_body
 from stowplan.serving.requests.forms import error_response
-from stowplan.serving.requests.messages import ALWAYS, Request, Response, refusal
+from stowplan.serving.requests.messages import ALWAYS, Request, Response, Stream, refusal
 from stowplan.serving.requests.protocol import HttpConnection
 from stowplan.serving.requests.targets import bad_escape, parse_query
 from stowplan.serving.tls.transport import PEER_CERTIFICATES, address_text, host_of
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from aiohttp.web_request import BaseRequest
 
-    from stowplan.serving.requests.messages import Page
+    from stowplan.serving.requests.messages import Answer, Page
     from stowplan.serving.requests.targets import Query
     from stowplan.serving.user import Authenticator, Authorizer
     from stowplan.timing.times import Times
@@ -44,7 +45,7 @@ log = get_logger(__name__)
 #: What the pages are called in the log.
 _NAME = "kube-scheduler"
 _PANICKED = "This request caused apiserver to panic. Look in the logs for details."
-#: No page takes more than a number.
+#: No page of the scheduler's takes more than a number.
 _MAX_BODY = 64 * 1024
 _BODY_TIMEOUT = 32.0
 _MAX_PARAMETERS = 1000
@@ -56,9 +57,16 @@ class _BadTarget(Exception):
 
 class Handler:
     def __init__(
-        self, *, pages: Mapping[str, Page], authenticator: Authenticator, authorizer: Authorizer, times: Times
+        self,
+        *,
+        pages: Mapping[str, Page],
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        times: Times,
+        max_body: int = _MAX_BODY,
     ) -> None:
         """Pages by path, or by the beginning of one if it ends in a slash."""
+        self._max_body = max_body
         self._pages = {path: page for path, page in pages.items() if not path.endswith("/")}
         prefixes = [(path, page) for path, page in pages.items() if path.endswith("/")]
         self._prefixes = sorted(prefixes, key=lambda item: (-item[0].count("/"), -len(item[0])))
@@ -66,11 +74,12 @@ class Handler:
         self._authorizer = authorizer
         self._times = times
 
-    async def __call__(self, request: BaseRequest) -> web.Response:
+    async def __call__(self, request: BaseRequest) -> web.StreamResponse:
         # Whoever sends a thousand requests at once takes turns with everybody else.
         await asyncio.sleep(0)
         since = self._times.clock()
         error: Exception | None = None
+        response: Answer
         try:
             response = await self._answer(request)
         except _BadTarget:
@@ -86,9 +95,11 @@ class Handler:
         finally:
             _let_in(request, False)
         self._log(request, response, self._times.clock() - since, error)
+        if isinstance(response, Stream):
+            return await _streamed(request, response)
         return _as_aiohttp_has_it(response)
 
-    async def _answer(self, request: BaseRequest) -> Response:
+    async def _answer(self, request: BaseRequest) -> Answer:
         path, query = _split_target(request.raw_path)
         transport = request.transport
         if transport is None:
@@ -127,11 +138,11 @@ class Handler:
 
     async def _body(self, request: BaseRequest) -> bytes:
         try:
-            return await read_body(request, limit=_MAX_BODY, seconds=_BODY_TIMEOUT, sleep=self._times.sleep)
+            return await read_body(request, limit=self._max_body, seconds=_BODY_TIMEOUT, sleep=self._times.sleep)
         except TimeoutError:
             raise BadRequest("the body of the request did not arrive") from None
 
-    def _log(self, request: BaseRequest, response: Response, seconds: float, error: Exception | None) -> None:
+    def _log(self, request: BaseRequest, response: Answer, seconds: float, error: Exception | None) -> None:
         verbose = log.v(3)
         if not verbose.enabled:
             return
@@ -198,6 +209,23 @@ def _as_aiohttp_has_it(response: Response) -> web.Response:
     for name, value in response.headers:
         answer.headers[name] = value
     return answer
+
+
+async def _streamed(request: BaseRequest, stream: Stream) -> web.StreamResponse:
+    """Send it piece by piece; the connection's buffer holds back who writes faster than the client reads."""
+    response = web.StreamResponse(status=stream.status, headers={**ALWAYS, "Content-Type": stream.content_type})
+    response.headers.update(stream.headers)
+    _let_in(request, True)
+    try:
+        await response.prepare(request)
+        async with aclosing(stream.pieces) as pieces:
+            async for piece in pieces:
+                await request.writer.write(piece)
+                await request.writer.drain()
+        await response.write_eof()
+    finally:
+        _let_in(request, False)
+    return response
 
 
 def refuse(status: int, message: str) -> web.Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.engine import Engine
+    from stowplan.explain.group_verdict import GroupVerdict
 
 #: What it takes to schedule groups of pods as groups.
 GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
@@ -195,15 +197,13 @@ class ClusterSource:
             )
         return [info for info in infos if self.cluster.engine.framework_for(info) is not None]
 
-    def alike(self, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, list[str]]]:
-        """Pods that no plugin can tell apart are explained once; (the first, keys of the others)."""
-        groups: dict[Any, list[PodInfo]] = {}
-        for info in pods:
-            framework = self.cluster.engine.framework_for(info)
-            signature = None if framework is None else framework.signature(info)
-            nominated = info.pod.status.nominated_node_name
-            groups.setdefault(info.key if signature is None else (signature, nominated), []).append(info)
-        return [(infos[0], [info.key for info in infos[1:]]) for infos in groups.values()]
+    @property
+    def engine(self) -> Engine:
+        return self.cluster.engine
+
+    def group_verdict(self, group: str) -> GroupVerdict:
+        """`group`: its key, of one that is there."""
+        return self.cluster.explain_group(group)
 
     def verdict(self, info: PodInfo) -> Verdict:
         if self.cluster.engine.framework_for(info) is None:

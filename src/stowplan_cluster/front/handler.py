@@ -8,12 +8,13 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/config.go (DefaultBuildHandler
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import inspect
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stowplan.api.api_errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
-from stowplan.serving.requests.messages import JSON, Response
+from stowplan.serving.requests.messages import JSON, Response, Stream
 from stowplan.serving.requests.messages import Request as PageRequest
 from stowplan_cluster.front import negotiation
 from stowplan_cluster.front.connection import Connection
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
     from stowplan.api.users import UserInfo
+    from stowplan.serving.requests.messages import Answer as MountedAnswer
     from stowplan.serving.requests.messages import Page as MountedPage
     from stowplan.serving.requests.targets import Query
     from stowplan_cluster.apiserver.registry import Registry
@@ -102,7 +104,10 @@ class Handler:
             mounted = self._pages.mounted(route.path)
             if mounted is None:
                 return await connection.send(self._page(exchange, user, route, query))
-            return await connection.send(await self._mounted(exchange, user, route, query, mounted))
+            found = await self._mounted(exchange, user, route, query, mounted)
+            if isinstance(found, Response):
+                return await connection.send(shown(found))
+            return await self._stream(connection, found)
         if route.verb:
             self._access.authorize(user, route, name=_selected_name(query))
         resource = resource_of(self._registry, route)
@@ -130,7 +135,7 @@ class Handler:
 
     async def _mounted(
         self, exchange: _Exchange, user: UserInfo, route: Route, query: Query, page: MountedPage
-    ) -> Answer:
+    ) -> MountedAnswer:
         """A page of whoever else lives in this process; it may take a while."""
         request = exchange.request
         self._access.authorize(user, route)
@@ -140,7 +145,16 @@ class Handler:
         with self._inflight(route):
             asked = PageRequest(method="GET", path=route.path, user=user, query=dict(query))
             found = page(asked)
-            return shown(found if isinstance(found, Response) else await found)
+            return await found if inspect.isawaitable(found) else found
+
+    async def _stream(self, connection: Connection, stream: Stream) -> web.StreamResponse:
+        """Its page ends it when the server is to stop."""
+        async with aclosing(stream.pieces) as pieces:
+            response = await connection.begin_stream(stream.content_type)
+            async for piece in pieces:
+                await connection.write(piece)
+        await response.write_eof()
+        return response
 
     @contextmanager
     def _inflight(self, route: Route) -> Iterator[None]:

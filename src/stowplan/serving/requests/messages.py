@@ -9,7 +9,7 @@ Upstream: net/http's Handler, behind staging/src/k8s.io/apiserver/pkg/server/con
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,18 @@ class Response:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Page = Callable[[Request], Response | Awaitable[Response]]
+@dataclass(frozen=True)
+class Stream:
+    """An answer without a known end, sent as fast as the client reads; its page ends it when the server is to stop."""
+
+    pieces: AsyncGenerator[bytes, None]
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+    status: int = 200
+
+
+Answer = Response | Stream
+Page = Callable[[Request], Answer | Awaitable[Answer]]
 
 
 def text(body: str, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Response:

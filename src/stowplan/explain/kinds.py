@@ -1,0 +1,22 @@
+"""Pods that no plugin can tell apart: one of them is judged for all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.engine import Engine
+
+
+def kinds_of(engine: Engine, pods: Iterable[PodInfo]) -> list[tuple[PodInfo, tuple[str, ...]]]:
+    """(the first of a kind, keys of the others), in the order of the first ones."""
+    groups: dict[Any, list[PodInfo]] = {}
+    for info in pods:
+        framework = engine.framework_for(info)
+        signature = None if framework is None else framework.signature(info)
+        nominated = info.pod.status.nominated_node_name
+        groups.setdefault(info.key if signature is None else (signature, nominated), []).append(info)
+    return [(infos[0], tuple(info.key for info in infos[1:])) for infos in groups.values()]

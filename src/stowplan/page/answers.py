@@ -1,0 +1,208 @@
+"""What the page asks about a cluster that nobody schedules here: verdicts, nodes, groups, why pods wait.
+
+A cluster of files, of a moment of a recording, or a live one that is only watched has no queue and no stories; the
+pods that wait are judged instead, each kind once. The routes and records are those of a running scheduler's pages, so
+that the page need not know the difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from stowplan.api.api_errors import BadRequest, NotFound
+from stowplan.api.types import PodGroup
+from stowplan.cluster.pod_info import group_key
+from stowplan.explain.detailed_record import detailed
+from stowplan.explain.group_domains import condition_of
+from stowplan.explain.kinds import kinds_of
+from stowplan.explain.node_view import node_view
+from stowplan.inspection.records import GroupStateRecord, QueuedPodRecord, QueueRecord, encoded
+from stowplan.serving.requests.messages import JSON, Response
+from stowplan.what_if.group_relief import group_relief
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.engine.engine import Engine
+    from stowplan.explain.group_verdict import GroupVerdict
+    from stowplan.explain.reported_status import ReportedStatus
+    from stowplan.explain.verdict import Verdict
+    from stowplan.inspection.records import GroupVerdictRecord, Record, VerdictRecord
+    from stowplan.offline import Cluster
+    from stowplan.serving.requests.messages import Page, Request
+
+#: Kinds of waiting pods that are judged; the pods of others are listed without a reason.
+MAX_KINDS = 200
+_FEW, _MOST = 100, 1000
+UNSCHEDULABLE, PLACEABLE, GATED, UNJUDGED = "unschedulable", "placeable", "gated", "not judged"
+
+
+class Asked(Protocol):
+    """A cluster that can be asked about: `sources.cluster_source.ClusterSource`."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def verdict(self, info: PodInfo, /) -> Verdict: ...
+
+    def group_verdict(self, group: str, /) -> GroupVerdict: ...
+
+    def groups_of(self, pods: Iterable[PodInfo], /) -> list[str]: ...
+
+    def reported(self, info: PodInfo, /) -> ReportedStatus | None: ...
+
+
+@dataclass
+class Answers:
+    """The answers about one cluster; the queue is judged when somebody asks for it, and again when it has changed."""
+
+    asked: Asked
+
+    def __post_init__(self) -> None:
+        self._queue: QueueRecord | None = None
+        self._queue_of: object = None
+
+    def pages(self, prefix: str) -> dict[str, Page]:
+        def pod(request: Request) -> Response:
+            key = _key(request, f"{prefix}explain/")
+            return _json(self.pod(key, suggestions=request.first("suggestions") == "true"))
+
+        def node(request: Request) -> Response:
+            return _json(self.node(request.path.removeprefix(f"{prefix}nodes/")))
+
+        def group(request: Request) -> Response:
+            return _json(self.group(_key(request, f"{prefix}podgroups/")))
+
+        def queue(request: Request) -> Response:
+            return _json(self.queue(_limit(request)))
+
+        return {
+            f"{prefix}explain/": pod,
+            f"{prefix}nodes/": node,
+            f"{prefix}podgroups/": group,
+            f"{prefix}pending": queue,
+        }
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def pod(self, key: str, *, suggestions: bool) -> VerdictRecord:
+        """The verdict on a pod; raise NotFound."""
+        info = self._find(key)
+        verdict = self.asked.verdict(info)
+        if suggestions:
+            # The record has advice that was asked for.
+            _ = verdict.advice
+        record = detailed(self.asked.engine, verdict) if suggestions else verdict.record()
+        reported = self.asked.reported(info)
+        return replace(
+            record,
+            current_node=info.node_name,
+            scheduler=None if reported is None else reported.record(),
+            pod_group=self._group_of(info),
+        )
+
+    def _find(self, key: str) -> PodInfo:
+        state = self.asked.engine.state
+        pending = state.pending.get(key)
+        if pending is not None:
+            return state.placed(pending.uid) or pending
+        for info in state.placed_pods():
+            if info.key == key:
+                return info
+        raise NotFound(f'pod "{key}" not found')
+
+    def _group_of(self, info: PodInfo) -> GroupVerdictRecord | None:
+        for group in self.asked.groups_of([info]):
+            verdict = self.asked.group_verdict(group)
+            return replace(verdict.record(), relief=tuple(group_relief(self.asked.cluster, verdict)))
+        return None
+
+    # -- the queue ----------------------------------------------------------------------------------------------------
+
+    def queue(self, limit: int) -> QueueRecord:
+        stand = (self.asked.engine.state.stand, len(self.asked.engine.state.pending))
+        if self._queue is None or self._queue_of != stand:
+            self._queue, self._queue_of = self._judged_queue(), stand
+        pods = self._queue.pods[:limit]
+        return replace(self._queue, pods=pods, left_out=len(self._queue.pods) - len(pods))
+
+    def _judged_queue(self) -> QueueRecord:
+        state = self.asked.engine.state
+        waiting = [info for info in state.pending.values() if state.placed(info.uid) is None]
+        found: dict[str, QueuedPodRecord] = {}
+        for number, (first, others) in enumerate(kinds_of(self.asked.engine, waiting)):
+            record = self._judged(first) if number < MAX_KINDS else QueuedPodRecord(pod=first.key, place=UNJUDGED)
+            found |= {key: replace(record, pod=key) for key in (first.key, *others)}
+        pods = tuple(found[info.key] for info in waiting)
+        return QueueRecord(counts=dict(Counter(pod.place for pod in pods)), pods=pods, left_out=0)
+
+    def _judged(self, info: PodInfo) -> QueuedPodRecord:
+        verdict = self.asked.verdict(info)
+        if verdict.gated is not None:
+            return QueuedPodRecord(pod=info.key, place=GATED, gated_by=verdict.gated.plugin)
+        if verdict.error is not None:
+            return QueuedPodRecord(pod=info.key, place=UNJUDGED)
+        if verdict.node_name:
+            return QueuedPodRecord(pod=info.key, place=PLACEABLE)
+        return QueuedPodRecord(
+            pod=info.key, place=UNSCHEDULABLE, rejected_by=tuple(sorted(verdict.record().unschedulable_plugins))
+        )
+
+    # -- nodes and groups ---------------------------------------------------------------------------------------------
+
+    def node(self, name: str) -> Record:
+        """What a node takes and refuses; raise NotFound."""
+        engine = self.asked.engine
+        if name not in engine.state.table.row_of:
+            raise NotFound(f'node "{name}" not found')
+        ours = [info for info in engine.state.pending.values() if engine.framework_for(info) is not None]
+        kinds = kinds_of(engine, ours)[:MAX_KINDS]
+        questions = ((self.asked.verdict(first), (first.key, *others)) for first, others in kinds)
+        return node_view(engine, name, questions).record()
+
+    def group(self, key: str) -> GroupStateRecord:
+        """Where the pods of a group are; raise NotFound."""
+        state = self.asked.engine.state
+        group, members = state.objects.get(PodGroup, key), state.pod_groups
+        if group is None and not members.known(key):
+            raise NotFound(f'pod group "{key}" not found')
+        gang = None if group is None else group.spec.scheduling_policy.gang
+        waiting = {info.key for info in state.pending.values() if _is_of(info, key)}
+        return GroupStateRecord(
+            pod_group=key,
+            min_count=0 if gang is None else gang.min_count,
+            condition=condition_of(group),
+            waiting=tuple(pod for pod in self.queue(len(state.pending)).pods if pod.pod in waiting),
+            have_node={info.key: info.node_name for info in members.placed(key)},
+        )
+
+
+def _is_of(info: PodInfo, group: str) -> bool:
+    return info.pod.spec.scheduling_group is not None and group_key(info.pod) == group
+
+
+def _json(record: Record) -> Response:
+    return Response(encoded(record), content_type=JSON)
+
+
+def _key(request: Request, route: str) -> str:
+    key = request.path.removeprefix(route)
+    namespace, _, name = key.partition("/")
+    if not namespace or not name or "/" in name:
+        raise BadRequest(f"{route}<namespace>/<name>: got {key!r}")
+    return key
+
+
+def _limit(request: Request) -> int:
+    text = request.first("limit", str(_FEW))
+    if not text.isascii() or not text.isdigit():
+        raise BadRequest(f"limit: want a number up to {_MOST}, got {text!r}")
+    return min(int(text), _MOST)

@@ -1,0 +1,67 @@
+"""What the page is told beside the plan: where its data comes from, and the configuration in force."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stowplan.inspection.records import Record
+
+
+class SourceRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """What is looked at, and what can be asked of it."""
+
+    kind: str = "Source"
+    #: live, files, recording, simulation or static.
+    mode: str
+    title: str
+    scheduler_name: str = ""
+    version: str = ""
+    #: Routes that answer.
+    can: tuple[str, ...]
+    tracks: tuple[str, ...] = ()
+
+
+class PluginRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    name: str
+    #: 0 where weights do not count.
+    weight: int = 0
+    #: explicit, multiPoint or default.
+    from_: str = msgspec.field(name="from")
+
+
+class PointRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """The plugins of an extension point in the order in which they run."""
+
+    point: str
+    plugins: tuple[PluginRecord, ...]
+
+
+class LeftOutRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """A default plugin that does not run, wholly or at some points."""
+
+    name: str
+    why: str
+
+
+class ArgsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    name: str
+    value: Any
+
+
+class ProfileRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    scheduler_name: str
+    #: 0: as many as the reference would by the number of nodes.
+    percentage_of_nodes_to_score: int = 0
+    points: tuple[PointRecord, ...]
+    left_out: tuple[LeftOutRecord, ...] = ()
+    args: tuple[ArgsRecord, ...] = ()
+
+
+class ConfigurationRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
+    kind: str = "Configuration"
+    profiles: tuple[ProfileRecord, ...]
+    extenders: tuple[dict[str, Any], ...] = ()
+    #: All of it, as a v1 file.
+    yaml: str = ""

@@ -1,0 +1,107 @@
+"""`stowplan ui`: the page of a cluster, served or saved; what it is asked and what it refuses."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from support.what_if.objects import node, pod
+
+CLUSTER = (node("a", zone="x"), node("b", zone="y"), pod("web-0", nodeName="a"), pod("big", cpu="64"))
+
+
+def data_in(folder):
+    text = (folder / "data.js").read_text()
+    return json.loads(text.removeprefix("globalThis.stowplanData = ").removesuffix(";\n"))
+
+
+def test_a_saved_copy(run, files, tmp_path):
+    ran = run("ui", "-f", files(*CLUSTER), "--export", str(tmp_path / "copy"))
+    assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy/index.html: 2 nodes, 2 pods, 1 of them pending\n")
+    data = data_in(tmp_path / "copy")
+    assert data["source"]["mode"] == "static"
+    assert data["plan"]["nodes"]["name"] == ["a", "b"]
+    assert data["pending"]["pods"][0]["rejectedBy"] == ["NodeResourcesFit"]
+
+
+def test_the_configuration_that_is_shown_is_the_one_that_was_given(run, files, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        """
+        apiVersion: kubescheduler.config.k8s.io/v1
+        kind: KubeSchedulerConfiguration
+        profiles:
+          - schedulerName: mine
+            percentageOfNodesToScore: 30
+            plugins:
+              score:
+                enabled: [{name: ImageLocality, weight: 7}]
+                disabled: [{name: NodeAffinity}]
+        """
+    )
+    assert run("ui", "-f", files(*CLUSTER), "--config", str(config), "--export", str(tmp_path / "copy")).code == 0
+    data = data_in(tmp_path / "copy")
+    (profile,) = data["configuration"]["profiles"]
+    assert (profile["schedulerName"], profile["percentageOfNodesToScore"]) == ("mine", 30)
+    score = next(point["plugins"] for point in profile["points"] if point["point"] == "score")
+    assert {"name": "ImageLocality", "weight": 7, "from": "explicit"} in score
+    assert profile["leftOut"] == [{"name": "NodeAffinity", "why": "disabled at score"}]
+    assert "percentageOfNodesToScore: 30" in data["configuration"]["yaml"]
+
+
+@pytest.mark.slow
+def test_it_serves_until_it_is_told_to_stop(files):
+    command = [sys.executable, "-m", "stowplan", "ui", "-f", files(*CLUSTER)]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
+        try:
+            said = server.stdout.readline()
+            found = re.fullmatch(
+                r"2 nodes, 2 pods, 1 of them pending: (http://127\.0\.0\.1:\d+/stowplan/)#token=(\S+)\n", said
+            )
+            assert found, said
+            address, token = found.groups()
+            assert b"<!doctype html>" in urllib.request.urlopen(address).read()
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(f"{address}source")
+            asked = urllib.request.Request(f"{address}plan", headers={"Authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(asked) as stream:
+                assert stream.readline() == b"id: 1\n"
+                assert stream.readline() == b"event: snapshot\n"
+                server.send_signal(signal.SIGTERM)
+                # A stream that is open does not hold it up.
+                stream.read()
+            assert server.wait(10) == 0
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("-R",), "-R is for the directories of -f"),
+        (("--at", "2026-11-20T12:03"), "--at is for a moment of a recording"),
+        (("-f", "x", "--recording", "y"), "three clusters: give one"),
+        (("-f", "x", "--context", "y"), "three clusters: give one"),
+        (("-f", "x", "--export", "y", "--open"), "--export writes files and serves nothing"),
+        (("-f", "/nowhere.json"), "/nowhere.json"),
+        (("--recording", "/nowhere.recording"), "/nowhere.recording"),
+    ],
+)
+def test_what_makes_no_sense(run, options, said):
+    ran = run("ui", *options)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_a_folder_that_cannot_be_written(run, files, tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = run("ui", "-f", files(*CLUSTER), "--export", str(tmp_path / "file" / "copy"))
+    assert ran.code == 2
+    assert f"--export {tmp_path}/file/copy: Not a directory" in ran.err

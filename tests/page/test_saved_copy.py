@@ -1,0 +1,51 @@
+"""A copy of the page in a folder: its data is a script, whatever objects are called."""
+
+import json
+
+import pytest
+
+from stowplan.offline import Cluster
+from stowplan.page.answers import Answers
+from stowplan.page.plan import plan_of
+from stowplan.page.records import ConfigurationRecord, SourceRecord
+from stowplan.page.saved_copy import save_copy
+from stowplan.sources.cluster_source import ClusterSource
+from support.what_if.objects import node, pod
+
+MARKUP = "</script><script>alert(1)</script>\u2028\u2029<!--"
+
+
+@pytest.fixture
+def saved(tmp_path):
+    marked = pod("web")
+    marked["metadata"]["labels"] = {"app": MARKUP}
+    cluster = Cluster([node("a"), marked, pod("other")])
+    source = SourceRecord(mode="static", title=MARKUP, can=("plan",))
+    save_copy(
+        tmp_path / "deep" / "copy",
+        plan_of(cluster.state),
+        source=source,
+        configuration=ConfigurationRecord(profiles=()),
+        answers=Answers(ClusterSource(cluster, {})),
+    )
+    return tmp_path / "deep" / "copy"
+
+
+def test_the_page_is_beside_it(saved):
+    assert (saved / "index.html").read_bytes().startswith(b"<!doctype html>")
+    assert (saved / "assets" / "page.js").stat().st_size > 1000
+
+
+def test_the_data_is_what_a_server_would_have_said(saved):
+    data = json.loads((saved / "data.js").read_text().removeprefix("globalThis.stowplanData = ").removesuffix(";\n"))
+    assert data["source"]["title"] == MARKUP
+    pods = data["plan"]["pods"]
+    assert sorted(pods["key"]) == ["default/other", "default/web"]
+    assert pods["labelSets"][pods["labels"][pods["key"].index("default/web")]] == {"app": MARKUP}
+    assert data["pending"]["counts"] == {"placeable": 2}
+    assert data["explain"]["default/web"]["node"] == "a"
+
+
+def test_no_name_ends_the_script(saved):
+    text = (saved / "data.js").read_text()
+    assert not set("<\u2028\u2029") & set(text)
