@@ -26,6 +26,8 @@ MAX_DEPTH = 200
 #: What a document's aliases may add to what it spells out: nodes, and texts by the hundred characters.
 MAX_EXPANSION = 100_000
 _CHARACTERS_OF_A_NODE = 100
+#: Newer versions of libyaml have a limit of their own, far above ours, which looks ahead of the events.
+_SCANNERS_LIMIT = "exceeded maximum nesting depth"
 
 
 class HostileYamlError(ValueError):
@@ -48,13 +50,18 @@ def check_depth(text: str, *, limit: int = MAX_DEPTH) -> None:
     if text.count("[") + text.count("{") + max(map(len, lines), default=0) <= limit:
         return
     depth = 0
-    for event in yaml.parse(text, Loader=KubernetesLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > limit:
-                raise TooDeepError(_line(event))
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+    try:
+        for event in yaml.parse(text, Loader=KubernetesLoader):
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > limit:
+                    raise TooDeepError(_line(event))
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+    except yaml.MarkedYAMLError as error:
+        if error.problem == _SCANNERS_LIMIT and error.problem_mark is not None:
+            raise TooDeepError(error.problem_mark.line + 1) from None
+        raise
 
 
 def _line(marked: yaml.Event | yaml.Node) -> int:
