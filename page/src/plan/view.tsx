@@ -1,5 +1,304 @@
+/** The plan: nodes as bays grouped by a label, pods as boxes in them, the quay below, and what is chosen beside it. */
+import { useCallback, useMemo, useRef, useState } from "preact/hooks";
+import { amount, byName, count, grouped, percent } from "../parts/format";
+import { save, saveText } from "../parts/save";
+import { Swatch } from "../parts/swatch";
+import { type Column, Table } from "../parts/table";
+import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
+import type { Canvas } from "./canvas";
+import { useNodesVersion, useVersion } from "./changes";
+import { type ColourBy, Colours, COLOURS_BY, workloadOf } from "./colours";
+import { used } from "./layout";
+import type { NodeItem, PlanModel, PodItem } from "./model";
+import { Panel } from "./panel";
+import { Picture, type Settings } from "./picture";
+import { Quay, useQueue } from "./quay";
+import { parseSelector } from "./selector";
 
-export function PlanView(_: ViewProps) {
-  return <p class="empty">The plan is not built yet.</p>;
+const ZONE = "topology.kubernetes.io/zone";
+/** Labels by which nodes are grouped at first, the first that distinguishes some. */
+const USUAL = [ZONE, "topology.kubernetes.io/rack", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"];
+const MOST_HOLDS = 400;
+
+export function PlanView({ source, plan, address }: ViewProps) {
+  const version = useVersion(plan);
+  const nodesVersion = useNodesVersion(plan);
+  const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
+  const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
+  const query = address.query;
+  const settings: Settings = {
+    group: query.get("group") ?? USUAL.find((label) => (labels.get(label) ?? 0) > 1) ?? "",
+    resource: query.get("resource") ?? "cpu",
+    colour: (query.get("colour") as ColourBy | null) ?? "workload",
+  };
+  if (!(settings.colour in COLOURS_BY)) settings.colour = "workload";
+  const filter = query.get("filter") ?? "";
+  const asTable = query.get("as") === "table";
+  const [node, pod, workload] = chosen(address.view === "node" ? `node:${address.parts[0] ?? ""}` : (query.get("select") ?? ""));
+  // A legend that changed with every pod would take the colours away from under one's eyes.
+  const kinds = useKinds(plan, version, settings.colour);
+  const colours = useMemo(() => new Colours(settings.colour, plan.pods.values(), Date.now()), [plan, settings.colour, kinds]);
+  const matches = useMemo(() => parseSelector(filter), [filter]);
+  const shown = useCallback(
+    (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || workloadOf(item) === workload || item.namespace === workload),
+    [matches, workload],
+  );
+  const queue = useQueue(source, plan, version);
+  const canvas = useRef<Canvas | null>(null);
+  const quay = useRef<HTMLDivElement>(null);
+  const [hover, setHover] = useState<{ node: string; pod?: PodItem; x: number; y: number } | null>(null);
+  const set = (values: Record<string, string | undefined>) => amend({ ...address, view: "plan", parts: [] }, values);
+  const select = (nextNode: string, nextPod: string) => set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
+  const totals = useMemo(() => totalsOf(plan, settings.resource), [plan, version, settings.resource]);
+  const name = `stowplan-${source.about.title.replaceAll(/[^\w.-]+/g, "-")}`;
+  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${settings.resource} ${percent(totals.asked, totals.whole)} requested`;
+  return (
+    <div class="plan" data-chosen={!!(node || pod) || undefined}>
+      <div class="tools">
+        <Choice label="Group by" value={settings.group} onChange={(group) => set({ group })} options={[["", "nothing"], ...[...labels].map(([label, values]): [string, string] => [label, `${short(label)} (${values})`])]} />
+        <Choice label="Fill" value={settings.resource} onChange={(resource) => set({ resource })} options={resources.map((one) => [one, one])} />
+        <Choice label="Colour" value={settings.colour} onChange={(colour) => set({ colour })} options={Object.entries(COLOURS_BY)} />
+        <label class="field grow">
+          <span>Pods</span>
+          <input type="text" value={filter} placeholder="labels: app=web,tier!=db" spellcheck={false} aria-invalid={typeof matches === "string"} onInput={(event) => set({ filter: event.currentTarget.value || undefined })} />
+        </label>
+        <span class="buttons">
+          <button type="button" aria-pressed={asTable} onClick={() => set({ as: asTable ? undefined : "table" })}>
+            Table
+          </button>
+          {!asTable && (
+            <>
+              <button type="button" onClick={() => saveText(`${name}.svg`, canvas.current!.svg(sum), "image/svg+xml")}>
+                SVG
+              </button>
+              <button type="button" onClick={() => png(canvas.current!.svg(sum), canvas.current!.size, `${name}.png`)}>
+                PNG
+              </button>
+              <button type="button" aria-label="Zoom in" onClick={() => canvas.current!.zoom(1.35)}>
+                +
+              </button>
+              <button type="button" aria-label="Zoom out" onClick={() => canvas.current!.zoom(1 / 1.35)}>
+                −
+              </button>
+              <button type="button" aria-label="Show everything" onClick={() => canvas.current!.fit()}>
+                ⤢
+              </button>
+            </>
+          )}
+        </span>
+      </div>
+      {typeof matches === "string" && (
+        <p class="note" role="alert">
+          {matches}
+        </p>
+      )}
+      <p class="sum">{sum}</p>
+      {asTable ? (
+        <NodesTable plan={plan} version={version} settings={settings} file={`${name}-nodes`} shown={shown} selected={node} />
+      ) : (
+        <div class="sea">
+          <Picture
+            plan={plan}
+            settings={settings}
+            label={settings.group}
+            colours={colours}
+            nodesVersion={nodesVersion}
+            shown={shown}
+            selectedNode={node || plan.pods.get(pod)?.node}
+            selectedPod={pod}
+            quay={() => quay.current?.getBoundingClientRect()}
+            onSelect={select}
+            onHover={(over, item, x, y) => setHover(over ? { node: over, pod: item, x, y } : null)}
+            handle={canvas}
+          />
+          {hover && <Tip plan={plan} resource={settings.resource} {...hover} />}
+          <span class="visually-hidden" role="status">
+            {node && spoken(plan, node, settings.resource)}
+          </span>
+        </div>
+      )}
+      <Legend colours={colours} chosen={workload} onChoose={(entry) => set({ select: entry === workload ? undefined : `workload:${entry}` })} pick={settings.colour === "workload" || settings.colour === "namespace"} />
+      <div ref={quay} class="quayside">
+        <Quay plan={plan} version={version} queue={queue} colours={colours} shown={shown} selected={pod} onSelect={(key) => select("", key)} />
+      </div>
+      {(node || pod) && <Panel plan={plan} colours={colours} queue={queue} resource={settings.resource} node={node} pod={pod} onSelect={select} onGroup={(group) => set({ group })} />}
+    </div>
+  );
+}
+
+/** node, pod and workload of a `select` value. */
+export function chosen(select: string): [string, string, string] {
+  const colon = select.indexOf(":");
+  const value = select.slice(colon + 1);
+  switch (select.slice(0, colon)) {
+    case "node":
+      return [value, "", ""];
+    case "pod":
+      return ["", value, ""];
+    case "workload":
+      return ["", "", value];
+  }
+  return ["", "", ""];
+}
+
+/** Grows when the kinds of pods that colours tell apart are others. */
+function useKinds(plan: PlanModel, version: number, by: ColourBy): string {
+  return useMemo(() => {
+    if (by === "age") return String(Math.floor(version / 10));
+    const kinds = new Set<string>();
+    for (const pod of plan.pods.values()) kinds.add(by === "workload" ? workloadOf(pod) : by === "namespace" ? pod.namespace : String(pod.priority));
+    return kinds.size > 500 ? String(kinds.size) : [...kinds].sort().join(" ");
+  }, [plan, version, by]);
+}
+
+function groupLabels(plan: PlanModel): Map<string, number> {
+  const values = new Map<string, Set<string>>();
+  for (const node of plan.nodes.values()) {
+    for (const [label, value] of Object.entries(node.labels)) {
+      const there = values.get(label);
+      if (there) there.add(value);
+      else values.set(label, new Set([value]));
+    }
+  }
+  const found = [...values].filter(([, all]) => all.size <= MOST_HOLDS && (all.size < plan.nodes.size || plan.nodes.size < 3));
+  const rank = (label: string) => (USUAL.includes(label) ? USUAL.indexOf(label) : USUAL.length);
+  return new Map(found.sort(([one], [other]) => rank(one) - rank(other) || byName(one, other)).map(([label, all]) => [label, all.size]));
+}
+
+function resourcesOf(plan: PlanModel): string[] {
+  const found = new Set<string>(["cpu", "memory", "pods"]);
+  for (const node of plan.nodes.values()) for (const name of Object.keys(node.allocatable)) found.add(name);
+  return [...found];
+}
+
+function totalsOf(plan: PlanModel, resource: string): { stowed: number; asked: number; whole: number } {
+  let [stowed, asked, whole] = [0, 0, 0];
+  for (const node of plan.nodes.values()) {
+    const pods = plan.podsOn(node.name);
+    stowed += pods.size;
+    asked += used(pods, resource);
+    whole += node.allocatable[resource] ?? 0;
+  }
+  return { stowed, asked, whole };
+}
+
+function short(label: string): string {
+  return label.slice(label.lastIndexOf("/") + 1);
+}
+
+function spoken(plan: PlanModel, node: string, resource: string): string {
+  const pods = plan.podsOn(node);
+  const whole = plan.nodes.get(node)?.allocatable[resource] ?? 0;
+  return `${node}: ${count(pods.size, "pod")}, ${percent(used(pods, resource), whole)} of its ${resource} requested`;
+}
+
+interface ChoiceProps {
+  label: string;
+  value: string;
+  options: [string, string][];
+  onChange: (value: string) => void;
+}
+
+export function Choice({ label, value, options, onChange }: ChoiceProps) {
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {!options.some(([one]) => one === value) && <option value={value}>{value}</option>}
+        {options.map(([one, title]) => (
+          <option key={one} value={one}>
+            {title}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Tip({ plan, resource, node, pod, x, y }: { plan: PlanModel; resource: string; node: string; pod?: PodItem; x: number; y: number }) {
+  return (
+    <div class="tip" aria-hidden="true" style={{ left: `${x}px`, top: `${y}px` }}>
+      {pod ? (
+        <>
+          <strong>{pod.key}</strong>
+          <br />
+          {pod.workload || "no workload"}, {amount(resource, pod.requests[resource] ?? 0)} {resource}
+        </>
+      ) : (
+        <strong>{node}</strong>
+      )}
+      <br />
+      <span class="muted">{spoken(plan, node, resource)}</span>
+    </div>
+  );
+}
+
+const MOST_ENTRIES = 24;
+
+function Legend({ colours, chosen: picked, onChoose, pick }: { colours: Colours; chosen: string; onChoose: (name: string) => void; pick: boolean }) {
+  const [all, setAll] = useState(false);
+  const entries = all ? colours.legend : colours.legend.slice(0, MOST_ENTRIES);
+  return (
+    <ul class="legend" aria-label="What colours mean">
+      {entries.map((entry) => (
+        <li key={entry.name}>
+          {pick ? (
+            <button type="button" class="quiet" aria-pressed={entry.name === picked} onClick={() => onChoose(entry.name)}>
+              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(entry.pods)}</span>
+            </button>
+          ) : (
+            <span>
+              <Swatch paint={entry.paint} /> {entry.name} <span class="muted">{grouped(entry.pods)}</span>
+            </span>
+          )}
+        </li>
+      ))}
+      {colours.legend.length > MOST_ENTRIES && (
+        <li>
+          <button type="button" class="quiet" onClick={() => setAll(!all)}>
+            {all ? "fewer" : `${grouped(colours.legend.length - MOST_ENTRIES)} more`}
+          </button>
+        </li>
+      )}
+    </ul>
+  );
+}
+
+interface NodesTableProps {
+  plan: PlanModel;
+  version: number;
+  settings: Settings;
+  file: string;
+  shown: (pod: PodItem) => boolean;
+  selected: string;
+}
+
+function NodesTable({ plan, version, settings, file, shown, selected }: NodesTableProps) {
+  const { group, resource } = settings;
+  const rows = useMemo(() => [...plan.nodes.values()].sort((one, other) => byName(one.name, other.name)), [plan, version]);
+  const asked = (node: NodeItem) => used(plan.podsOn(node.name), resource);
+  const columns: Column<NodeItem>[] = [
+    { title: "Node", value: (node) => node.name, show: (node) => <a href={nodeHref(node.name)}>{node.name}</a> },
+    ...(group ? [{ title: short(group), value: (node: NodeItem) => node.labels[group] ?? "" }] : []),
+    { title: "Pods", value: (node) => [...plan.podsOn(node.name)].filter(shown).length },
+    { title: `${resource} requested`, value: asked, show: (node) => amount(resource, asked(node)) },
+    { title: `${resource} allocatable`, value: (node) => node.allocatable[resource] ?? 0, show: (node) => amount(resource, node.allocatable[resource] ?? 0) },
+    { title: "Requested %", value: (node) => Math.round((100 * asked(node)) / (node.allocatable[resource] || Infinity)) },
+    { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },
+  ];
+  return <Table caption="Nodes and what is requested of them" columns={columns} rows={rows} rowKey={(node) => node.name} file={file} selected={selected} />;
+}
+
+/** The same picture as the SVG, at twice its size. */
+function png(svg: string, size: { width: number; height: number }, name: string): void {
+  const image = new Image();
+  image.onload = () => {
+    const target = document.createElement("canvas");
+    target.width = 2 * size.width;
+    target.height = 2 * size.height;
+    target.getContext("2d")!.drawImage(image, 0, 0, target.width, target.height);
+    target.toBlob((blob) => blob && save(name, blob), "image/png");
+  };
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
 }

@@ -1,0 +1,51 @@
+/** Amounts, ages and names as people write them. */
+
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+const BYTES = /^(memory|ephemeral-storage|hugepages-.*)$/;
+
+/** An amount of a resource: milli-CPU, bytes or counts in; what kubectl would show out. */
+export function amount(resource: string, value: number): string {
+  if (resource === "cpu") return value % 1000 === 0 ? grouped(value / 1000) : value < 1000 ? `${value}m` : trimmed(value / 1000);
+  if (!BYTES.test(resource)) return grouped(value);
+  let unit = 0;
+  let left = value;
+  while (Math.abs(left) >= 1024 && unit < BINARY.length - 1) {
+    left /= 1024;
+    unit++;
+  }
+  return `${trimmed(left)}${BINARY[unit]}`;
+}
+
+export function grouped(value: number): string {
+  return value.toLocaleString("en");
+}
+
+function trimmed(value: number): string {
+  return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
+}
+
+export function percent(part: number, whole: number): string {
+  return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–";
+}
+
+/** "1 pod", "3 pods". */
+export function count(number: number, what: string): string {
+  return `${grouped(number)} ${what}${number === 1 ? "" : "s"}`;
+}
+
+/** A span of time in its two largest units, as kubectl's AGE. */
+export function span(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const units: [string, number][] = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const at = units.findIndex(([, size]) => whole >= size);
+  if (at < 0) return "0s";
+  const [name, size] = units[at]!;
+  const first = Math.floor(whole / size);
+  const next = units[at + 1];
+  const second = next && first < 10 ? Math.floor((whole % size) / next[1]) : 0;
+  return `${first}${name}${second && next ? `${second}${next[0]}` : ""}`;
+}
+
+const NAMES = new Intl.Collator("en", { numeric: true });
+/** Orders names as people do: node-2 before node-10. */
+export const byName = (one: string, other: string) => NAMES.compare(one, other);

@@ -1,0 +1,31 @@
+/** Files that the page makes: tables as CSV, pictures as SVG or PNG. Nothing leaves the browser. */
+
+export type Cell = string | number;
+
+/** A cell that a spreadsheet would take for a formula is kept a text: names come from whoever made the objects. */
+export function csv(rows: readonly (readonly Cell[])[]): string {
+  return rows.map((row) => row.map(quoted).join(",")).join("\r\n") + "\r\n";
+}
+
+function quoted(cell: Cell): string {
+  if (typeof cell === "number") return String(cell);
+  const text = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+export function saveText(name: string, text: string, type: string): void {
+  save(name, new Blob([text], { type }));
+}
+
+export function save(name: string, blob: Blob): void {
+  const address = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+export function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
+}

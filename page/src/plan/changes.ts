@@ -1,0 +1,34 @@
+/** Views of a plan that changes many times a second: how often they look. */
+import { useEffect, useState } from "preact/hooks";
+import type { PlanModel } from "./model";
+
+const INTERVAL = 300;
+
+/** Grows when the plan has changed, at most every so many milliseconds. */
+export function useVersion(plan: PlanModel, interval = INTERVAL): number {
+  return useCounter(plan, interval, () => true);
+}
+
+/** Grows when nodes have come, gone or changed. */
+export function useNodesVersion(plan: PlanModel): number {
+  return useCounter(plan, INTERVAL, (nodes) => nodes);
+}
+
+function useCounter(plan: PlanModel, interval: number, counts: (nodes: boolean) => boolean): number {
+  const [version, grow] = useState(0);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const stop = plan.subscribe((change) => {
+      if (timer !== undefined || !counts(change.whole || change.nodes.size > 0)) return;
+      timer = setTimeout(() => {
+        timer = undefined;
+        grow((before) => before + 1);
+      }, interval);
+    });
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [plan]);
+  return version;
+}

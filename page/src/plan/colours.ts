@@ -1,0 +1,99 @@
+/**
+ * What colour a box has, and what it means. Kinds have one of eight colours that colour-blind people can tell apart,
+ * then the same colours hatched; who is beyond those shares one. Amounts have a scale from light to dark.
+ */
+import { byName, grouped } from "../parts/format";
+import type { PodItem } from "./model";
+
+export type ColourBy = "workload" | "namespace" | "priority" | "age";
+export const COLOURS_BY: Record<ColourBy, string> = { workload: "Workload", namespace: "Namespace", priority: "Priority", age: "Age" };
+
+export type Pattern = "plain" | "stripes" | "dots";
+export interface Paint {
+  light: string;
+  dark: string;
+  pattern: Pattern;
+}
+export interface LegendEntry {
+  name: string;
+  paint: Paint;
+  pods: number;
+}
+
+// After Okabe and Ito, with lightness evened out so that a label can be read on each by day and by night.
+const KINDS: [string, string][] = [
+  ["#2f7fb5", "#4a9bd1"], ["#e08a00", "#e9a23b"], ["#16896a", "#35ab8a"], ["#c77bb0", "#d191be"],
+  ["#c9512f", "#e0704f"], ["#7fbcd6", "#8ccbe6"], ["#d3bd2a", "#e3d04f"], ["#6a6fb3", "#8d92d6"],
+];
+const PATTERNS: Pattern[] = ["plain", "stripes", "dots"];
+const OTHER: Paint = { light: "#a9adb0", dark: "#5c6a77", pattern: "plain" };
+const SCALE: [string, string][] = [
+  ["#d7e6ee", "#234257"], ["#a5c8dc", "#2f6383"], ["#6fa5c4", "#4288b0"], ["#3a7ca5", "#6db2d8"], ["#15507a", "#b5e0f7"],
+];
+const AGES: [number, string][] = [
+  [300, "under 5m"], [3600, "under 1h"], [86400, "under 1d"], [7 * 86400, "under 7d"], [Infinity, "older"],
+];
+
+export class Colours {
+  readonly legend: LegendEntry[];
+  readonly #paints = new Map<string, Paint>();
+  readonly #nameOf: (pod: PodItem) => string;
+
+  /** `now`: milliseconds since the epoch, for ages. */
+  constructor(by: ColourBy, pods: Iterable<PodItem>, now: number) {
+    this.#nameOf = NAMERS[by](now);
+    const counts = new Map<string, number>();
+    const priorities = new Map<string, number>();
+    for (const pod of pods) {
+      const name = this.#nameOf(pod);
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+      if (by === "priority") priorities.set(name, pod.priority);
+    }
+    const names = ordered(by, counts, priorities);
+    names.forEach((name, i) => this.#paints.set(name, by === "priority" || by === "age" ? step(by === "age" ? AGES.findIndex(([, age]) => age === name) : i, by === "age" ? 5 : names.length) : kind(i)));
+    this.legend = names.map((name) => ({ name, paint: this.#paints.get(name)!, pods: counts.get(name)! }));
+  }
+
+  name(pod: PodItem): string {
+    return this.#nameOf(pod);
+  }
+
+  /** A kind that came after the legend was made has the colour of the others. */
+  paint(pod: PodItem): Paint {
+    return this.#paints.get(this.#nameOf(pod)) ?? OTHER;
+  }
+}
+
+const NAMERS: Record<ColourBy, (now: number) => (pod: PodItem) => string> = {
+  workload: () => workloadOf,
+  namespace: () => (pod) => pod.namespace,
+  priority: () => (pod) => grouped(pod.priority),
+  age: (now) => (pod) => (pod.created ? AGES.find(([limit]) => (now - pod.created) / 1000 < limit)![1] : "older"),
+};
+
+/** The workload as the page calls it: its namespace is part of it. A pod without one is its own. */
+export function workloadOf(pod: PodItem): string {
+  return pod.workload ? `${pod.namespace}/${pod.workload}` : `${pod.namespace}/pods of their own`;
+}
+
+function ordered(by: ColourBy, counts: Map<string, number>, priorities: Map<string, number>): string[] {
+  const names = [...counts.keys()];
+  if (by === "priority") return names.sort((one, other) => priorities.get(one)! - priorities.get(other)!);
+  if (by === "age") return AGES.map(([, name]) => name).filter((name) => counts.has(name));
+  // The largest kinds get the colours that differ most; among equals the name decides, so that it stays.
+  return names.sort((one, other) => counts.get(other)! - counts.get(one)! || byName(one, other));
+}
+
+function kind(i: number): Paint {
+  const pattern = PATTERNS[Math.floor(i / KINDS.length)];
+  if (!pattern) return OTHER;
+  const [light, dark] = KINDS[i % KINDS.length]!;
+  return { light, dark, pattern };
+}
+
+function step(i: number, of: number): Paint {
+  const at = of < 2 ? 2 : Math.round((i * (SCALE.length - 1)) / (of - 1));
+  const [light, dark] = SCALE[at]!;
+  return { light, dark, pattern: "plain" };
+}
+

@@ -1,0 +1,160 @@
+/** Draws holds, bays and boxes with a pen, as much of each as can be seen at the scale. */
+import type { Colours, Paint } from "./colours";
+import { type Bay, type Box, type Hold, type Layout, type Rect, stowed, used } from "./layout";
+import type { PlanModel, PodItem } from "./model";
+import type { Pen } from "./pen";
+
+/** From the world to the picture. */
+export interface Eye {
+  /** The world's point at the picture's left top corner. */
+  x: number;
+  y: number;
+  scale: number;
+}
+
+export interface Look {
+  dark: boolean;
+  ink: string;
+  ink2: string;
+  ink3: string;
+  line: string;
+  line2: string;
+  sheet: string;
+  hull: string;
+  sea: string;
+  signal: string;
+  bad: string;
+}
+
+const VARIABLES: Record<Exclude<keyof Look, "dark">, string> = {
+  ink: "--ink", ink2: "--ink-2", ink3: "--ink-3", line: "--line", line2: "--line-2", sheet: "--sheet", hull: "--hull",
+  sea: "--sea", signal: "--signal", bad: "--bad",
+};
+
+/** The style's colours: it alone says what they are. */
+export function lookOf(element: Element, dark: boolean): Look {
+  const style = getComputedStyle(element);
+  const found = Object.entries(VARIABLES).map(([name, variable]) => [name, style.getPropertyValue(variable).trim()]);
+  return { dark, ...(Object.fromEntries(found) as Omit<Look, "dark">) };
+}
+
+export interface Scene {
+  plan: PlanModel;
+  layout: Layout;
+  colours: Colours;
+  resource: string;
+  /** What holds are named by, for those without a value of it. */
+  label: string;
+  /** Pods that are drawn in full; the others are faint. */
+  shown: (pod: PodItem) => boolean;
+  selectedNode: string;
+  selectedPod: string;
+  /** Pods that would be on a node: drawn there as outlines. */
+  ghosts: ReadonlyMap<string, readonly PodItem[]>;
+  /** Pods that are still on their way. */
+  flying: ReadonlySet<string>;
+}
+
+/** Below this width in pixels a bay shows layers of colours in place of boxes. */
+const BOXES_FROM = 30;
+const FAINT = 0.16;
+
+export function boxesOf(scene: Scene, node: string): Box[] {
+  const ghosts = scene.ghosts.get(node) ?? [];
+  const pods = [...scene.plan.podsOn(node), ...ghosts];
+  return stowed(pods, capacity(scene, node), scene.resource);
+}
+
+export function capacity(scene: Scene, node: string): number {
+  return scene.plan.nodes.get(node)?.allocatable[scene.resource] ?? 0;
+}
+
+export function drawHold(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Look): void {
+  const at = seen(hold, eye);
+  const radius = Math.min(14, 12 * eye.scale + 2);
+  pen.rect(at.x, at.y, at.width, at.height, look.hull, radius);
+  pen.frame(at.x, at.y, at.width, at.height, look.line2, 1, radius);
+  const size = Math.min(15, Math.max(9, 14 * eye.scale));
+  if (27 * eye.scale < 8) return;
+  const name = hold.name || (scene.label ? `without ${scene.label}` : "all nodes");
+  const room = at.width - 2 * 13 * eye.scale;
+  const number = `${hold.bays}`;
+  pen.text(at.x + 13 * eye.scale, at.y + 19 * eye.scale, name, size, look.ink, { bold: true, room: room - size * (number.length + 1) });
+  pen.text(at.x + at.width - 13 * eye.scale - size * 0.58 * number.length, at.y + 19 * eye.scale, number, size, look.ink3);
+}
+
+export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, boxes: () => Box[]): void {
+  const at = seen(bay, eye);
+  const node = scene.plan.nodes.get(bay.node);
+  pen.rect(at.x, at.y, at.width, at.height, look.sheet);
+  if (at.width < BOXES_FROM) drawLayers(pen, bay.node, at, scene);
+  else for (const box of boxes()) drawBox(pen, box, at, eye.scale, scene, look);
+  const chosen = scene.selectedNode === bay.node;
+  if (at.width > 14 || chosen) {
+    const cordoned = node?.unschedulable ?? false;
+    pen.frame(at.x, at.y, at.width, at.height, chosen ? look.sea : cordoned ? look.signal : look.line2, chosen ? 2.5 : 1, 0, cordoned);
+  }
+  if (15 * eye.scale >= 8.5) {
+    const size = Math.min(13, 11 * eye.scale);
+    const mark = node?.unschedulable ? "⊘ " : node?.taints.length ? "◆ " : "";
+    pen.text(at.x + 1, at.y - 4 * eye.scale, mark + bay.node, size, chosen ? look.sea : look.ink2, { room: at.width, bold: chosen });
+  }
+}
+
+function drawBox(pen: Pen, box: Box, bay: Rect, scale: number, scene: Scene, look: Look): void {
+  const gap = scale > 0.6 ? 0.5 : 0;
+  const x = bay.x + box.x * scale + gap;
+  const y = bay.y + box.y * scale + gap;
+  const width = Math.max(0.8, box.width * scale - 2 * gap);
+  const height = Math.max(0.8, box.height * scale - 2 * gap);
+  const { pod } = box;
+  const isGhost = scene.ghosts.size > 0 && pod.node !== "" && scene.ghosts.get(pod.node)?.includes(pod) === true;
+  const alpha = scene.flying.has(pod.key) ? 0.1 : scene.shown(pod) ? 1 : FAINT;
+  const paint = scene.colours.paint(pod);
+  pen.box(x, y, width, height, paint, pod.terminating || isGhost ? 0.3 * alpha : alpha);
+  if (pod.terminating || isGhost) pen.frame(x + 0.5, y + 0.5, width - 1, height - 1, isGhost ? look.signal : look.bad, 1.5, 0, true);
+  if (scene.selectedPod === pod.key) pen.frame(x, y, width, height, look.ink, 2.5);
+  if (alpha === 1 && width > 46 && height > 14) {
+    const size = Math.min(12, height * 0.55, 6 + width / 18);
+    pen.text(x + 4, y + height / 2 + size * 0.36, pod.name, size, textOn(paint, look), { room: width - 7 });
+  }
+}
+
+/** How full a bay is, and of what, where boxes would be dust. */
+function drawLayers(pen: Pen, node: string, at: Rect, scene: Scene): void {
+  const pods = scene.plan.podsOn(node);
+  const whole = capacity(scene, node);
+  if (!pods.size || whole <= 0) return;
+  const layers = new Map<Paint, number>();
+  for (const pod of pods) {
+    if (!scene.shown(pod)) continue;
+    const paint = scene.colours.paint(pod);
+    layers.set(paint, (layers.get(paint) ?? 0) + used([pod], scene.resource));
+  }
+  const scale = at.height / Math.max(whole, used(pods, scene.resource));
+  let bottom = at.y + at.height;
+  for (const [paint, amount] of layers) {
+    const height = amount * scale;
+    bottom -= height;
+    pen.box(at.x, bottom, at.width, height, paint, 1);
+  }
+}
+
+/** Dark or light text, whichever can be read on it. */
+export function textOn(paint: Paint, look: Look): string {
+  const colour = paint[look.dark ? "dark" : "light"];
+  const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((from) => Number.parseInt(colour.slice(from, from + 2), 16) / 255);
+  const light = 0.2126 * red ** 2.2 + 0.7152 * green ** 2.2 + 0.0722 * blue ** 2.2;
+  return light > 0.2 ? "#0d1a26" : "#ffffff";
+}
+
+export function seen(rect: Rect, eye: Eye): Rect {
+  return { x: (rect.x - eye.x) * eye.scale, y: (rect.y - eye.y) * eye.scale, width: rect.width * eye.scale, height: rect.height * eye.scale };
+}
+
+/** The eye that sees all of a rectangle, in the middle of a picture. */
+export function eyeOn(rect: Rect, width: number, height: number, margin = 14): Eye {
+  const scale = Math.max(0.02, Math.min((width - 2 * margin) / rect.width, (height - 2 * margin) / rect.height, 6));
+  return { scale, x: rect.x - (width / scale - rect.width) / 2, y: rect.y - (height / scale - rect.height) / 2 };
+}
+

@@ -1,0 +1,106 @@
+/** The quay: pods that no node has, by what keeps them there. */
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { count, grouped } from "../parts/format";
+import { paintStyle } from "../parts/swatch";
+import type { QueuedPod } from "../protocol";
+import type { Source } from "../source/source";
+import type { Colours } from "./colours";
+import type { PlanModel, PodItem } from "./model";
+
+/** Boxes of one reason; the others are counted. */
+const MOST = 80;
+const ASKED = 1000;
+const PAUSE = 2000;
+
+export interface Pile {
+  reason: string;
+  pods: PodItem[];
+}
+
+/** Why a pod waits, in a few words. */
+export function reasonOf(queued: QueuedPod | undefined): string {
+  if (!queued) return "waiting";
+  if (queued.gatedBy) return `gated by ${queued.gatedBy}`;
+  if (queued.rejectedBy?.length) return `refused by ${queued.rejectedBy.join(", ")}`;
+  if (queued.place === "placeable") return "a node would take it";
+  return queued.place || "waiting";
+}
+
+export function piles(pending: Iterable<PodItem>, queue: ReadonlyMap<string, QueuedPod>): Pile[] {
+  const found = new Map<string, PodItem[]>();
+  for (const pod of pending) {
+    const reason = pod.nominatedNode ? "waits for its victims to leave" : reasonOf(queue.get(pod.key));
+    const there = found.get(reason);
+    if (there) there.push(pod);
+    else found.set(reason, [pod]);
+  }
+  return [...found].map(([reason, pods]) => ({ reason, pods })).sort((one, other) => other.pods.length - one.pods.length);
+}
+
+/** What the queue says, asked again while pods come and go, but not all the time. */
+export function useQueue(source: Source, plan: PlanModel, version: number): ReadonlyMap<string, QueuedPod> {
+  const [queue, setQueue] = useState<ReadonlyMap<string, QueuedPod>>(new Map());
+  const waiting = plan.pending.size;
+  useEffect(() => {
+    if (!source.can("pending") || !waiting) return;
+    let over = false;
+    const ask = () =>
+      source.pending(ASKED).then(
+        (record) => !over && setQueue(new Map(record.pods.map((pod) => [pod.pod, pod]))),
+        () => {},
+      );
+    const timer = setTimeout(ask, queue.size ? PAUSE : 0);
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, [source, plan, version, waiting]);
+  return queue;
+}
+
+interface Props {
+  plan: PlanModel;
+  version: number;
+  queue: ReadonlyMap<string, QueuedPod>;
+  colours: Colours;
+  shown: (pod: PodItem) => boolean;
+  selected: string;
+  onSelect: (pod: string) => void;
+}
+
+export function Quay({ plan, version, queue, colours, shown, selected, onSelect }: Props) {
+  const found = useMemo(() => piles(plan.pending, queue), [plan, version, queue]);
+  const total = plan.pending.size;
+  return (
+    <section class="quay" aria-label="Quay: pending pods">
+      <h2>
+        Quay <span class="muted">{total ? count(total, "pending pod") : "empty: every pod has a node"}</span>
+      </h2>
+      <div class="piles">
+        {found.map(({ reason, pods }) => (
+          <section key={reason} class="pile" aria-label={`${reason}: ${count(pods.length, "pod")}`}>
+            <h3>
+              {reason} <span class="muted">{grouped(pods.length)}</span>
+            </h3>
+            <div class="boxes">
+              {pods.slice(0, MOST).map((pod) => (
+                <button
+                  key={pod.key}
+                  type="button"
+                  class="box painted"
+                  style={paintStyle(colours.paint(pod))}
+                  aria-label={pod.key}
+                  aria-pressed={pod.key === selected}
+                  title={`${pod.key}: ${reason}`}
+                  data-faint={!shown(pod) || undefined}
+                  onClick={() => onSelect(pod.key)}
+                />
+              ))}
+              {pods.length > MOST && <span class="muted">and {grouped(pods.length - MOST)} more</span>}
+            </div>
+          </section>
+        ))}
+      </div>
+    </section>
+  );
+}

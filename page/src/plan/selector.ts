@@ -1,0 +1,29 @@
+/** Label selectors in kubectl's syntax: a=b, a==b, a!=b, a in (b,c), a notin (b,c), a, !a, joined by commas. */
+import type { Strings } from "../protocol";
+
+export type Matches = (labels: Strings) => boolean;
+
+const TERM = /^\s*(?:(!)\s*([^\s,!=()]+)|([^\s,!=()]+)\s*(?:(==|!=|=)\s*([^\s,()]*)|\s+(in|notin)\s*\(([^)]*)\))?)\s*$/;
+
+/** What a selector matches; a string says why it is none. */
+export function parseSelector(text: string): Matches | string {
+  const terms: Matches[] = [];
+  for (const part of text.trim() ? split(text) : []) {
+    const found = TERM.exec(part);
+    if (!found) return part.trim() ? `“${part.trim()}” is none of: key=value, key!=value, key in (a,b), key notin (a,b), key, !key` : "a term between commas is empty";
+    terms.push(term(found));
+  }
+  return (labels) => terms.every((matches) => matches(labels));
+}
+
+function split(text: string): string[] {
+  return text.split(/,(?![^(]*\))/);
+}
+
+function term([, not, absent, key = "", sign, value = "", word, list = ""]: RegExpExecArray): Matches {
+  if (not) return (labels) => !Object.hasOwn(labels, absent!);
+  const values = sign ? [value] : list.split(",").map((one) => one.trim());
+  if (sign === "!=" || word === "notin") return (labels) => !Object.hasOwn(labels, key) || !values.includes(labels[key]!);
+  if (sign || word) return (labels) => Object.hasOwn(labels, key) && values.includes(labels[key]!);
+  return (labels) => Object.hasOwn(labels, key);
+}
