@@ -300,7 +300,8 @@ export interface ProfileConfiguration {
   schedulerName: string;
   percentageOfNodesToScore: number;
   points: { point: string; plugins: PluginAtPoint[] }[];
-  disabled: { point: string; name: string; from: string }[];
+  /** Default plugins that do not run, wholly or at some points. */
+  leftOut: { name: string; why: string }[];
   args: { name: string; value: unknown }[];
 }
 

@@ -1,5 +1,119 @@
+/** The configuration in force: the plugins of each point in their order, weights, and where each comes from. */
+import { Answer, useAsked } from "../parts/asked";
+import { saveText } from "../parts/save";
+import type { ConfigurationRecord, ProfileConfiguration } from "../protocol";
 import type { ViewProps } from "../shell/views";
 
-export function ConfigurationView(_: ViewProps) {
-  return <p class="empty">The configuration is not built yet.</p>;
+const ORIGINS: Record<string, string> = { explicit: "named at this point", multiPoint: "named at multiPoint", default: "by default" };
+
+export function ConfigurationView({ source }: ViewProps) {
+  const asked = useAsked(() => source.configuration(), [source]);
+  return (
+    <div class="page">
+      <h1>Configuration</h1>
+      <Answer asked={asked} what="the configuration">
+        {(record) => <Configuration record={record} />}
+      </Answer>
+    </div>
+  );
+}
+
+function Configuration({ record }: { record: ConfigurationRecord }) {
+  return (
+    <>
+      <p class="muted">
+        <span class="origin origin-explicit">named at a point</span> <span class="origin origin-multiPoint">named at multiPoint</span>{" "}
+        <span class="origin origin-default">by default</span>
+      </p>
+      {record.profiles.map((profile) => (
+        <Profile key={profile.schedulerName} profile={profile} />
+      ))}
+      {record.extenders.length > 0 && (
+        <section class="card">
+          <h2>Extenders</h2>
+          {record.extenders.map((extender, i) => (
+            <pre key={i}>{JSON.stringify(extender, null, 2)}</pre>
+          ))}
+        </section>
+      )}
+      {record.yaml && (
+        <details>
+          <summary>As a file</summary>
+          <p>
+            <button type="button" onClick={() => saveText("scheduler.yaml", record.yaml, "application/yaml")}>
+              Save
+            </button>
+          </p>
+          <pre class="file" tabIndex={0} aria-label="The configuration as YAML">
+            {record.yaml}
+          </pre>
+        </details>
+      )}
+    </>
+  );
+}
+
+function Profile({ profile }: { profile: ProfileConfiguration }) {
+  return (
+    <section class="card">
+      <h2>
+        Profile {profile.schedulerName}
+        {profile.percentageOfNodesToScore > 0 && <span class="muted"> · looks at {profile.percentageOfNodesToScore} % of the nodes</span>}
+      </h2>
+      <table class="points">
+        <caption class="visually-hidden">Plugins of profile {profile.schedulerName}</caption>
+        <thead>
+          <tr>
+            <th scope="col">Extension point</th>
+            <th scope="col">Plugins in their order</th>
+          </tr>
+        </thead>
+        <tbody>
+          {profile.points.map(({ point, plugins }) => (
+            <tr key={point}>
+              <th scope="row">{point}</th>
+              <td>
+                <ol class="chips">
+                  {plugins.map((plugin) => (
+                    <li key={plugin.name} class={`origin origin-${plugin.from}`} title={ORIGINS[plugin.from]}>
+                      {plugin.name}
+                      {plugin.weight > 0 && <b> × {plugin.weight}</b>}
+                      <span class="visually-hidden"> {ORIGINS[plugin.from]}</span>
+                    </li>
+                  ))}
+                </ol>
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {profile.leftOut.length > 0 && (
+        <>
+          <h3>Default plugins that do not run</h3>
+          <ul>
+            {profile.leftOut.map(({ name, why }) => (
+              <li key={name}>
+                {name} <span class="muted">{why}</span>
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+      {profile.args.length > 0 && (
+        <details>
+          <summary>Arguments of plugins</summary>
+          <dl class="args">
+            {profile.args.map(({ name, value }) => (
+              <div key={name}>
+                <dt>{name}</dt>
+                <dd>
+                  <pre>{JSON.stringify(value, null, 2)}</pre>
+                </dd>
+              </div>
+            ))}
+          </dl>
+        </details>
+      )}
+    </section>
+  );
 }

@@ -50,7 +50,7 @@ export class Colours {
       if (by === "priority") priorities.set(name, pod.priority);
     }
     const names = ordered(by, counts, priorities);
-    names.forEach((name, i) => this.#paints.set(name, by === "priority" || by === "age" ? step(by === "age" ? AGES.findIndex(([, age]) => age === name) : i, by === "age" ? 5 : names.length) : kind(i)));
+    names.forEach((name, i) => this.#paints.set(name, paintOf(by, name, i, names.length)));
     this.legend = names.map((name) => ({ name, paint: this.#paints.get(name)!, pods: counts.get(name)! }));
   }
 
@@ -84,7 +84,13 @@ function ordered(by: ColourBy, counts: Map<string, number>, priorities: Map<stri
   return names.sort((one, other) => counts.get(other)! - counts.get(one)! || byName(one, other));
 }
 
-function kind(i: number): Paint {
+function paintOf(by: ColourBy, name: string, i: number, of: number): Paint {
+  if (by === "age") return step(AGES.findIndex(([, age]) => age === name), AGES.length);
+  return by === "priority" ? step(i, of) : kindPaint(i);
+}
+
+/** The colour of the i-th kind of anything. */
+export function kindPaint(i: number): Paint {
   const pattern = PATTERNS[Math.floor(i / KINDS.length)];
   if (!pattern) return OTHER;
   const [light, dark] = KINDS[i % KINDS.length]!;

@@ -1,5 +1,5 @@
 /** The plan as a picture: zoomed and moved by pointer, wheel, fingers and keys; what is chosen is told to the view. */
-import { type MutableRef, useEffect, useMemo, useRef } from "preact/hooks";
+import { type MutableRef, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { onThemeChange } from "../shell/theme";
 import { Canvas } from "./canvas";
 import { type ColourBy, Colours } from "./colours";
@@ -40,7 +40,7 @@ export function Picture(props: Props) {
   const base = useRef<HTMLCanvasElement>(null);
   const top = useRef<HTMLCanvasElement>(null);
   const canvas = useRef<Canvas | null>(null);
-  const aspect = useRef(1.6);
+  const [aspect, setAspect] = useState(1.6);
   const last = useRef<Layout | null>(null);
 
   useEffect(() => {
@@ -49,7 +49,8 @@ export function Picture(props: Props) {
     if (props.handle) props.handle.current = made;
     const measure = () => {
       const { width, height } = box.current!.getBoundingClientRect();
-      aspect.current = width / Math.max(1, height);
+      // In steps: bays shall not move with each pixel.
+      setAspect(Math.max(0.3, Math.round((4 * width) / Math.max(1, height)) / 4));
       made.resize(Math.max(50, width), Math.max(50, height));
     };
     measure();
@@ -60,7 +61,7 @@ export function Picture(props: Props) {
     return () => stops.forEach((stop) => stop());
   }, []);
 
-  const places = useMemo(() => layout(grouped(plan.nodes.values(), settings.group), aspect.current), [plan, settings.group, props.nodesVersion]);
+  const places = useMemo(() => layout(grouped(plan.nodes.values(), settings.group), aspect), [plan, settings.group, props.nodesVersion, aspect]);
   useEffect(() => {
     const scene: Scene = {
       plan,

@@ -45,6 +45,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
     [matches, workload],
   );
   const queue = useQueue(source, plan, version);
+  const ghost = query.get("ghost") ?? "";
+  const ghosts = useMemo(() => ghostsOf(plan, ghost), [plan, ghost, nodesVersion]);
   const canvas = useRef<Canvas | null>(null);
   const quay = useRef<HTMLDivElement>(null);
   const [hover, setHover] = useState<{ node: string; pod?: PodItem; x: number; y: number } | null>(null);
@@ -93,7 +95,14 @@ export function PlanView({ source, plan, address }: ViewProps) {
           {matches}
         </p>
       )}
-      <p class="sum">{sum}</p>
+      <p class="sum">
+        {sum}
+        {ghost && (
+          <button type="button" class="small" onClick={() => set({ ghost: undefined })}>
+            Outlined: where {ghost.split("@")[0]} would then fit. Remove
+          </button>
+        )}
+      </p>
       {asTable ? (
         <NodesTable plan={plan} version={version} settings={settings} file={`${name}-nodes`} shown={shown} selected={node} />
       ) : (
@@ -107,6 +116,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
             shown={shown}
             selectedNode={node || plan.pods.get(pod)?.node}
             selectedPod={pod}
+            ghosts={ghosts}
             quay={() => quay.current?.getBoundingClientRect()}
             onSelect={select}
             onHover={(over, item, x, y) => setHover(over ? { node: over, pod: item, x, y } : null)}
@@ -125,6 +135,13 @@ export function PlanView({ source, plan, address }: ViewProps) {
       {(node || pod) && <Panel plan={plan} colours={colours} queue={queue} resource={settings.resource} node={node} pod={pod} onSelect={select} onGroup={(group) => set({ group })} />}
     </div>
   );
+}
+
+/** A pod as it would be on nodes, from NS/NAME@NODE,NODE. */
+export function ghostsOf(plan: PlanModel, text: string): Map<string, PodItem[]> {
+  const [key = "", nodes = ""] = text.split("@");
+  const pod = plan.pods.get(key);
+  return new Map(pod ? nodes.split(",").filter(Boolean).map((node) => [node, [{ ...pod, node }]]) : []);
 }
 
 /** node, pod and workload of a `select` value. */

@@ -1,5 +1,157 @@
+/** A pod: the verdict on every node, what would help, its story, its events and its group. */
+import { Answer, useAsked } from "../parts/asked";
+import { count, grouped } from "../parts/format";
+import { type Column, Table } from "../parts/table";
+import type { EventRecord, Suggestion, VerdictRecord } from "../protocol";
+import { groupHref, href, nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
+import { useVersion } from "../plan/changes";
+import { Refusals } from "./refusals";
+import { Scores } from "./scores";
+import { Story } from "./story";
 
-export function PodView(_: ViewProps) {
-  return <p class="empty">A pod is not built yet.</p>;
+/** Answers of a running scheduler cost it time: they are not asked for with every change. */
+const INTERVAL = 5000;
+
+export function PodView({ source, plan, address }: ViewProps) {
+  const key = address.parts.join("/");
+  const version = useVersion(plan, INTERVAL);
+  const asked = useAsked(() => source.explain(key), [source, key, source.about.mode === "live" ? version : 0]);
+  return (
+    <div class="page">
+      <nav aria-label="Where this is" class="crumbs">
+        <a href={href("plan", [], { select: `pod:${key}` })}>Plan</a> / {address.parts[0]}
+      </nav>
+      <h1>{address.parts[1] ?? key}</h1>
+      <Answer asked={asked} what="the verdict">
+        {(verdict) => <Verdict verdict={verdict} />}
+      </Answer>
+    </div>
+  );
+}
+
+function Verdict({ verdict }: { verdict: VerdictRecord }) {
+  const { scheduler, suggestions = [], refusals = [], preemption, podGroup } = verdict;
+  const obstacles = (verdict.obstacles as string[] | undefined) ?? [];
+  const story = scheduler?.story;
+  return (
+    <>
+      <Sentence verdict={verdict} />
+      {(suggestions.length > 0 || obstacles.length > 0) && (
+        <section class="card" aria-labelledby="help">
+          <h2 id="help">What would help</h2>
+          {obstacles.map((text) => (
+            <p key={text} class="note">
+              {text}
+            </p>
+          ))}
+          <ol class="help">
+            {suggestions.map((one, i) => (
+              <Help key={i} pod={verdict.pod} suggestion={one} />
+            ))}
+          </ol>
+        </section>
+      )}
+      {refusals.length > 0 && <Refusals verdict={verdict} />}
+      {verdict.scores && Object.keys(verdict.scores).length > 0 && <Scores verdict={verdict} />}
+      {preemption && (preemption.reason || Object.keys(preemption.candidates ?? {}).length > 0) && (
+        <section class="card" aria-labelledby="preemption">
+          <h2 id="preemption">Preemption</h2>
+          {preemption.reason && <p>Not allowed: {preemption.reason}</p>}
+          {Object.keys(preemption.candidates ?? {}).length > 0 && <Candidates preemption={preemption} />}
+        </section>
+      )}
+      {podGroup && (
+        <section class="card" aria-labelledby="group">
+          <h2 id="group">Its group</h2>
+          <p>
+            <a href={groupHref(podGroup.podGroup)}>{podGroup.podGroup}</a>: {podGroup.fits ? "fits whole" : (podGroup.message ?? podGroup.code)}
+          </p>
+          <p class="muted">{count((podGroup.pods ?? []).length, "member")} tried together, {count(Object.keys(podGroup.haveNode ?? {}).length, "member")} with a node</p>
+        </section>
+      )}
+      {story && <Story story={story} />}
+      {scheduler?.events && scheduler.events.length > 0 && <Events events={scheduler.events} pod={verdict.pod} />}
+    </>
+  );
+}
+
+function Sentence({ verdict }: { verdict: VerdictRecord }) {
+  const { node, currentNode, error, scheduler } = verdict;
+  const place = scheduler?.place ? <span class="muted"> · {scheduler.place}{scheduler.attempts ? `, ${count(scheduler.attempts, "attempt")}` : ""}</span> : null;
+  if (error === "gated") return <p class="verdict waits">Held back before it is tried: {verdict.absentNodesStatus?.reasons.join("; ") ?? "gated"} {place}</p>;
+  if (error) return <p class="verdict bad">Cannot be judged: {error}</p>;
+  if (node) {
+    const words = !currentNode ? "It goes to" : currentNode === node ? "It is where it would be put now:" : `It is on ${currentNode}; it would now go to`;
+    return (
+      <p class="verdict good">
+        {words} <a href={nodeHref(node)}>{node}</a>
+        {verdict.nominated && ", to which it is nominated"}
+        {verdict.feasibleNodes !== undefined && <span class="muted"> · {count(verdict.feasibleNodes, "node")} would take it{margin(verdict)}</span>}
+        {place}
+      </p>
+    );
+  }
+  return (
+    <p class="verdict bad">
+      {currentNode ? `It is on ${currentNode}; now it would find no node. ` : "It goes nowhere. "}
+      {verdict.message}
+      {verdict.nominatedNode && ` It waits for room on ${verdict.nominatedNode}.`}
+      {place}
+    </p>
+  );
+}
+
+/** By how much the winner wins. */
+function margin(verdict: VerdictRecord): string {
+  const totals = Object.entries(verdict.totals ?? {});
+  const own = verdict.totals?.[verdict.node ?? ""];
+  if (own === undefined || totals.length < 2) return "";
+  const next = Math.max(...totals.filter(([name]) => name !== verdict.node).map(([, points]) => points));
+  return own === next ? "; another is as good" : `; ${grouped(own - next)} points ahead of the next`;
+}
+
+function Help({ pod, suggestion }: { pod: string; suggestion: Suggestion }) {
+  return (
+    <li>
+      {suggestion.text}
+      <span class="muted"> · {count(suggestion.gain, "node")} would then take it</span>
+      {suggestion.note && <span class="muted"> · {suggestion.note}</span>}{" "}
+      {suggestion.nodes.length > 0 && (
+        <a class="button small" href={href("plan", [], { ghost: `${pod}@${suggestion.nodes.join(",")}` })}>
+          Show on the plan
+        </a>
+      )}
+    </li>
+  );
+}
+
+function Candidates({ preemption }: { preemption: NonNullable<VerdictRecord["preemption"]> }) {
+  const rows = Object.entries(preemption.candidates ?? {}).map(([node, { victims, pdbViolations }]) => ({ node, victims, pdbViolations, selected: preemption.selected?.includes(node) ?? false }));
+  type Row = (typeof rows)[number];
+  const columns: Column<Row>[] = [
+    { title: "Node", value: (row) => row.node, show: (row) => <a href={nodeHref(row.node)}>{row.node}</a> },
+    { title: "Victims", value: (row) => row.victims.length },
+    { title: "Who", value: (row) => row.victims.join(" ") , show: (row) => row.victims.map((victim) => <a key={victim} href={podHref(victim)}>{victim} </a>) },
+    { title: "Against budgets", value: (row) => row.pdbViolations },
+    { title: "", value: (row) => (row.selected ? "left by the rules" : "") },
+  ];
+  return <Table caption="Nodes that would take it once pods have left" columns={columns} rows={rows} rowKey={(row) => row.node} file="preemption" />;
+}
+
+function Events({ events, pod }: { events: EventRecord[]; pod: string }) {
+  const columns: Column<EventRecord>[] = [
+    { title: "Time", value: (event) => event.time ?? "" },
+    { title: "Type", value: (event) => event.type ?? "" },
+    { title: "Reason", value: (event) => event.reason ?? "" },
+    { title: "Note", value: (event) => event.note ?? "" },
+    { title: "From", value: (event) => event.from ?? "" },
+    { title: "Times", value: (event) => event.count },
+  ];
+  return (
+    <section class="card" aria-labelledby="events">
+      <h2 id="events">Events</h2>
+      <Table caption={`Events about ${pod}`} columns={columns} rows={events} rowKey={(event) => `${event.time} ${event.reason} ${event.note}`} file="events" />
+    </section>
+  );
 }

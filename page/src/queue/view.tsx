@@ -1,5 +1,138 @@
+/** The queue: who waits where and for whom, and what was decided last. */
+import { useMemo } from "preact/hooks";
+import { Answer, useAsked } from "../parts/asked";
+import { byName, count, grouped, span } from "../parts/format";
+import { type Column, Table } from "../parts/table";
+import type { Decision, QueuedPod, QueueRecord } from "../protocol";
+import { nodeHref, podHref } from "../shell/address";
+import { useVersion } from "../plan/changes";
 import type { ViewProps } from "../shell/views";
 
-export function QueueView(_: ViewProps) {
-  return <p class="empty">The queue is not built yet.</p>;
+const ASKED = 1000;
+const INTERVAL = 1500;
+const IN_LANE = 200;
+
+export function QueueView({ source, plan }: ViewProps) {
+  const version = useVersion(plan, INTERVAL);
+  const depends = [source, source.about.mode === "live" ? version : 0];
+  const queue = useAsked(() => source.pending(ASKED), depends);
+  return (
+    <div class="page wide">
+      <h1>Queue</h1>
+      <Answer asked={queue} what="the queue">
+        {(record) => <Lanes record={record} />}
+      </Answer>
+      {source.can("decisions") && <Decisions ask={() => source.decisions(ASKED)} depends={depends} />}
+    </div>
+  );
+}
+
+/** Pods by where they wait; those that were refused by who has to be heard of first. */
+export function lanes(pods: QueuedPod[]): Map<string, QueuedPod[]> {
+  const found = new Map<string, QueuedPod[]>();
+  for (const pod of pods) {
+    const refused = pod.rejectedBy?.length ? `: ${pod.rejectedBy.join(", ")}` : pod.gatedBy ? ` by ${pod.gatedBy}` : "";
+    const lane = `${pod.place || "waiting"}${refused}`;
+    const there = found.get(lane);
+    if (there) there.push(pod);
+    else found.set(lane, [pod]);
+  }
+  return new Map([...found].sort(([one], [other]) => rank(one) - rank(other) || byName(one, other)));
+}
+
+const ORDER = ["active", "placeable", "backoff", "in flight", "unschedulable", "gated"];
+
+function rank(lane: string): number {
+  const at = ORDER.findIndex((name) => lane.startsWith(name));
+  return at < 0 ? ORDER.length : at;
+}
+
+function Lanes({ record }: { record: QueueRecord }) {
+  const found = useMemo(() => lanes(record.pods), [record]);
+  const all = Object.values(record.counts).reduce((sum, number) => sum + number, 0);
+  if (!all) return <p class="empty">Nobody waits.</p>;
+  return (
+    <>
+      <p class="sum">
+        {count(all, "pod")}: {Object.entries(record.counts).filter(([, number]) => number).map(([place, number]) => `${grouped(number)} ${place}`).join(", ")}
+        {record.leftOut > 0 && `; the first ${grouped(record.pods.length)} are shown`}
+        {record.leader !== undefined && `. This replica stands by: ${record.leader ? `${record.leader} leads` : "nobody leads"}`}
+      </p>
+      <div class="lanes">
+        {[...found].map(([lane, pods]) => (
+          <section key={lane} class="lane" aria-label={`${lane}: ${count(pods.length, "pod")}`}>
+            <h2>
+              {lane} <span class="muted">{grouped(pods.length)}</span>
+            </h2>
+            <ul>
+              {pods.slice(0, IN_LANE).map((pod) => (
+                <li key={pod.pod}>
+                  <a href={podHref(pod.pod)}>{pod.pod}</a>
+                  <span class="muted">{told(pod)}</span>
+                </li>
+              ))}
+            </ul>
+            {pods.length > IN_LANE && <p class="muted">and {grouped(pods.length - IN_LANE)} more</p>}
+          </section>
+        ))}
+      </div>
+      <details>
+        <summary>As a table</summary>
+        <QueueTable pods={record.pods} />
+      </details>
+    </>
+  );
+}
+
+function told(pod: QueuedPod): string {
+  const since = pod.since ? span((Date.now() - Date.parse(pod.since)) / 1000) : "";
+  const until = pod.backoffUntil ? Math.max(0, (Date.parse(pod.backoffUntil) - Date.now()) / 1000) : 0;
+  return [since, pod.attempts ? count(pod.attempts, "attempt") : "", until ? `backs off for ${span(until)}` : ""].filter(Boolean).join(", ");
+}
+
+function QueueTable({ pods }: { pods: QueuedPod[] }) {
+  const columns: Column<QueuedPod>[] = [
+    { title: "Pod", value: (pod) => pod.pod, show: (pod) => <a href={podHref(pod.pod)}>{pod.pod}</a> },
+    { title: "Place", value: (pod) => pod.place ?? "" },
+    { title: "Refused by", value: (pod) => (pod.rejectedBy ?? []).join(" ") },
+    { title: "Gated by", value: (pod) => pod.gatedBy ?? "" },
+    { title: "Attempts", value: (pod) => pod.attempts ?? 0 },
+    { title: "Since", value: (pod) => pod.since ?? "" },
+    { title: "Backoff until", value: (pod) => pod.backoffUntil ?? "" },
+  ];
+  return <Table caption="Pods that wait" columns={columns} rows={pods} rowKey={(pod) => pod.pod} file="queue" />;
+}
+
+function Decisions({ ask, depends }: { ask: () => Promise<{ decisions: Decision[] }>; depends: unknown[] }) {
+  const asked = useAsked(ask, depends);
+  const columns: Column<Decision>[] = [
+    { title: "Time", value: (one) => one.time },
+    { title: "Pod", value: (one) => one.pod, show: (one) => <a href={podHref(one.pod)}>{one.pod}</a> },
+    { title: "Node", value: (one) => one.node ?? "", show: (one) => (one.node ? <a href={nodeHref(one.node)}>{one.node}</a> : <span class="bad-text">none</span>) },
+    { title: "Attempt", value: (one) => one.attempt ?? 0 },
+    { title: "Milliseconds", value: (one) => Math.round(10 * (one.milliseconds ?? 0)) / 10 },
+    { title: "Why not", value: (one) => one.message ?? "" },
+  ];
+  return (
+    <section aria-labelledby="decisions">
+      <h2 id="decisions">Last decisions</h2>
+      <Answer asked={asked} what="the last decisions">
+        {({ decisions }) => (
+          <>
+            <p class="sum">{latencies(decisions)}</p>
+            <div class="tall">
+              <Table caption="The last decisions, newest first" columns={columns} rows={decisions} rowKey={(one) => `${one.uid} ${one.attempt} ${one.time}`} file="decisions" />
+            </div>
+          </>
+        )}
+      </Answer>
+    </section>
+  );
+}
+
+export function latencies(decisions: Decision[]): string {
+  const sorted = decisions.map((one) => one.milliseconds ?? 0).sort((one, other) => one - other);
+  if (!sorted.length) return "Nothing was decided yet.";
+  const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))]!.toFixed(1);
+  return `${count(sorted.length, "decision")}: half of them within ${at(0.5)} ms, 99 of 100 within ${at(0.99)} ms`;
 }

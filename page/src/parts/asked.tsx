@@ -1,0 +1,44 @@
+/** What a view asks the source for: the answer, or why there is none. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+export interface Asked<T> {
+  answer?: T;
+  error?: string;
+  /** Asks again. */
+  again: () => void;
+}
+
+/** Asks when something it depends on has changed; the last answer stays until the next one is there. */
+export function useAsked<T>(ask: () => Promise<T>, depends: unknown[]): Asked<T> {
+  const [found, setFound] = useState<{ answer?: T; error?: string }>({});
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    let over = false;
+    ask().then(
+      (answer) => !over && setFound({ answer }),
+      (error: unknown) => !over && setFound((before) => ({ ...before, error: error instanceof Error ? error.message : String(error) })),
+    );
+    return () => {
+      over = true;
+    };
+  }, [...depends, round]);
+  return { ...found, again: () => setRound(round + 1) };
+}
+
+export function Answer<T>({ asked, children, what }: { asked: Asked<T>; what: string; children: (answer: T) => ComponentChildren }) {
+  const { answer, error, again } = asked;
+  return (
+    <>
+      {error && (
+        <p class="note" role="alert">
+          {error}{" "}
+          <button type="button" onClick={again}>
+            Ask again
+          </button>
+        </p>
+      )}
+      {answer !== undefined ? children(answer) : !error && <p class="empty" role="status">Asking for {what} …</p>}
+    </>
+  );
+}

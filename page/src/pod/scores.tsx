@@ -1,0 +1,108 @@
+/** The points of the nodes that would take a pod: stacked bars, best first, and the whole matrix as a table. */
+import { useMemo, useState } from "preact/hooks";
+import { byName, grouped } from "../parts/format";
+import { saveText } from "../parts/save";
+import { paintStyle, Swatch } from "../parts/swatch";
+import { type Column, Table } from "../parts/table";
+import { kindPaint } from "../plan/colours";
+import { SvgPen } from "../plan/pen";
+import { isDark } from "../shell/theme";
+import type { VerdictRecord } from "../protocol";
+import { nodeHref } from "../shell/address";
+
+const SHOWN = 20;
+
+export function Scores({ verdict }: { verdict: VerdictRecord }) {
+  const [asTable, setTable] = useState(false);
+  const { rows, plugins } = useMemo(() => ranked(verdict), [verdict]);
+  const most = Math.max(1, ...rows.map((row) => row.total));
+  const columns: Column<Row>[] = [
+    { title: "Node", value: (row) => row.node, show: (row) => <a href={nodeHref(row.node)}>{row.node}</a> },
+    { title: "Total", value: (row) => row.total },
+    ...plugins.map((plugin): Column<Row> => ({ title: plugin, value: (row) => row.points[plugin] ?? 0 })),
+  ];
+  return (
+    <section class="card" aria-labelledby="scores">
+      <h2 id="scores">
+        Points{" "}
+        <button type="button" class="small" aria-pressed={asTable} onClick={() => setTable(!asTable)}>
+          Node by node
+        </button>{" "}
+        <button type="button" class="small" onClick={() => saveText("points.svg", picture(rows.slice(0, SHOWN), plugins, most), "image/svg+xml")}>
+          SVG
+        </button>
+      </h2>
+      {asTable ? (
+        <Table caption="Points of each node by plugin" columns={columns} rows={rows} rowKey={(row) => row.node} file="points" selected={verdict.node} />
+      ) : (
+        <>
+          <ul class="legend plain" aria-label="Plugins">
+            {plugins.map((plugin, i) => (
+              <li key={plugin}>
+                <span>
+                  <Swatch paint={kindPaint(i)} /> {plugin}
+                </span>
+              </li>
+            ))}
+          </ul>
+          <ol class="scores">
+            {rows.slice(0, SHOWN).map((row) => (
+              <li key={row.node} data-winner={row.node === verdict.node || undefined}>
+                <a href={nodeHref(row.node)}>{row.node}</a>
+                <span class="stack" role="img" aria-label={plugins.map((plugin) => `${plugin} ${row.points[plugin] ?? 0}`).join(", ")}>
+                  {plugins.map((plugin, i) => (
+                    <span key={plugin} class="painted" title={`${plugin}: ${row.points[plugin] ?? 0}`} style={{ ...paintStyle(kindPaint(i)), width: `${(100 * (row.points[plugin] ?? 0)) / most}%` }} />
+                  ))}
+                </span>
+                <span class="number">{grouped(row.total)}</span>
+              </li>
+            ))}
+          </ol>
+          {rows.length > SHOWN && <p class="muted">and {grouped(rows.length - SHOWN)} nodes with fewer points</p>}
+        </>
+      )}
+    </section>
+  );
+}
+
+interface Row {
+  node: string;
+  total: number;
+  points: Record<string, number>;
+}
+
+function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[] } {
+  const scores = verdict.scores ?? {};
+  const rows = Object.entries(verdict.totals ?? {}).map(([node, total]) => ({ node, total, points: scores[node] ?? {} }));
+  const first = (row: Row) => (row.node === verdict.node ? 0 : 1);
+  rows.sort((one, other) => other.total - one.total || first(one) - first(other) || byName(one.node, other.node));
+  const weight = new Map<string, number>();
+  for (const row of rows) for (const [plugin, points] of Object.entries(row.points)) weight.set(plugin, (weight.get(plugin) ?? 0) + points);
+  // Plugins that give nobody anything would only fill the legend.
+  const plugins = [...weight].filter(([, sum]) => sum !== 0).sort(([a, one], [b, other]) => other - one || byName(a, b)).map(([plugin]) => plugin);
+  return { rows, plugins };
+}
+
+function picture(rows: Row[], plugins: string[], most: number): string {
+  const pen = new SvgPen(isDark());
+  const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
+  pen.rect(0, 0, 900, 40 + 22 * rows.length, getComputedStyle(document.documentElement).getPropertyValue("--sheet").trim());
+  let x = 10;
+  plugins.forEach((plugin, i) => {
+    pen.box(x, 8, 12, 12, kindPaint(i), 1);
+    pen.text(x + 17, 18, plugin, 12, ink);
+    x += 30 + plugin.length * 7;
+  });
+  rows.forEach((row, at) => {
+    const y = 32 + 22 * at;
+    pen.text(10, y + 13, row.node, 12, ink, { room: 190 });
+    let left = 210;
+    plugins.forEach((plugin, i) => {
+      const width = (600 * (row.points[plugin] ?? 0)) / most;
+      if (width > 0) pen.box(left, y, width, 17, kindPaint(i), 1);
+      left += width;
+    });
+    pen.text(left + 8, y + 13, grouped(row.total), 12, ink);
+  });
+  return pen.svg(900, 40 + 22 * rows.length, "Points of nodes");
+}
