@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.page.broadcast import MAX_BEHIND, Broadcast
-from stowplan.page.plan import NodeRow, Plan
-from support.page.client import Client
+from stowplan.page.plan import NodeRow, Plan, PlanChange
+from support.page.client import Client, read_all
 
 
 def plan(number):
@@ -18,9 +18,8 @@ def broadcast():
     return Broadcast(plan(0))
 
 
-def read_all(viewer, client):
-    for frame in viewer.take():
-        client.read(frame)
+def change(number):
+    return PlanChange(nodes=plan(number).nodes)
 
 
 def cpu(client):
@@ -29,22 +28,23 @@ def cpu(client):
 
 def test_viewers_share_the_very_bytes(broadcast):
     one, other = broadcast.viewer(), broadcast.viewer()
-    assert next(one.take()) is next(other.take())
-    broadcast.publish(plan(1))
+    one.start()
+    other.start()
+    broadcast.publish(change(1))
     assert next(one.take()) is next(other.take())
 
 
 def test_a_viewer_that_is_up_to_date_gets_nothing(broadcast):
     viewer = broadcast.viewer()
-    assert len(list(viewer.take())) == 1
-    broadcast.publish(plan(0))
+    viewer.start()
+    broadcast.publish(PlanChange())
     assert list(viewer.take()) == []
 
 
 def test_a_newcomer_gets_the_newest_snapshot_alone(broadcast):
     viewer, client = broadcast.viewer(), Client()
     for number in range(3):
-        broadcast.publish(plan(number))
+        broadcast.publish(change(number))
     read_all(viewer, client)
     assert (client.snapshots, cpu(client)) == (1, 2)
 
@@ -54,7 +54,7 @@ def test_a_slow_viewer_gets_a_fresh_snapshot_in_place_of_a_growing_buffer(broadc
     viewer, client = broadcast.viewer(), Client()
     read_all(viewer, client)
     for number in range(1, behind + 1):
-        broadcast.publish(plan(number))
+        broadcast.publish(change(number))
         assert viewer.behind <= MAX_BEHIND
     read_all(viewer, client)
     assert (client.snapshots, cpu(client)) == (snapshots, behind)
@@ -62,15 +62,15 @@ def test_a_slow_viewer_gets_a_fresh_snapshot_in_place_of_a_growing_buffer(broadc
 
 def test_who_has_left_is_offered_nothing(broadcast):
     viewer = broadcast.viewer()
-    list(viewer.take())
+    viewer.start()
     viewer.leave()
     viewer.leave()
-    broadcast.publish(plan(1))
+    broadcast.publish(change(1))
     assert viewer.behind == 0
 
 
 def test_what_changes_while_nobody_looks_is_in_the_next_snapshot(broadcast):
-    broadcast.publish(plan(1))
+    broadcast.publish(change(1))
     client = Client()
     read_all(broadcast.viewer(), client)
     assert cpu(client) == 1
@@ -85,7 +85,7 @@ def test_however_viewers_lag_they_catch_up(lags):
     for changes, who in lags:
         for _ in range(changes):
             number += 1
-            broadcast.publish(plan(number))
+            broadcast.publish(change(number))
         for viewer, client in viewers[who : who + 1]:
             read_all(viewer, client)
             assert cpu(client) == number

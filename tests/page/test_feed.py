@@ -5,13 +5,17 @@ import asyncio
 import pytest
 
 from stowplan.page.feed import BEAT_INTERVAL, Feed
-from stowplan.page.plan import NodeRow, Plan
+from stowplan.page.plan import NodeRow, Plan, PlanChange
 from stowplan.timing.manual_time import ManualTime
 from support.page.client import Client
 
 
 def plan(number):
     return Plan({"a": NodeRow("a", (), (), False, (("cpu", number),))})
+
+
+def change(number):
+    return PlanChange(nodes=plan(number).nodes)
 
 
 @pytest.fixture
@@ -30,7 +34,7 @@ async def test_a_snapshot_then_what_changes(feed):
     following = asyncio.ensure_future(anext(pieces))
     await asyncio.sleep(0)
     assert not following.done()
-    feed.publish(plan(1))
+    feed.publish(change(1))
     client.read(await following)
     assert (client.snapshots, client.nodes["a"]["allocatable"]) == (1, {"cpu": 1})
     await pieces.aclose()
@@ -39,8 +43,8 @@ async def test_a_snapshot_then_what_changes(feed):
 async def test_news_that_came_while_the_client_was_slow_is_not_missed(feed):
     pieces, client = feed.stream().pieces, Client()
     client.read(await anext(pieces))
-    feed.publish(plan(1))
-    feed.publish(plan(2))
+    feed.publish(change(1))
+    feed.publish(change(2))
     client.read(await anext(pieces))
     client.read(await anext(pieces))
     assert client.nodes["a"]["allocatable"] == {"cpu": 2}
@@ -66,3 +70,38 @@ async def test_all_streams_end_with_it(feed):
     feed.close()
     assert await asyncio.gather(*waiting) == [None] * 3
     assert await anext(feed.stream().pieces, None) is None
+
+
+async def test_viewers_wait_for_the_first_plan_and_again_when_nobody_keeps_it(time):
+    feed, client = Feed(times=time), Client()
+    pieces = feed.stream().pieces
+    first = asyncio.ensure_future(anext(pieces))
+    await feed.watched()
+    feed.begin(plan(1))
+    client.read(await first)
+    feed.pause()
+    later = asyncio.ensure_future(anext(pieces))
+    feed.begin(plan(5))
+    client.read(await later)
+    assert (client.snapshots, client.nodes["a"]["allocatable"]) == (2, {"cpu": 5})
+    await pieces.aclose()
+    assert not feed.has_viewers
+
+
+async def test_a_snapshot_is_made_once_for_all_who_come_together(feed):
+    streams = [feed.stream().pieces for _ in range(5)]
+    frames = await asyncio.gather(*(anext(pieces) for pieces in streams))
+    assert all(frame is frames[0] for frame in frames)
+    for pieces in streams:
+        await pieces.aclose()
+
+
+async def test_what_comes_while_a_snapshot_is_made_follows_it(feed):
+    pieces, client = feed.stream().pieces, Client()
+    first = asyncio.ensure_future(anext(pieces))
+    await asyncio.sleep(0)
+    feed.publish(change(1))
+    client.read(await first)
+    client.read(await anext(pieces))
+    assert (client.snapshots, client.nodes["a"]["allocatable"]) == (1, {"cpu": 1})
+    await pieces.aclose()

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.page.broadcast import Broadcast
-from stowplan.page.messages import delta, snapshot
-from stowplan.page.plan import NodeRow, Plan, PodRow
-from support.page.client import Client
+from stowplan.page.messages import snapshot
+from stowplan.page.plan import NodeRow, Plan, PodRow, difference
+from support.page.client import Client, read_all
 
 LABELS = st.sampled_from([(), (("zone", "x"),), (("app", "web"), ("zone", "y"))])
 AMOUNTS = st.sampled_from([(), (("cpu", 500),), (("cpu", 1000), ("memory", 1 << 40))])
@@ -44,26 +44,25 @@ def seen(client):
 
 def anew(plan):
     client = Client()
-    client.read(Broadcast(plan).snapshot())
+    client.read(Broadcast(plan).snapshot()())
     return seen(client)
 
 
 @settings(max_examples=60)
 @given(st.lists(PLANS, min_size=1, max_size=5))
 def test_who_follows_deltas_sees_what_a_newcomer_sees(plans):
-    broadcast, client = Broadcast(plans[0]), Client()
+    broadcast, client = Broadcast(plans[0].copy()), Client()
     viewer = broadcast.viewer()
-    for plan in plans:
-        broadcast.publish(plan)
-        for frame in viewer.take():
-            client.read(frame)
+    for before, plan in zip(plans[:1] + plans, plans, strict=False):
+        broadcast.publish(difference(before, plan))
+        read_all(viewer, client)
         assert seen(client) == anew(plan)
     assert client.snapshots == 1
 
 
 @given(PLANS)
 def test_equal_plans_have_no_delta(plan):
-    assert delta(plan, Plan(dict(plan.nodes), dict(plan.pods)), version=2) is None
+    assert not difference(plan, plan.copy())
 
 
 def test_common_values_are_listed_once():

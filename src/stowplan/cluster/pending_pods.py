@@ -38,6 +38,8 @@ class PendingPods(CopiedBeforeChange):
         self._of_group: dict[str, dict[str, PodInfo]] = {}
         #: Makes a `PodInfo` of a pod; `load` needs it.
         self.compile: Callable[[Pod], PodInfo] | None = None
+        #: Where UIDs of pods that change are put, if somebody follows (`ClusterState.follow`).
+        self.touched: set[str] | None = None
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -66,6 +68,8 @@ class PendingPods(CopiedBeforeChange):
         if self._uncopied:
             self._copy_now()
         known = self._by_key.get(info.key)
+        if self.touched is not None:
+            self.touched.update((info.uid,) if known is None else (info.uid, known.uid))
         if known is not None and known.uid != info.uid:
             del self._by_uid[known.uid]
             self._leave_group(known)
@@ -79,6 +83,8 @@ class PendingPods(CopiedBeforeChange):
         if info is not None:
             if self._uncopied:
                 self._copy_now()
+            if self.touched is not None:
+                self.touched.add(info.uid)
             del self._by_key[key], self._by_uid[info.uid]
             self._leave_group(info)
         return info

@@ -89,6 +89,8 @@ class ClusterState:
         self._shape_ids = 0
         self._free_shape_ids: list[int] = []
         self._vectors: dict[int, npt.NDArray[np.int64]] = {}
+        #: Where UIDs of pods that change are put, if somebody follows.
+        self._touched: set[str] | None = None
         #: What undoes changes; None while no transaction is open.
         self._log: PlacementLog | None = None
         self.nominator.compile = self.pending.compile = self.pod_info
@@ -203,6 +205,13 @@ class ClusterState:
     def placed(self, uid: str) -> PodInfo | None:
         return self._placed.get(uid)
 
+    def follow(self, touched: set[str] | None) -> None:
+        """From now on put the UID of each pod that comes, changes or goes into a set; None ends it.
+
+        What is undone may be in it as well: it says which pods to look at again, not what happened to them.
+        """
+        self._touched = self.pending.touched = touched
+
     def newest(self, uid: str) -> Pod | None:
         """The pod as the API server last had it, with or without a node; None when it is gone."""
         info = self.pending.by_uid(uid) or self._placed.get(uid)
@@ -270,6 +279,8 @@ class ClusterState:
         """Take over another version of a placed pod in which nothing that counts is different."""
         if self._log is not None:
             self._log.replacing(info)
+        if self._touched is not None:
+            self._touched.add(info.uid)
         info.pod = pod
         self._list_last(info)
         return info
@@ -317,6 +328,8 @@ class ClusterState:
 
     def _attach(self, info: PodInfo, node_name: str, row: int) -> None:
         """Put a pod last onto a node; row -1 if the node is not there."""
+        if self._touched is not None:
+            self._touched.add(info.uid)
         self._hold(info.shape)
         info.node_name, info.row = node_name, row
         info.slot = self.pods.add(info, row)
@@ -353,6 +366,8 @@ class ClusterState:
 
     def _detach(self, info: PodInfo) -> None:
         """Take the pod off its node."""
+        if self._touched is not None:
+            self._touched.add(info.uid)
         row = info.row
         pods = self._list_of(info)
         self._unlist(info, pods)

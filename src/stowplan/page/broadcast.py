@@ -15,7 +15,9 @@ from stowplan.page.messages import DeltaMessage, SnapshotMessage, delta, snapsho
 from stowplan.page.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from stowplan.page.plan import PlanChange
 
 MAX_BEHIND = 32
 
@@ -25,30 +27,36 @@ class Broadcast:
 
     def __init__(self, plan: Plan | None = None) -> None:
         self._plan = Plan() if plan is None else plan
-        self._version = 1
-        #: Of the newest plan; made when a viewer first needs it.
-        self._snapshot: bytes | None = None
+        self.version = 1
         #: Ordered, so that viewers are served in the order in which they came.
         self._viewers: dict[Viewer, None] = {}
 
-    def publish(self, plan: Plan) -> None:
-        """Tell the viewers what has changed. Without any, nothing is compared or serialised."""
-        if self._viewers:
-            change = delta(self._plan, plan, version=self._version + 1)
-            if change is None:
-                return
-            self._offer(_frame(change))
-        self._plan, self._snapshot = plan, None
-        self._version += 1
+    @property
+    def has_viewers(self) -> bool:
+        return bool(self._viewers)
 
-    def _offer(self, frame: bytes) -> None:
+    def restart(self, plan: Plan) -> None:
+        """Another plan altogether: whoever looks gets a snapshot of it."""
+        self._plan = plan
+        self.version += 1
         for viewer in self._viewers:
-            viewer.offer(frame)
+            viewer.restart()
 
-    def snapshot(self) -> bytes:
-        if self._snapshot is None:
-            self._snapshot = _frame(snapshot(self._plan, version=self._version))
-        return self._snapshot
+    def publish(self, change: PlanChange) -> None:
+        """Take over a change and tell the viewers. Without any, nothing is serialised."""
+        if not change:
+            return
+        self._plan.apply(change)
+        self.version += 1
+        if self._viewers:
+            frame = _frame(delta(change, version=self.version))
+            for viewer in self._viewers:
+                viewer.offer(frame)
+
+    def snapshot(self) -> Callable[[], bytes]:
+        """What makes the frame of the plan as it is now: that takes a while, and can be done in another thread."""
+        plan, version = self._plan.copy(), self.version
+        return lambda: _frame(snapshot(plan, version=version))
 
     def viewer(self) -> Viewer:
         viewer = Viewer(self)
@@ -66,14 +74,22 @@ class Viewer:
     def __init__(self, broadcast: Broadcast) -> None:
         self._broadcast = broadcast
         self._frames: deque[bytes] = deque()
-        self._needs_snapshot = True
+        #: Whether it has no plan that frames could be applied to.
+        self.needs_snapshot = True
+
+    def restart(self) -> None:
+        self._frames.clear()
+        self.needs_snapshot = True
+
+    def start(self) -> None:
+        """It gets a snapshot of now: what comes after it is kept for it."""
+        self.needs_snapshot = False
 
     def offer(self, frame: bytes) -> None:
-        if self._needs_snapshot:
+        if self.needs_snapshot:
             return  # the snapshot will have it
         if len(self._frames) == MAX_BEHIND:
-            self._frames.clear()
-            self._needs_snapshot = True
+            self.restart()
         else:
             self._frames.append(frame)
 
@@ -83,10 +99,7 @@ class Viewer:
         return len(self._frames)
 
     def take(self) -> Iterator[bytes]:
-        """The frames to send now, oldest first; none once it is up to date."""
-        if self._needs_snapshot:
-            self._needs_snapshot = False
-            yield self._broadcast.snapshot()
+        """The frames to send now, oldest first; none once it is up to date, or if it needs a snapshot."""
         while self._frames:
             yield self._frames.popleft()
 

@@ -1,7 +1,7 @@
 """The plan as a stream of server-sent events, one for each viewer.
 
 A viewer's stream waits until there is something to take, and sends a comment now and then, by which both ends see that
-the other one is there.
+the other one is there. Snapshots are made in another thread, one for all who want one of the same version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from stowplan.timing.times import REAL_TIMES, within
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from stowplan.page.plan import Plan
+    from stowplan.page.broadcast import Viewer
+    from stowplan.page.plan import Plan, PlanChange
     from stowplan.timing.times import Times
 
 EVENTS = "text/event-stream; charset=utf-8"
@@ -28,15 +29,37 @@ BEAT_INTERVAL = 15.0
 class Feed:
     """Owner of a broadcast and of the streams of its viewers."""
 
-    def __init__(self, plan: Plan, *, times: Times = REAL_TIMES) -> None:
+    def __init__(self, plan: Plan | None = None, *, times: Times = REAL_TIMES) -> None:
+        """None: the plan comes later, by `begin`."""
         self._broadcast = Broadcast(plan)
+        self._has_plan = plan is not None
         self._times = times
         #: Set, and replaced by another one, whenever there is news.
         self._news = asyncio.Event()
+        self._watched = asyncio.Event()
+        self._snapshot: tuple[int, asyncio.Future[bytes]] | None = None
         self._closed = False
 
-    def publish(self, plan: Plan) -> None:
-        self._broadcast.publish(plan)
+    @property
+    def has_viewers(self) -> bool:
+        return self._broadcast.has_viewers
+
+    async def watched(self) -> None:
+        """Until somebody looks."""
+        await self._watched.wait()
+
+    def begin(self, plan: Plan) -> None:
+        """There is a plan; it belongs to the feed."""
+        self._broadcast.restart(plan)
+        self._has_plan = True
+        self._wake()
+
+    def pause(self) -> None:
+        """Nobody keeps the plan up to date any more: viewers wait for the next `begin`."""
+        self._has_plan = False
+
+    def publish(self, change: PlanChange) -> None:
+        self._broadcast.publish(change)
         self._wake()
 
     def close(self) -> None:
@@ -53,14 +76,29 @@ class Feed:
 
     async def _events(self) -> AsyncGenerator[bytes, None]:
         viewer = self._broadcast.viewer()
+        self._watched.set()
         try:
             while not self._closed:
                 news = self._news
-                for frame in viewer.take():
-                    yield frame
+                if self._has_plan:
+                    if viewer.needs_snapshot:
+                        yield await self._start(viewer)
+                    for frame in viewer.take():
+                        yield frame
                 try:
                     await within(BEAT_INTERVAL, news.wait(), sleep=self._times.sleep)
                 except TimeoutError:
                     yield _BEAT
         finally:
             viewer.leave()
+            if not self.has_viewers:
+                self._watched.clear()
+
+    async def _start(self, viewer: Viewer) -> bytes:
+        version = self._broadcast.version
+        if self._snapshot is None or self._snapshot[0] != version:
+            making = asyncio.get_running_loop().run_in_executor(None, self._broadcast.snapshot())
+            self._snapshot = version, making
+        viewer.start()
+        # Whoever gives up waiting does not take it from the others.
+        return await asyncio.shield(self._snapshot[1])

@@ -14,7 +14,7 @@ from stowplan.inspection.records import Record
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable
 
-    from stowplan.page.plan import NodeRow, Plan, PodRow
+    from stowplan.page.plan import NodeRow, Plan, PlanChange, PodRow
 
 
 class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -73,21 +73,15 @@ def snapshot(plan: Plan, *, version: int) -> SnapshotMessage:
     return SnapshotMessage(version=version, nodes=_nodes(plan.nodes.values()), pods=_pods(plan.pods.values()))
 
 
-def delta(old: Plan, new: Plan, *, version: int) -> DeltaMessage | None:
-    """What leads from one plan to the next, which gets `version`; None if they are equal."""
-    nodes = [row for name, row in new.nodes.items() if old.nodes.get(name) != row]
-    pods = [row for key, row in new.pods.items() if old.pods.get(key) != row]
-    gone_nodes = tuple(name for name in old.nodes if name not in new.nodes)
-    gone_pods = tuple(key for key in old.pods if key not in new.pods)
-    if not (nodes or pods or gone_nodes or gone_pods):
-        return None
+def delta(change: PlanChange, *, version: int) -> DeltaMessage:
+    """A change that leads to the plan of this version."""
     return DeltaMessage(
         version=version,
         since=version - 1,
-        nodes=_nodes(nodes),
-        pods=_pods(pods),
-        gone_nodes=gone_nodes,
-        gone_pods=gone_pods,
+        nodes=_nodes(change.nodes.values()),
+        pods=_pods(change.pods.values()),
+        gone_nodes=change.gone_nodes,
+        gone_pods=change.gone_pods,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from stowplan.api.meta import controller_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from stowplan.api.types import Node
     from stowplan.cluster.node_table import NodeTable
@@ -55,30 +55,62 @@ class PodRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All nodes by name and all pods by key; never changed once it is made."""
+    """All nodes by name and all pods by key."""
 
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     pods: dict[str, PodRow] = field(default_factory=dict)
+
+    def copy(self) -> Plan:
+        return Plan(dict(self.nodes), dict(self.pods))
+
+    def apply(self, change: PlanChange) -> None:
+        for name in change.gone_nodes:
+            del self.nodes[name]
+        for key in change.gone_pods:
+            del self.pods[key]
+        self.nodes.update(change.nodes)
+        self.pods.update(change.pods)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChange:
+    """What leads from one plan to the next: rows that are new or different, and names that are gone."""
+
+    nodes: Mapping[str, NodeRow] = field(default_factory=dict)
+    pods: Mapping[str, PodRow] = field(default_factory=dict)
+    gone_nodes: tuple[str, ...] = ()
+    gone_pods: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.pods or self.gone_nodes or self.gone_pods)
+
+
+def difference(old: Plan, new: Plan) -> PlanChange:
+    return PlanChange(
+        {name: row for name, row in new.nodes.items() if old.nodes.get(name) != row},
+        {key: row for key, row in new.pods.items() if old.pods.get(key) != row},
+        tuple(name for name in old.nodes if name not in new.nodes),
+        tuple(key for key in old.pods if key not in new.pods),
+    )
 
 
 def plan_of(state: ClusterState) -> Plan:
     """The plan as of now. Visits every node and pod."""
     # An assumed pod is among the pending ones as well, perhaps in a newer version that names no node yet.
     pending = (info for info in state.pending.values() if state.placed(info.uid) is None)
-    pods = _pod_rows([*state.placed_pods(), *pending])
-    return Plan({row.name: row for row in _node_rows(state.table)}, {row.key: row for row in pods})
+    pods = pod_rows([*state.placed_pods(), *pending])
+    nodes = (node_row(state.table, node) for node in state.table.nodes if node is not None)
+    return Plan({row.name: row for row in nodes}, {row.key: row for row in pods})
 
 
-def _node_rows(table: NodeTable) -> Iterator[NodeRow]:
-    for node in table.nodes:
-        if node is not None:
-            yield NodeRow(
-                node.metadata.name,
-                _sorted(node.metadata.labels),
-                tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
-                node.spec.unschedulable,
-                _allocatable(table, node),
-            )
+def node_row(table: NodeTable, node: Node) -> NodeRow:
+    return NodeRow(
+        node.metadata.name,
+        _sorted(node.metadata.labels),
+        tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        node.spec.unschedulable,
+        _allocatable(table, node),
+    )
 
 
 def _allocatable(table: NodeTable, node: Node) -> Amounts:
@@ -88,7 +120,7 @@ def _allocatable(table: NodeTable, node: Node) -> Amounts:
     return _sorted({name: amount for name, amount in amounts.items() if amount})
 
 
-def _pod_rows(infos: Iterable[PodInfo]) -> Iterator[PodRow]:
+def pod_rows(infos: Iterable[PodInfo]) -> Iterator[PodRow]:
     # Pods of a workload share a shape; what follows from it is worked out once.
     of_shape: dict[PodShape, tuple[Labels, Amounts]] = {}
     for info in infos:

@@ -57,3 +57,12 @@ def rows(message, kind):
         }
         found[fields[_NAMES[kind]]] = fields
     return found
+
+
+def read_all(viewer, client):
+    """What a stream sends of a viewer."""
+    if viewer.needs_snapshot:
+        viewer.start()
+        client.read(viewer._broadcast.snapshot()())
+    for frame in viewer.take():
+        client.read(frame)

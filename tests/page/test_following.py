@@ -1,0 +1,164 @@
+"""The followed plan is the plan that would be made anew, whatever happened; and nobody pays while nobody looks."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.api.decode import decode_object
+from stowplan.cluster.state import ClusterState
+from stowplan.page.feed import Feed
+from stowplan.page.following import INTERVAL, PlanFollower, follow
+from stowplan.page.plan import plan_of
+from stowplan.timing.manual_time import ManualTime, settle
+from support.page.client import Client
+from support.what_if.objects import node, pod
+
+NAMES, NODES = ["p", "q", "r"], ["a", "b", "gone"]
+
+
+def a_pod(name, uid, node_name="", cpu="1", terminating=False):
+    made = pod(name, cpu=cpu) | {}
+    made["metadata"] |= {"uid": uid, "labels": {"app": cpu}}
+    if node_name:
+        made["spec"]["nodeName"] = node_name
+    if terminating:
+        made["metadata"]["deletionTimestamp"] = "2026-11-24T10:00:00Z"
+    return decode_object(made)
+
+
+def a_node(name, cpu):
+    return decode_object(node(name, cpu=cpu))
+
+
+OPERATIONS = st.one_of(
+    st.tuples(st.just("node"), st.sampled_from(NODES[:2]), st.sampled_from("48")),
+    st.tuples(st.just("no node"), st.sampled_from(NODES[:2])),
+    st.tuples(
+        st.just("bound"),
+        st.sampled_from(NAMES),
+        st.sampled_from("12"),
+        st.sampled_from(NODES),
+        st.sampled_from("12"),
+        st.booleans(),
+    ),
+    st.tuples(st.just("pending"), st.sampled_from(NAMES), st.sampled_from("12"), st.sampled_from("12")),
+    st.tuples(st.just("not pending"), st.sampled_from(NAMES)),
+    st.tuples(st.just("assume"), st.sampled_from(NAMES), st.sampled_from(NODES[:2])),
+    st.tuples(st.just("forget"), st.sampled_from(NAMES), st.sampled_from("12")),
+    st.tuples(st.just("removed"), st.sampled_from(NAMES), st.sampled_from("12")),
+    st.tuples(st.just("look")),
+)
+
+
+def uid_of(name, number):
+    return f"{name}{number}"
+
+
+def do(state, operation):
+    match operation:
+        case ["node", name, cpu]:
+            state.add_node(a_node(name, cpu))
+        case ["no node", name]:
+            state.remove_node(name)
+        case ["bound", name, number, node_name, cpu, terminating]:
+            # A name is one pod's at a time: the other one is gone before.
+            other = uid_of(name, "2" if number == "1" else "1")
+            state.remove_pod(other)
+            state.pending.remove(f"default/{name}")
+            state.add_pod(a_pod(name, uid_of(name, number), node_name, cpu, terminating))
+        case ["pending", name, number, cpu]:
+            if state.placed(uid_of(name, "1")) is None and state.placed(uid_of(name, "2")) is None:
+                state.pending.put(state.pod_info(a_pod(name, uid_of(name, number), cpu=cpu)))
+        case ["not pending", name]:
+            state.pending.remove(f"default/{name}")
+        case ["assume", name, node_name]:
+            info = state.pending.get(f"default/{name}")
+            if info is not None and state.placed(info.uid) is None:
+                state.assume(info, node_name)
+        case ["forget", name, number]:
+            info = state.placed(uid_of(name, number))
+            if info is not None and state.is_assumed(info.uid):
+                state.forget(info)
+        case ["removed", name, number]:
+            state.remove_pod(uid_of(name, number))
+
+
+def begun(state):
+    follower = PlanFollower(state)
+    for _ in follower.begin():
+        pass
+    return follower
+
+
+@settings(max_examples=150)
+@given(st.lists(OPERATIONS, max_size=8), st.lists(st.tuples(OPERATIONS, st.booleans()), max_size=20))
+def test_it_is_the_plan_that_would_be_made_anew(before, after):
+    state = ClusterState()
+    for operation in before:
+        do(state, operation)
+    follower = begun(state)
+    told = follower.plan.copy()
+    for operation, is_undone in after:
+        if operation == ("look",):
+            told.apply(follower.look())
+            assert told == follower.plan == plan_of(state)
+        elif is_undone:
+            with state.transaction():
+                do(state, operation)
+        else:
+            do(state, operation)
+    told.apply(follower.look())
+    assert told == follower.plan == plan_of(state)
+    assert not follower.look()
+
+
+def test_changes_between_the_slices_are_seen(monkeypatch):
+    monkeypatch.setattr("stowplan.page.following._SLICE", 1)
+    state = ClusterState()
+    state.add_node(a_node("a", "4"))
+    for name in NAMES:
+        state.add_pod(a_pod(name, name, "a"))
+    follower = PlanFollower(state)
+    slices = follower.begin()
+    next(slices)
+    state.remove_pod("p")
+    state.remove_pod("r")
+    state.add_pod(a_pod("s", "s", "a"))
+    list(slices)
+    assert follower.plan == plan_of(state)
+    assert set(follower.plan.pods) == {"default/q", "default/s"}
+
+
+def test_nothing_is_told_once_it_ends():
+    state = ClusterState()
+    follower = begun(state)
+    follower.end()
+    state.pending.put(state.pod_info(a_pod("p", "p")))
+    assert not follower.look()
+
+
+async def test_a_feed_is_kept_up_to_date_while_somebody_looks():
+    state, time = ClusterState(), ManualTime()
+    state.add_node(a_node("a", "4"))
+    feed, client = Feed(times=time), Client()
+    following = asyncio.ensure_future(follow(state, feed, times=time))
+    await settle()
+    assert state._touched is None
+    pieces = feed.stream().pieces
+    client.read(await anext(pieces))
+    state.add_pod(a_pod("p", "p", "a"))
+    await time.advance(INTERVAL)
+    client.read(await anext(pieces))
+    assert (client.snapshots, client.pods["default/p"]["node"]) == (1, "a")
+    await pieces.aclose()
+    await time.advance(INTERVAL)
+    assert state._touched is None
+    state.remove_pod("p")
+    again, later = feed.stream().pieces, Client()
+    later.read(await anext(again))
+    assert later.pods == {}
+    await again.aclose()
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert state._touched is None
