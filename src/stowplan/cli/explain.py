@@ -419,8 +419,7 @@ def _about_pods(about: ClusterSource, selection: Selection, output: str) -> _Ans
 def _group_of(about: ClusterSource, pods: Sequence[PodInfo]) -> GroupVerdictRecord | None:
     """The verdict on the group that a pod is in."""
     for group in about.groups_of(pods):
-        verdict = about.cluster.explain_group(group)
-        return replace(verdict.record(), relief=tuple(group_relief(about.cluster, verdict)))
+        return about.group_record(group)
     return None
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +11,22 @@ import click
 
 from stowplan import __version__
 from stowplan.cli.about import POD_GROUPS
-from stowplan.cli.config.about import known_plugins, read
+from stowplan.cli.config.about import known_plugins
+from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
+from stowplan.command_line.event_loop import first_of, running
 from stowplan.command_line.stop_signals import stop_signals
-from stowplan.config import DEFAULT_FEATURES
+from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.features import with_chosen
-from stowplan.config.load import Loaded, load_document
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.explain.judging import judged
+from stowplan.explain.reported_status import ReportedStatus
+from stowplan.explain.suggestions import advise
 from stowplan.framework.explanations.formatting import count
+from stowplan.klog.setup import LogSettings, set_up
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
 from stowplan.page.plan import plan_of
@@ -30,10 +36,21 @@ from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import GROUP_GATES, ClusterSource
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+
+    from stowplan.client.connection import Connection
+    from stowplan.cluster.pod_info import PodInfo
+    from stowplan.cluster.state import ClusterState
     from stowplan.command_line.stop_signals import StopSignals
-    from stowplan.config import Declarations
-    from stowplan.page.plan import Plan
+    from stowplan.config import Configuration, Declarations, FeatureGates
+    from stowplan.engine.engine import Engine
+    from stowplan.engine.inputs import Input
+    from stowplan.explain.verdict import Verdict
+    from stowplan.framework.registry import Registry
+    from stowplan.inspection.records import GroupVerdictRecord
+    from stowplan.page.feed import Feed
     from stowplan.page.records import ConfigurationRecord
+    from stowplan.serving.requests.messages import Page
 
 _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
 
@@ -121,94 +138,187 @@ def ui(
         raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
     if export is not None and (port or opens):
         raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
-    when = moment_from_option(at)
+    when, show = moment_from_option(at), _Show(port, opens)
     with reported(config):
+        known = known_plugins(plugins)
         if files:
             about, mode = ClusterSource.of_files(files, config, plugins, recursive=recursive), "files"
-            title = files[0] if len(files) == 1 else count(len(files), "file")
+            title = count(len(files), "file") if len(files) > 1 else "stdin" if files[0] == "-" else files[0]
         elif recording:
             about, mode, title = ClusterSource.of_recording(recording, when, config, plugins), "recording", recording
+        elif export is None:
+            _live(show, kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, groups=pod_groups)
+            return
         else:
             reading = ClusterSource.of_live_cluster(
                 kubeconfig=kubeconfig, context=context, config=config, plugins=plugins, pod="", groups=pod_groups
             )
-            about, mode, title = event_loop.run(reading), "files", context or "the cluster as it was read"
-        known = known_plugins(plugins)
-        own = Loaded(configuration=about.cluster.config, fields=about.cluster.config.to_dict(), upgrade=None)
-        loaded = own if recording and not config else load_document(read(config) if config else None, plugins=known)
-        shown = _Shown(about, mode, title, loaded, known)
+            about, mode, title = event_loop.run(reading), "static", context or "a live cluster"
         if export is not None:
-            shown.save(export)
+            _Standing(about, "static", title, known).save(export)
         else:
-            shown.serve(port, opens=opens)
+            _Standing(about, mode, title, known).serve(show)
 
 
-class _Shown:
+@dataclass(frozen=True)
+class _Show:
+    """How a page is shown."""
+
+    port: int
+    opens: bool
+
+    async def until(
+        self, stopped: Awaitable[object], pages: Mapping[str, Page], feed: Feed, size: str, *others: Awaitable[object]
+    ) -> None:
+        """Serve until told to stop, or until one of the others ends."""
+        from stowplan.page.loopback import page_served
+
+        try:
+            async with page_served(pages, feed, port=self.port) as address:
+                click.echo(f"{size}: {address}\nCtrl-C ends it.")
+                if self.opens:
+                    webbrowser.open(address)
+                await first_of(stopped, *others)
+        except ServingError as error:
+            raise InputError(f"{error}; --port 0 takes a free one") from error
+
+
+class _Standing:
     """A cluster that does not change while it is looked at."""
 
-    def __init__(self, about: ClusterSource, mode: str, title: str, configuration: Loaded, known: Declarations) -> None:
+    def __init__(self, about: ClusterSource, mode: str, title: str, known: Declarations) -> None:
         self._about = about
-        self._mode = mode
-        self._title = "stdin" if title == "-" else title
-        self._answers = Answers(about)
-        self._loaded = configuration
         self._known = known
-
-    def _source(self, mode: str) -> SourceRecord:
-        return SourceRecord(
-            mode=mode,
-            title=self._title,
-            scheduler_name=self._about.cluster.config.profiles[0].scheduler_name,
-            version=f"stowplan {__version__}",
-            can=_ANSWERED,
-        )
+        self._answers = Answers(about)
+        self._source = _source(mode, title, about.cluster.config)
 
     def _configuration(self) -> ConfigurationRecord:
         features = with_chosen(GROUP_GATES) if self._about.engine.schedules_groups else DEFAULT_FEATURES
-        return configuration_record(self._loaded, self._known, features)
+        return configuration_record(self._about.cluster.config, self._known, features)
 
     def save(self, folder: Path) -> None:
         plan, configuration = plan_of(self._about.engine.state), self._configuration()
         try:
-            save_copy(folder, plan, source=self._source("static"), configuration=configuration, answers=self._answers)
+            save_copy(folder, plan, source=self._source, configuration=configuration, answers=self._answers)
         except OSError as error:
             raise InputError(f"--export {folder}: {error.strerror}: {error.filename}") from error
-        click.echo(f"wrote {folder / 'index.html'}: {_size(plan)}")
+        click.echo(f"wrote {folder / 'index.html'}: {_size(self._about.engine.state)}")
 
-    def serve(self, port: int, *, opens: bool) -> None:
+    def serve(self, show: _Show) -> None:
         with stop_signals() as stop:
-            event_loop.run(self._serve(port, stop, opens=opens))
+            event_loop.run(self._serve(show, stop))
 
-    async def _serve(self, port: int, stop: StopSignals, *, opens: bool) -> None:
+    async def _serve(self, show: _Show, stop: StopSignals) -> None:
         from stowplan.page.feed import Feed
-        from stowplan.page.site import PREFIX, is_public, site
-        from stowplan.serving.loopback import LoopbackServer
+        from stowplan.page.site import PREFIX, site
 
-        stopped = stop.event()
-        plan, token = plan_of(self._about.engine.state), secrets.token_urlsafe(24)
-        feed = Feed(plan)
-        pages = site(
-            self._source(self._mode),
-            feed=feed,
-            configuration=self._configuration,
-            answers=self._answers.pages(PREFIX),
-        )
-        server = LoopbackServer(pages, token=token, public=is_public, port=port)
-        try:
-            await server.start()
-        except ServingError as error:
-            raise InputError(f"{error}; --port 0 takes a free one") from error
-        try:
-            address = f"{server.url}{PREFIX}#token={token}"
-            click.echo(f"{_size(plan)}: {address}\nCtrl-C ends it.")
-            if opens:
-                webbrowser.open(address)
-            await stopped.wait()
-        finally:
-            feed.close()
-            await server.stop()
+        state, stopped = self._about.engine.state, stop.event()
+        feed = Feed(plan_of(state))
+        answers = self._answers.pages(PREFIX)
+        pages = site(self._source, feed=feed, configuration=self._configuration, answers=answers)
+        await show.until(stopped.wait(), pages, feed, _size(state))
 
 
-def _size(plan: Plan) -> str:
-    waiting = sum(1 for pod in plan.pods.values() if not pod.node)
-    return f"{count(len(plan.nodes), 'node')}, {count(len(plan.pods), 'pod')}, {waiting} of them pending"
+# -- a live cluster ---------------------------------------------------------------------------------------------------
+
+
+def _live(
+    show: _Show,
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    config: str | None,
+    plugins: Sequence[str],
+    groups: bool,
+) -> None:
+    registry = registry_with(plugins)
+    features = with_chosen(GROUP_GATES) if groups else DEFAULT_FEATURES
+    configuration = load_config(config, plugins=registry.declarations, features=features)
+    connection = connection_of(configuration, kubeconfig, context)
+    logs = set_up(LogSettings(verbosity=0, format="text"))
+    try:
+        with stop_signals(logs.flush) as stop:
+            event_loop.run(_follow(show, connection, configuration, registry, features, stop))
+    finally:
+        logs.close()
+
+
+async def _follow(
+    show: _Show,
+    connection: Connection,
+    configuration: Configuration,
+    registry: Registry,
+    features: FeatureGates,
+    stop: StopSignals,
+) -> None:
+    """An engine hears what the cluster's scheduler hears, and judges for the page; it never starts."""
+    from stowplan.client.http.user_agent import user_agent
+    from stowplan.client.http_api import HttpApi
+    from stowplan.config import ClientConnection
+    from stowplan.live.follower import Follower
+    from stowplan.page.feed import Feed
+    from stowplan.page.following import follow
+    from stowplan.page.site import PREFIX, site
+
+    stopped, feed = stop.event(), Feed()
+    agent = user_agent(command="stowplan", version=__version__, purpose="ui")
+    async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
+        follower = Follower(api, configuration, _Hearing(), registry=registry, features=features)
+        async with running(follower.run()) as following:
+            await first_of(stopped.wait(), follower.synced.wait(), following)
+            if not follower.synced.is_set() or stopped.is_set():
+                return
+            state = follower.engine.state
+            pages = site(
+                _source("live", connection.server, configuration),
+                feed=feed,
+                configuration=lambda: configuration_record(configuration, registry.declarations, features),
+                answers=Answers(_Followed(follower.engine)).pages(PREFIX),
+            )
+            async with running(follow(state, feed)) as looking:
+                await show.until(stopped.wait(), pages, feed, _size(state), following, looking)
+
+
+class _Hearing:
+    """Of a follower that only follows."""
+
+    def step(self, engine: Engine, input_: Input, now: float) -> None:
+        engine.step(input_, now)
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """A live cluster that another scheduler schedules, as the page asks about it."""
+
+    engine: Engine
+
+    def verdict(self, info: PodInfo) -> Verdict:
+        return advise(self.engine, judged(self.engine, info))
+
+    def groups_of(self, pods: Iterable[PodInfo]) -> list[str]:
+        return []
+
+    def group_record(self, group: str) -> GroupVerdictRecord:
+        raise NotImplementedError("pods are judged alone here")
+
+    def reported(self, info: PodInfo) -> ReportedStatus | None:
+        return ReportedStatus.about(info.pod, None)
+
+
+# -- what all have in common ------------------------------------------------------------------------------------------
+
+
+def _source(mode: str, title: str, configuration: Configuration) -> SourceRecord:
+    return SourceRecord(
+        mode=mode,
+        title=title,
+        scheduler_name=configuration.profiles[0].scheduler_name,
+        version=f"stowplan {__version__}",
+        can=_ANSWERED,
+    )
+
+
+def _size(state: ClusterState) -> str:
+    waiting = sum(1 for info in state.pending.values() if state.placed(info.uid) is None)
+    pods = len(state.placed_pods()) + waiting
+    return f"{count(state.table.count, 'node')}, {count(pods, 'pod')}, {waiting} of them pending"

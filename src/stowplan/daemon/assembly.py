@@ -124,6 +124,7 @@ async def _live(
         config=job.config,
         line=process.line,
         gates=process.gates,
+        plugins=job.registry.declarations,
         scheduler=scheduler,
         election=cluster.election,
         metrics=process.metrics,

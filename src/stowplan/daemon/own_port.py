@@ -18,7 +18,7 @@ from stowplan.client.http_api import HttpApi
 from stowplan.command_line.errors import InputError
 from stowplan.command_line.event_loop import beside
 from stowplan.command_line.flags.gates import gates_of
-from stowplan.daemon.pages import SchedulerPages
+from stowplan.daemon.page import SchedulerPage
 from stowplan.serving.delegation import (
     CLIENT_LIMITS,
     CLIENT_SETTINGS,
@@ -37,7 +37,7 @@ from stowplan.timing.times import REAL_TIMES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stowplan.daemon.pages import RunningScheduler
+    from stowplan.daemon.page import PagedScheduler
     from stowplan.daemon.process import Job
 
 
@@ -57,7 +57,7 @@ class OwnPort:
 
 
 @asynccontextmanager
-async def answering(own: OwnPort, job: Job, scheduler: RunningScheduler) -> AsyncIterator[str]:
+async def answering(own: OwnPort, job: Job, scheduler: PagedScheduler) -> AsyncIterator[str]:
     """Serve the pages of a scheduler; yield the address. Raise InputError."""
     settings = ServingSettings(
         bind_address=own.bind_address, port=own.port, certificate_directory=own.certificate_directory
@@ -85,13 +85,16 @@ async def answering(own: OwnPort, job: Job, scheduler: RunningScheduler) -> Asyn
         stack.push_async_callback(delegation.close)
         await stack.enter_async_context(beside(delegation.run()))
         ready = {"sched-handler-sync": lambda: None if scheduler.synced.is_set() else "the cluster is not read yet"}
+        page = SchedulerPage(
+            scheduler, title=job.connection.server, plugins=job.registry.declarations, features=job.features
+        )
         server = SecureServer(
             settings,
             pages={
                 **HealthChecks("healthz", {}).pages,
                 **HealthChecks("livez", {}).pages,
                 **HealthChecks("readyz", ready).pages,
-                **SchedulerPages(scheduler).pages(),
+                **page.pages(),
             },
             authenticator=delegation.authenticator,
             authorizer=delegation.authorizer,
@@ -99,4 +102,5 @@ async def answering(own: OwnPort, job: Job, scheduler: RunningScheduler) -> Asyn
         )
         await server.start()
         stack.push_async_callback(server.stop)
+        await stack.enter_async_context(page.followed())
         yield f"https://{own.bind_address}:{server.port}"

@@ -55,6 +55,7 @@ from stowplan.inspection.records import (
     VerdictRecord,
     encoded,
 )
+from stowplan.page.site import PREFIX
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.timing.times import REAL_TIMES
 
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from stowplan.serving.requests.messages import Page, Request
     from stowplan.timing.times import Times
 
-PREFIX = "/stowplan/"
 _FEW, _MOST = 100, 1000
 #: Nodes that a wide page spells out: it takes 60 µs for each, in which nothing is scheduled.
 _MAX_WIDE = 2000

@@ -10,6 +10,7 @@ Upstream: cmd/kube-scheduler/app/server.go (newEndpointsHandler), app/options/op
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from stowplan.command_line.event_loop import beside
 from stowplan.command_line.flags.flag_set import options_of
 from stowplan.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.command_line.flags.validation import read_allow_list
-from stowplan.daemon.pages import SchedulerPages
+from stowplan.daemon.page import SchedulerPage
 from stowplan.daemon.version_info import build_info, compatibility_versions
 from stowplan.inspection.resource_metrics import resource_page
 from stowplan.metrics.component import ComponentMetrics
@@ -51,13 +52,13 @@ from stowplan.serving.tls.options import TlsOptions
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
     from stowplan.api.port import Api
     from stowplan.client.connection import Connection
     from stowplan.command_line.flags.flag_set import CommandLine
     from stowplan.command_line.flags.gates import Gates
-    from stowplan.config import Configuration
+    from stowplan.config import Configuration, Declarations
     from stowplan.daemon.process import Election
     from stowplan.live.scheduler import Scheduler
     from stowplan.serving.requests.health import Check
@@ -76,6 +77,8 @@ class Running:
     config: Configuration
     line: CommandLine
     gates: Gates
+    #: All that a configuration may name.
+    plugins: Declarations
     scheduler: Scheduler
     election: Election | None
     metrics: ComponentMetrics
@@ -198,21 +201,33 @@ async def served(port: Port | None, shown: Running) -> AsyncIterator[None]:
     if port is None:
         yield
         return
+    page = _page(shown)
     server = SecureServer(
         port.settings,
-        pages=pages_of(shown),
+        pages=pages_of(shown) | page.pages(),
         authenticator=port.delegation.authenticator,
         authorizer=port.delegation.authorizer,
         listener=port.listener,
     )
     await server.start()
     try:
-        yield
+        async with page.followed():
+            yield
     finally:
         await server.stop()
 
 
-def pages_of(shown: Running) -> Mapping[str, Page]:
+def _page(shown: Running) -> SchedulerPage:
+    return SchedulerPage(
+        shown.scheduler,
+        title=f"kube-scheduler on {socket.gethostname()}",
+        plugins=shown.plugins,
+        features=shown.gates.features,
+        other_leader=_other_leader(shown),
+    )
+
+
+def pages_of(shown: Running) -> dict[str, Page]:
     pages = {**_health_pages(shown), **_metrics_pages(shown), "/configz": configz_page(shown.in_force)}
     if shown.config.enable_profiling:
         pages |= Profiling().pages()
@@ -221,7 +236,7 @@ def pages_of(shown: Running) -> Mapping[str, Page]:
         pages["/flagz"] = flagz_page(lambda: _flags(shown.line), chance=REAL_TIMES.random)
     if shown.gates.features.enabled("ComponentStatusz"):
         pages["/statusz"] = statusz_page(_status(shown, tuple(pages)), times=REAL_TIMES)
-    return pages | SchedulerPages(shown.scheduler, other_leader=_other_leader(shown)).pages()
+    return pages
 
 
 def _other_leader(shown: Running) -> Callable[[], str | None]:

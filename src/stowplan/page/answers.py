@@ -22,18 +22,15 @@ from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_view import node_view
 from stowplan.inspection.records import GroupStateRecord, QueuedPodRecord, QueueRecord, encoded
 from stowplan.serving.requests.messages import JSON, Response
-from stowplan.what_if.group_relief import group_relief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
-    from stowplan.explain.group_verdict import GroupVerdict
     from stowplan.explain.reported_status import ReportedStatus
     from stowplan.explain.verdict import Verdict
     from stowplan.inspection.records import GroupVerdictRecord, Record, VerdictRecord
-    from stowplan.offline import Cluster
     from stowplan.serving.requests.messages import Page, Request
 
 #: Kinds of waiting pods that are judged; the pods of others are listed without a reason.
@@ -46,14 +43,11 @@ class Asked(Protocol):
     """A cluster that can be asked about: `sources.cluster_source.ClusterSource`."""
 
     @property
-    def cluster(self) -> Cluster: ...
-
-    @property
     def engine(self) -> Engine: ...
 
     def verdict(self, info: PodInfo, /) -> Verdict: ...
 
-    def group_verdict(self, group: str, /) -> GroupVerdict: ...
+    def group_record(self, group: str, /) -> GroupVerdictRecord: ...
 
     def groups_of(self, pods: Iterable[PodInfo], /) -> list[str]: ...
 
@@ -121,8 +115,7 @@ class Answers:
 
     def _group_of(self, info: PodInfo) -> GroupVerdictRecord | None:
         for group in self.asked.groups_of([info]):
-            verdict = self.asked.group_verdict(group)
-            return replace(verdict.record(), relief=tuple(group_relief(self.asked.cluster, verdict)))
+            return self.asked.group_record(group)
         return None
 
     # -- the queue ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from stowplan.config.declaration import enabled_by_default
+from stowplan.config.load import Loaded
 from stowplan.config.reports.effective import effective_profiles
 from stowplan.page.records import (
     ArgsRecord,
@@ -17,19 +19,31 @@ from stowplan.page.records import (
 )
 
 if TYPE_CHECKING:
-    from stowplan.config import Declarations, FeatureGates
-    from stowplan.config.load import Loaded
+    from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.config.reports.effective import EffectiveProfile
 
 
-def configuration_record(loaded: Loaded, plugins: Declarations, features: FeatureGates) -> ConfigurationRecord:
-    written = loaded.configuration.to_dict()
+def configuration_record(
+    configuration: Configuration, plugins: Declarations, features: FeatureGates
+) -> ConfigurationRecord:
+    """A plugin that is named with the weight that it would have anyway counts as there by default."""
+    written = configuration.to_dict()
+    given = [{**profile, "plugins": _given(profile, plugins, features)} for profile in written["profiles"]]
+    loaded = Loaded(configuration=configuration, fields={**written, "profiles": given}, upgrade=None)
     profiles = effective_profiles(loaded, plugins, features)
     return ConfigurationRecord(
         profiles=tuple(_profile(one, found) for one, found in zip(profiles, written["profiles"], strict=True)),
         extenders=tuple(written.get("extenders") or ()),
         yaml=yaml.safe_dump(written, sort_keys=False, allow_unicode=True),
     )
+
+
+def _given(profile: dict[str, Any], plugins: Declarations, features: FeatureGates) -> dict[str, Any]:
+    """What a profile says of plugins beyond the defaults, which are written into every configuration."""
+    defaults = dict(enabled_by_default(plugins, features))
+    multi_point = profile["plugins"]["multiPoint"]
+    named = [one for one in multi_point.get("enabled", ()) if defaults.get(one["name"]) != one["weight"]]
+    return {**profile["plugins"], "multiPoint": {**multi_point, "enabled": named}}
 
 
 def _profile(profile: EffectiveProfile, written: dict[str, Any]) -> ProfileRecord:

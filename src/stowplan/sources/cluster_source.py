@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from stowplan.api.pod import FINISHED
 from stowplan.api.types import Event, Pod, PodGroup
@@ -30,13 +31,14 @@ from stowplan.offline import Cluster
 from stowplan.recordings.files import moment_text
 from stowplan.recordings.moment import moment_of
 from stowplan.sources.missing_kinds import why_not_judged
+from stowplan.what_if.group_relief import group_relief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from stowplan.cluster.pod_info import PodInfo
     from stowplan.engine.engine import Engine
-    from stowplan.explain.group_verdict import GroupVerdict
+    from stowplan.inspection.records import GroupVerdictRecord
 
 #: What it takes to schedule groups of pods as groups.
 GROUP_GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
@@ -201,9 +203,10 @@ class ClusterSource:
     def engine(self) -> Engine:
         return self.cluster.engine
 
-    def group_verdict(self, group: str) -> GroupVerdict:
-        """`group`: its key, of one that is there."""
-        return self.cluster.explain_group(group)
+    def group_record(self, group: str) -> GroupVerdictRecord:
+        """The verdict on a group that is there, by its key, with what would help."""
+        verdict = self.cluster.explain_group(group)
+        return msgspec.structs.replace(verdict.record(), relief=tuple(group_relief(self.cluster, verdict)))
 
     def verdict(self, info: PodInfo) -> Verdict:
         if self.cluster.engine.framework_for(info) is None:

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -36,13 +36,13 @@ from stowplan_cluster.commands.pod_changes import reported_changes
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from stowplan.api.port import Api
     from stowplan.command_line.stop_signals import StopSignals
-    from stowplan.config import Configuration
+    from stowplan.config import Configuration, Declarations
     from stowplan.explain.tables import Line
     from stowplan.framework.registry import Registry
     from stowplan.serving.requests.messages import Page
@@ -114,7 +114,11 @@ def up(
             serving = _guarded(
                 guard,
                 _serve(
-                    cluster, stop, lambda api: _scheduler(api, configuration, registry, documents), documents=documents
+                    cluster,
+                    stop,
+                    lambda api: _scheduler(api, configuration, registry, documents),
+                    documents=documents,
+                    plugins=registry.declarations,
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
@@ -165,7 +169,9 @@ async def _serve(
     scheduler_for: Callable[[Api], Resident],
     *,
     documents: Documents | None = None,
+    plugins: Declarations | None = None,
 ) -> None:
+    """Without `plugins` no page is served."""
     from stowplan_cluster.apiserver.embedded import EmbeddedApi
 
     stopped = stop.event()
@@ -177,9 +183,26 @@ async def _serve(
             return
         # What there is now will stay: the collector need not look at it again.
         gc.freeze()
-        with kubeconfig_written(cluster), _reported(cluster.server.store):
-            click.echo("\n".join(_announcement(cluster, scheduler.frameworks)))
-            await first_of(stopped.wait(), controllers, scheduling)
+        async with _page(scheduler, plugins) as page:
+            with kubeconfig_written(cluster), _reported(cluster.server.store):
+                click.echo("\n".join(_announcement(cluster, scheduler.frameworks, page)))
+                await first_of(stopped.wait(), controllers, scheduling)
+
+
+@asynccontextmanager
+async def _page(scheduler: Resident, plugins: Declarations | None) -> AsyncIterator[str]:
+    """The page in the browser, on a port of its own: a browser would not trust the API server's certificate."""
+    from stowplan.config import DEFAULT_FEATURES
+    from stowplan.daemon.page import SchedulerPage
+    from stowplan.live.scheduler import Scheduler
+    from stowplan.page.loopback import page_served
+
+    if plugins is None or not isinstance(scheduler, Scheduler):
+        yield ""
+        return
+    page = SchedulerPage(scheduler, title="stowplan up", plugins=plugins, features=DEFAULT_FEATURES)
+    async with page.followed(), page_served(page.pages(), page.feed) as address:
+        yield address
 
 
 def _pages(scheduler: Resident) -> Mapping[str, Page]:
@@ -191,7 +214,7 @@ def _pages(scheduler: Resident) -> Mapping[str, Page]:
     return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
 
 
-def _announcement(cluster: EmbeddedCluster, profiles: Collection[str]) -> list[str]:
+def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str) -> list[str]:
     nodes, pods = (len(cluster.server.store.list(storage)) for storage in ("nodes", "pods"))
     inside = f"{count(nodes, 'node')}, {count(pods, 'pod')}"
     # Whoever has pods for another name wants to see that it is the right one.
@@ -199,6 +222,7 @@ def _announcement(cluster: EmbeddedCluster, profiles: Collection[str]) -> list[s
     return [
         f"Serving on {cluster.front.url}: {inside}{named}",
         f"  export KUBECONFIG={cluster.kubeconfig.absolute()}",
+        *([f"See it: {page}"] if page else []),
         "",
         "Try",
         "  kubectl create deployment web --image=nginx --replicas=6",

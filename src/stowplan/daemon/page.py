@@ -1,0 +1,77 @@
+"""The page in the browser beside a scheduler at work: its routes, and the plan that follows the scheduler's state."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan import __version__
+from stowplan.command_line.event_loop import running
+from stowplan.daemon.pages import RunningScheduler, SchedulerPages
+from stowplan.page.configuration import configuration_record
+from stowplan.page.feed import Feed
+from stowplan.page.following import follow
+from stowplan.page.records import SourceRecord
+from stowplan.page.site import site
+from stowplan.timing.times import REAL_TIMES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from stowplan.config import Configuration, Declarations, FeatureGates
+    from stowplan.page.records import ConfigurationRecord
+    from stowplan.serving.requests.messages import Page
+    from stowplan.timing.times import Times
+
+_ANSWERED = ("plan", "explain", "pending", "decisions", "stories", "nodes", "podgroups", "configuration")
+
+
+class PagedScheduler(RunningScheduler, Protocol):
+    """`live.scheduler.Scheduler`."""
+
+    @property
+    def configuration(self) -> Configuration: ...
+
+
+class SchedulerPage:
+    def __init__(
+        self,
+        scheduler: PagedScheduler,
+        *,
+        title: str,
+        plugins: Declarations,
+        features: FeatureGates,
+        other_leader: Callable[[], str | None] = lambda: None,
+        times: Times = REAL_TIMES,
+    ) -> None:
+        """`title`: of what is shown, for people."""
+        self._scheduler = scheduler
+        self._title = title
+        self._plugins = plugins
+        self._features = features
+        self._answers = SchedulerPages(scheduler, other_leader=other_leader, times=times)
+        self._times = times
+        self.feed = Feed(times=times)
+
+    def pages(self) -> dict[str, Page]:
+        """For a server's routes: all that a scheduler tells below /stowplan/."""
+        source = SourceRecord(
+            mode="live",
+            title=self._title,
+            scheduler_name=self._scheduler.configuration.profiles[0].scheduler_name,
+            version=f"stowplan {__version__}",
+            can=_ANSWERED,
+        )
+        return site(source, feed=self.feed, configuration=self._configuration, answers=self._answers.pages())
+
+    def _configuration(self) -> ConfigurationRecord:
+        return configuration_record(self._scheduler.configuration, self._plugins, self._features)
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[None]:
+        """Have the plan follow the scheduler; at the end all streams end."""
+        async with running(follow(self._scheduler.state, self.feed, times=self._times)):
+            try:
+                yield
+            finally:
+                self.feed.close()

@@ -1,0 +1,30 @@
+"""The page on a loopback port of its own, behind a token that its address carries."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from stowplan.page.site import PREFIX, is_public
+from stowplan.serving.loopback import LoopbackServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from stowplan.page.feed import Feed
+    from stowplan.serving.requests.messages import Page
+
+
+@asynccontextmanager
+async def page_served(pages: Mapping[str, Page], feed: Feed, *, port: int = 0) -> AsyncIterator[str]:
+    """Serve while this lasts; yield the address. Raise ServingError."""
+    token = secrets.token_urlsafe(24)
+    server = LoopbackServer(pages, token=token, public=is_public, port=port)
+    await server.start()
+    try:
+        # The fragment of an address stays in the browser: no log and no referrer has the token.
+        yield f"{server.url}{PREFIX}#token={token}"
+    finally:
+        feed.close()
+        await server.stop()
