@@ -9,8 +9,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SOURCES := src tests website $(wildcard benchmarks examples)
 
+# For every platform and Python version; wheels alone; no address of an index, which whoever builds the image chooses.
+LOCK := --quiet --upgrade --universal --python-version 3.11 --only-binary :all: --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-annotate --custom-compile-command 'make lock'
+
 .DEFAULT_GOAL := help
-.PHONY: help test test-full wheel check demo site page bench bench-apiserver clean
+.PHONY: help test test-full wheel lock check demo site page bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -28,6 +32,12 @@ wheel: $(STAMP) ## a wheel, installed into an environment of its own, and its co
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
 	cd build/wheel && venv/bin/stowplan --version && venv/bin/kube-scheduler --version && venv/bin/stowplan demo >demo.txt
 	@tail -n 3 build/wheel/demo.txt
+
+lock: ## the versions and hashes that the image installs, anew from pyproject.toml
+	$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'
+	build/lock/bin/uv pip compile $(LOCK) pyproject.toml -o deploy/container/requirements.txt
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >build/lock/build.in
+	build/lock/bin/uv pip compile $(LOCK) build/lock/build.in -o deploy/container/build-requirements.txt
 
 check: $(STAMP) ## linters, types and layer order only
 	$(BIN)/ruff check $(SOURCES)

@@ -13,9 +13,11 @@ import pytest
 
 from support.processes.containers import build, environment, python_for_others, stages
 from support.processes.deployments import DEPLOY, ROOT
+from support.processes.locks import pins
 from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
+LOCKS = [DEPLOY / "container" / name for name in ("requirements.txt", "build-requirements.txt")]
 KINDS = SERVER_KINDS
 
 
@@ -38,6 +40,14 @@ def api_server(request):
     return request.getfixturevalue(request.param)
 
 
+def _can_be_had(pinned, folder):
+    """Whether an index has these versions. Their hashes are the image's affair: if they are wrong, its build fails."""
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", f"--dest={folder}"]
+    had = subprocess.run([*command, *pinned], capture_output=True).returncode == 0
+    shutil.rmtree(folder, ignore_errors=True)
+    return had
+
+
 @pytest.fixture(scope="session")
 def image():
     """The folder that stands for the root of the image."""
@@ -46,10 +56,10 @@ def image():
         pytest.skip("no Python that others than root can start")
     # Not below pytest's folder, which is root's alone.
     folder = Path(tempfile.mkdtemp())
+    pinned = [str(pin.requirement) for lock in LOCKS for pin in pins(lock)]
     try:
-        probe = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={folder}", "hatchling"]
-        if subprocess.run(probe, capture_output=True).returncode:
-            pytest.skip("no package index to install from")
+        if not _can_be_had(pinned, folder / "probe"):
+            pytest.skip("no package index that has the versions of deploy/container/*requirements.txt")
         build(stages(CONTAINERFILE)[0], ROOT, folder, python=python)
         shutil.rmtree(folder / "build")
         folder.chmod(0o755)

@@ -9,12 +9,16 @@ import os
 import shutil
 import signal
 import subprocess
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from support.processes.containers import entry_point, environment, stages, unprivileged
 from support.processes.deployments import DEPLOY, ROOT
+from support.processes.locks import pins
 from support.processes.servers import embedded_server, free_port, running, until
 
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
@@ -75,6 +79,31 @@ def test_nothing_but_the_dependencies_is_installed(image):
     assert folders.isdisjoint({"pip", "setuptools", "hatchling", "pytest", "mypy", "kubernetes", "hypothesis"})
 
 
+def test_what_is_installed_is_what_the_lock_names_and_somebody_needs(image):
+    found = {
+        dist.name.lower().replace("_", "-"): dist for dist in distributions(path=map(str, image.rglob("site-packages")))
+    }
+    versions = {name: dist.version for name, dist in found.items()}
+    del versions["stowplan"]
+    pinned = [(pin.requirement.marker, pin) for pin in pins(CONTAINERFILE.parent / "requirements.txt")]
+    assert versions == {pin.name: str(pin.version) for marker, pin in pinned if marker is None or marker.evaluate()}
+    needed, ahead = set(), ["stowplan"]
+    while ahead:
+        for asked in map(Requirement, found[ahead.pop()].requires or ()):
+            name = canonicalize_name(asked.name)
+            if (asked.marker is None or asked.marker.evaluate({"extra": ""})) and name not in needed:
+                needed.add(name)
+                ahead.append(name)
+    assert needed == versions.keys()
+
+
+def test_nothing_is_downloaded_without_a_hash():
+    installs = [text for text in BUILD.said("RUN") if " install " in text or " download " in text]
+    assert len(installs) == 3
+    assert all("--require-hashes" in text or "--no-index" in text for text in installs)
+    assert all("--no-build-isolation" in text for text in BUILD.said("RUN") if " wheel " in text)
+
+
 def test_everything_is_compiled(image):
     sources = list((image / "opt").rglob("stowplan/**/*.py"))
     assert sources
@@ -98,7 +127,7 @@ def test_the_commands_that_are_there_are_offered_and_those_of_the_embedded_clust
     listed = told.stdout.split("Commands:\n")[1]
     # A line that goes on is indented further.
     names = [line.split()[0] for line in listed.splitlines() if line[2:3] != " "]
-    expected = "compare completion config drain explain fit record replay run shadow simulate survive what-if"
+    expected = "compare completion config drain explain fit record replay run shadow simulate survive ui what-if"
     assert names == expected.split()
     assert "stowplan up" not in told.stdout
 

@@ -1,0 +1,73 @@
+"""The locks of the image and pyproject.toml agree: `make lock` was run after the last change of dependencies.
+
+That the locks are complete is shown by the image's build, where `pip check` runs (test_container.py).
+"""
+
+import re
+import tomllib
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from support.processes.deployments import DEPLOY, ROOT
+from support.processes.locks import pins
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ASKED = {
+    "requirements.txt": PROJECT["project"]["dependencies"],
+    "build-requirements.txt": PROJECT["build-system"]["requires"],
+}
+#: What the image may be built with (`--build-arg PYTHON=`).
+PYTHONS = ["3.11", "3.12", "3.13"]
+
+
+def pins_of(name, python):
+    """Those that hold on Linux with that Python."""
+    settings = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "os_name": "posix",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
+    markers = [(pin, pin.requirement.marker) for pin in pins(DEPLOY / "container" / name)]
+    return [pin for pin, marker in markers if marker is None or marker.evaluate(settings)]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("name", ASKED)
+def test_every_dependency_is_pinned_once_within_its_bounds(name, python):
+    found = pins_of(name, python)
+    versions = {pin.name: pin.version for pin in found}
+    assert len(versions) == len(found)
+    for text in ASKED[name]:
+        asked = Requirement(text)
+        assert asked.specifier.contains(versions[canonicalize_name(asked.name)]), f"{text}: run `make lock`"
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_pin_has_hashes(name):
+    for pin in pins(DEPLOY / "container" / name):
+        assert pin.hashes, pin.name
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", each) for each in pin.hashes), pin.name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "numpy>=2 --hash=sha256:00",
+        "numpy",
+        "--index-url https://packages.example.com/simple",
+        "numpy @ https://packages.example.com/numpy.whl --hash=sha256:00",
+        "-r other.txt",
+        "./numpy.whl",
+    ],
+)
+def test_what_leaves_something_open_is_no_lock(tmp_path, line):
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(f"click==8.2.0 \\\n    --hash=sha256:00\n{line}\n")
+    with pytest.raises(ValueError, match="not a pinned version"):
+        pins(lock)
