@@ -1,4 +1,4 @@
-"""`stowplan apiserver`: the embedded API alone, for kubectl, tests and other people's schedulers."""
+"""`stowplan apiserver`: the embedded API server without controllers or a scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster at a glance: how full each node is, and with what."""
+"""A one-screen overview of a cluster: the utilization of each node, and by which pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan demo`: a cluster of its own, a workload, where it went and why, and everything is gone again.
+"""`stowplan demo`: start a cluster, schedule a workload, explain the result, clean up.
 
 The cluster is a `stowplan up` in a process of its own, and all else is done to it over HTTP, as kubectl and people do
 it: manifests are created, pods are watched while they get their nodes, and the objects are read back to be drawn and

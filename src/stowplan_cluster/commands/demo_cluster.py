@@ -1,4 +1,4 @@
-"""The demo's cluster and workload: small enough to see at a glance, with something of every reason that pods wait for.
+"""The demo's cluster and workload: small, with one pending pod per common reason.
 
 Three zones with two ordinary nodes each, two nodes with GPUs that only those may use who tolerate their taint, and
 one that is being repaired. A shop and its batch jobs fill them; then come two that find no room: one may push others

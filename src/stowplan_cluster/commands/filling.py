@@ -1,4 +1,4 @@
-"""Fill a server with manifests: those that people and other projects write, and dumps of clusters.
+"""Load manifests and cluster dumps into a server.
 
 What `kubectl apply` would accept is accepted, in whichever order it comes: namespaces and definitions of kinds first,
 what others refer to before them. What would stop `kubectl apply` for no good reason here is mended, and told:

@@ -1,4 +1,4 @@
-"""What the help of `stowplan` says of these commands."""
+"""The section of `stowplan --help` that lists these commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of pods that a terminal shows while pods are being scheduled, one line per change.
+"""Print pod changes to a terminal during scheduling, one line per change.
 
     shop/db-0 → node-a1
     ml/notebook waits: 0/9 nodes are available: ...

@@ -1,4 +1,4 @@
-"""Watch pods over HTTP until each has a node, or the scheduler has refused it."""
+"""Watch pods over HTTP until each is bound or reported unschedulable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stowplan up`: the embedded API, the controllers that make it live and the scheduler, in one process.
+"""`stowplan up`: API server, controllers and scheduler in one process.
 
 The scheduler speaks to the store through `EmbeddedApi`, by the same code with which it speaks to a real cluster over
 HTTP. It is ready when its informers have seen what there is; only then the kubeconfig appears.

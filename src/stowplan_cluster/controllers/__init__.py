@@ -1,4 +1,4 @@
-"""Controllers that keep the objects of the embedded API as their specs want them.
+"""Controllers of the embedded cluster.
 
 Each watches some storages, turns changes into keys, and reconciles one key at a time, synchronously,
 through the registry, like any other client. `loop.py` drives them, `pump.py` keeps that going on an

@@ -1,4 +1,4 @@
-"""Addresses for nodes and pods that have no network: each given out once, the same in every run.
+"""Deterministic IP addresses for simulated nodes and pods; none is assigned twice.
 
 A pool goes through its network from the bottom and starts over at the end, so an address that
 was given back is not given out again at once. Pools may overlap: they share the set of what is taken.

@@ -1,4 +1,4 @@
-"""What a disruption budget knows of the pods it selects, kept as they come, change and go."""
+"""Per-PodDisruptionBudget pod counts, updated incrementally."""
 
 from __future__ import annotations
 

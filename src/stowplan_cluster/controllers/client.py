@@ -1,4 +1,4 @@
-"""What a controller does to the cluster: reads straight from the store, writes through the registry.
+"""A controller's client: reads from the store directly, writes through the registry.
 
 Every write names the version it was made from, so what somebody else has written since is never
 overwritten: the reconcile fails with a Conflict and starts again from the new state.

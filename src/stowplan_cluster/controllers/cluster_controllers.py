@@ -1,4 +1,4 @@
-"""The controllers that make a cluster of a store: nodes, pods on them, volumes, budgets, and what cleans up.
+"""Cluster controllers: nodes, kubelet, volumes, disruption budgets and cleanup.
 
 Each can be left out by its name (`loop.select_controllers`). The kubelet and the node lifecycle belong
 together: without leases, the latter takes every node for dead.

@@ -1,4 +1,4 @@
-"""Which controllers run, and the admission plugins that go with them.
+"""Select controllers and the admission plugins they need.
 
 Some admission plugins do what a controller has to undo: they put a finalizer on a claim, or a taint on a
 new node. Those are on exactly when that controller runs.

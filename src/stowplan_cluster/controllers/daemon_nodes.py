@@ -1,4 +1,4 @@
-"""Where a DaemonSet wants its pods: its template's demands against each node's labels and taints.
+"""Decide which nodes should run a DaemonSet's pod, from node selector, affinity and taints.
 
 What a node is to a DaemonSet changes seldom, while nodes report all the time: the facts of a node
 are one object for as long as they stay the same, and the answer for a node is kept with them.

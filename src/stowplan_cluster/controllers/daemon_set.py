@@ -1,4 +1,4 @@
-"""DaemonSets: one pod on each node that wants one.
+"""DaemonSets: one pod per eligible node.
 
 Each pod is made for its node by a required affinity to the node's name; binding it there is the
 scheduler's work. An update replaces old pods while no more than maxUnavailable nodes are without an

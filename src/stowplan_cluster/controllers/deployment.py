@@ -1,4 +1,4 @@
-"""Deployments: a ReplicaSet for each version of the pod template, and the way from one to the next.
+"""Deployments: one ReplicaSet per pod template revision, and rollouts between them.
 
 The new ReplicaSet is the one whose template says what the Deployment's does; the others are history
 that `kubectl rollout undo` can go back to. A reconcile does one move (make the new set, grow it,

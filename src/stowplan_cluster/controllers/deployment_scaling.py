@@ -1,4 +1,4 @@
-"""How many pods each ReplicaSet of a Deployment may have: the arithmetic of a rollout.
+"""Compute the size of each ReplicaSet during a rollout.
 
 A rollout keeps `replicas + maxSurge` as its ceiling and `replicas - maxUnavailable` available pods as
 its floor. When the Deployment is scaled in the middle of one, its ReplicaSets grow or shrink in

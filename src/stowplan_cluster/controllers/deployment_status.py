@@ -1,4 +1,4 @@
-"""What a Deployment says of itself: counts, and the conditions that `kubectl rollout status` waits for.
+"""Deployment status: counts, and the conditions that `kubectl rollout status` waits for.
 
 Progressing is about the rollout: it moves to NewReplicaSetAvailable when all is done, is refreshed
 with every sign of progress, and turns False when there was none for progressDeadlineSeconds.

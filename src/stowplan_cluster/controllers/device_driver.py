@@ -1,4 +1,4 @@
-"""A driver without devices: it publishes the ResourceSlices that an annotation of a node asks for.
+"""A simulated device driver: publishes the ResourceSlices described by a node annotation.
 
 The annotation is a JSON list; each entry says whose devices (`driver`), how many (`count`), what they are called
 (`name`) and what they have: `attributes` and `capacity` in short, and under `device` whatever else a device of a slice

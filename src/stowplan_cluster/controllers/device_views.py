@@ -1,4 +1,4 @@
-"""Pods and claims for devices as the controllers of devices read them."""
+"""Views of pods and resource claims for the device controllers."""
 
 from __future__ import annotations
 

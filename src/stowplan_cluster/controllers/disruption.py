@@ -1,4 +1,4 @@
-"""How many pods each PodDisruptionBudget can spare.
+"""Compute disruptionsAllowed of each PodDisruptionBudget.
 
 What a budget needs to know of its pods is kept up to date as pods change: which of them are healthy,
 and how many each owner controls. A reconcile therefore costs what a budget has owners and accepted

@@ -1,4 +1,4 @@
-"""Claims for the generic ephemeral volumes of pods.
+"""Create PersistentVolumeClaims for generic ephemeral volumes.
 
 A pod with such a volume has the claim `<pod>-<volume>`, made from the template in the volume and owned by the pod, so
 that it goes with the pod. A claim of that name which is not the pod's is never taken over: the pod waits until it is

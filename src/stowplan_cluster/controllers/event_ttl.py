@@ -1,4 +1,4 @@
-"""Events are kept for an hour after their last change.
+"""Delete Events one hour after their last update.
 
 They leave in the order in which they were written, so one queue and one timer serve them all.
 Those that a loaded state brings along have an hour from then.

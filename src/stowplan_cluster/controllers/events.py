@@ -1,4 +1,4 @@
-"""Events that controllers leave on the objects they work for, as `kubectl describe` shows them.
+"""Record Events on the objects that controllers act on, as `kubectl describe` shows them.
 
 What is said again word for word raises the count of the event that said it first. As with
 upstream's recorder, one source may say 25 things about an object and then one more every five

@@ -1,4 +1,4 @@
-"""What depends on an object goes with it, in the way its deletion asked for.
+"""Delete dependents of deleted objects, by the requested propagation policy.
 
 In the background (the rule): an object goes once all its owners are gone. In the foreground: an owner
 that is being deleted stays until the dependents that block it are gone. Orphaned: the dependents stay,

@@ -1,4 +1,4 @@
-"""Jobs: pods until enough of them have succeeded.
+"""Jobs: create pods until enough have succeeded.
 
 Each pod carries a finalizer until it is counted, so that none is lost to whoever deletes finished
 pods, and none is counted twice. A reconcile counts what has finished since the last one, ends the

@@ -1,4 +1,4 @@
-"""Completion indexes of an Indexed Job: `0,2-5,9` in its status, one on each of its pods.
+"""Completion indexes of Indexed Jobs, in status (`0,2-5,9`) and on pods.
 
 Upstream: pkg/controller/job/indexed_job_utils.go.
 """

@@ -1,4 +1,4 @@
-"""One kubelet for all nodes, without containers: bound pods run, end, and go.
+"""One simulated kubelet for all nodes: runs, completes and removes bound pods, without containers.
 
 A pod bound to a ready node is checked against what the node has left (`kubelet_admission.py`), then
 its status becomes what a kubelet would write (`kubelet_status.py`). Pods of Jobs succeed after a second, all

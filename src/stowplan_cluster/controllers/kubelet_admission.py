@@ -1,4 +1,4 @@
-"""Whether a node takes a pod that was bound to it: a kubelet checks again what the scheduler has checked.
+"""Kubelet admission: repeat the scheduler's node checks for a bound pod.
 
 A scheduler that counts wrong, or two of them on one node, show here: the pod fails with reason
 OutOfcpu and the like, as it would on a real node. What is checked: the number of pods, the

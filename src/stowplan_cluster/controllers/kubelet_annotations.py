@@ -1,4 +1,4 @@
-"""The annotations by which users tell the fake kubelet how containers behave.
+"""Annotations that control how simulated containers behave.
 
 What they say is checked as a whole: a pod with an annotation that does not parse is run as if it had none.
 """

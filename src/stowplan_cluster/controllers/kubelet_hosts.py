@@ -1,4 +1,4 @@
-"""What the one kubelet knows of its nodes: how they are, whose pods they run, what room and addresses are left.
+"""Per-node state of the simulated kubelet: health, pods, free resources and addresses.
 
 All of it is followed from the store's changes, so a new process picks up where the last one ended.
 """

@@ -1,4 +1,4 @@
-"""What a kubelet says about its node: the first status, and the lease that shows it is alive.
+"""The node status and heartbeat Lease that the simulated kubelet writes.
 
 A node that comes without a Ready condition is made Ready. What it says itself is left alone, but for
 conditions that are Unknown, as the node lifecycle leaves them when nobody has renewed the lease.

@@ -1,4 +1,4 @@
-"""What a kubelet writes into a pod's status, without containers behind it.
+"""The pod status that the simulated kubelet writes.
 
 All containers of a pod start, end and restart together; init containers are done in the moment the
 pod starts, sidecars run beside the others. Every function changes the pod it is given.

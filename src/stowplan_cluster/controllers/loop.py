@@ -1,4 +1,4 @@
-"""What drives the controllers: changes of the store become keys, keys become reconciles.
+"""The controllers' work loop: store changes become keys, keys become reconciles.
 
 One queue holds what is to be looked at, each (controller, key) at most once. It is strictly first
 come, first served over all controllers: while a thousand pods wait for their kubelet, the thousand

@@ -1,4 +1,4 @@
-"""A namespace that is being deleted: first its pods go, then everything else, then itself.
+"""Namespace deletion: first pods, then all other objects, then the namespace.
 
 All kinds that have namespaces are gone through, custom ones too. What stays (pods with a grace period, objects
 with finalizers) is counted in the namespace's conditions, and looked for again every second. A reconcile

@@ -1,4 +1,4 @@
-"""Nodes that are not well: noticed, tainted, and their pods no longer counted as ready.
+"""Detect unhealthy nodes, taint them and mark their pods not ready.
 
 A node is alive while its lease is renewed or its Ready condition has a new heartbeat. When neither
 happens for 50 seconds (a minute for a node that never had a status), its conditions become Unknown. Taints

@@ -1,4 +1,4 @@
-"""What the owner of a pod is scaled to: its own spec.replicas, or those of the Deployment behind it.
+"""The expected pod count of a pod's owner: its spec.replicas, or that of its Deployment.
 
 Upstream: pkg/controller/disruption/disruption.go (the finders).
 """

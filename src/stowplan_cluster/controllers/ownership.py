@@ -1,4 +1,4 @@
-"""Whose is a pod (or a ReplicaSet): owner references, adoption and release.
+"""Owner references, adoption and release of pods and ReplicaSets.
 
 A dependent belongs to the one owner that its controller reference names. An owner adopts what has
 no owner and matches its selector, and releases what no longer matches.

@@ -1,4 +1,4 @@
-"""Creating and deleting pods for a workload, with the events that tell of it.
+"""Create and delete pods for a workload, and record the events.
 
 Upstream: pkg/controller/controller_utils.go (RealPodControl).
 """

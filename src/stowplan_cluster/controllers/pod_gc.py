@@ -1,4 +1,4 @@
-"""Pods that nobody else will ever remove: of nodes that are gone, and those being deleted that have no node.
+"""Delete orphaned pods: on missing nodes, or terminating without a node.
 
 A node may come back under its name, so its pods are kept for a while.
 

@@ -1,4 +1,4 @@
-"""From a pod template to a pod, and to the hash that names a version of the template.
+"""Create pods from a template, and compute the template hash.
 
 A hash is spelt in the alphabet of upstream's, without vowels, but is one of our own: a cluster
 never mixes both. Two templates are the same if they say the same: absent, null and empty are one.

@@ -1,4 +1,4 @@
-"""Pods as controllers see them: whether one counts, is ready, is available, and who goes first.
+"""Pod predicates for controllers: active, ready, available, and deletion order.
 
 Of two pods that may go, the one whose loss costs less does: without a node before with one, pending
 before running, not ready before ready, the cheaper by annotation, the one with more siblings on its

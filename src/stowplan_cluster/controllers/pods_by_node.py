@@ -1,4 +1,4 @@
-"""Which pods are on which node, followed from the store's changes without decoding a pod.
+"""Index of pods by node, maintained from store changes without decoding pods.
 
 Upstream: the `spec.nodeName` index of the pod informer.
 """

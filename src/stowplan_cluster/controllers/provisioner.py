@@ -1,4 +1,4 @@
-"""The external provisioner of every StorageClass: makes volumes out of nothing, and removes them again.
+"""A simulated external provisioner for every StorageClass: creates and deletes volumes.
 
 It does what a CSI driver's provisioner does once the binder has put the class's provisioner on a
 claim: a volume as large as asked for, reserved for that claim. One for a claim whose class waits for its first

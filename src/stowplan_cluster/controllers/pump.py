@@ -1,4 +1,4 @@
-"""Keeps the controllers going on an event loop: asleep until a change or a timer, never polling.
+"""Drive the controllers on an event loop; sleeps until a change or a timer, never polls.
 
 Reconciles are synchronous, so they are done a few milliseconds at a time; in between, whoever else
 lives on the event loop (the HTTP front, above all) has its turn.

@@ -1,4 +1,4 @@
-"""ReplicaSets and ReplicationControllers: as many pods as spec.replicas says, no matter which.
+"""ReplicaSets and ReplicationControllers: keep spec.replicas pods running.
 
 Pods that are finished or on their way out do not count. A reconcile creates or deletes a bounded
 number of pods, so that nobody waits long for it; the changes it makes bring the next one.

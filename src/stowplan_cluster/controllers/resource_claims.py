@@ -1,4 +1,4 @@
-"""Claims for devices: made from templates for pods, and given back when their pods are done.
+"""ResourceClaims: create from templates, release when their pods are done.
 
 A pod's entry that names a template gets a claim of its own, `<pod>-<entry>-<random>`, owned by the pod and noted in its
 status. Who has reserved a claim and is done is taken off it; with the last one the devices are given back, and a claim

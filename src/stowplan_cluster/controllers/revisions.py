@@ -1,4 +1,4 @@
-"""ControllerRevisions: the pod templates that a StatefulSet or a DaemonSet has had.
+"""ControllerRevisions: the pod template history of StatefulSets and DaemonSets.
 
 A revision holds the template as a strategic merge patch of its owner, which is what `kubectl rollout
 undo` sends. Going back to an old template gives its revision the highest number again.

@@ -1,4 +1,4 @@
-"""The pods of a StatefulSet and their claims: who is who, and whose is which volume.
+"""Pods of a StatefulSet and their claims: ordinals, identity and storage.
 
 A pod is named by its ordinal, and so are its claims, so both find each other again after either is
 made anew. Claims outlive pods; what else persistentVolumeClaimRetentionPolicy may want is said with

@@ -1,4 +1,4 @@
-"""StatefulSets: pods with names that stay, made and unmade in order.
+"""StatefulSets: pods with stable names, created and deleted in order.
 
 With OrderedReady one step is done at a time, lowest ordinal first, each pod waiting until those
 before it are available; scaling down and updating go from the highest ordinal. Parallel does not

@@ -1,4 +1,4 @@
-"""StorageClasses as the volume controllers ask them.
+"""StorageClass lookups for the volume controllers.
 
 Upstream: pkg/volume/util/storageclass.go.
 """

@@ -1,4 +1,4 @@
-"""Pods that a NoExecute taint drives away.
+"""Evict pods that do not tolerate a NoExecute taint.
 
 A pod that does not tolerate one of the taints of its node is deleted at once; one that tolerates
 all of them, some only for a time, when the shortest of these times is over. Time runs from when

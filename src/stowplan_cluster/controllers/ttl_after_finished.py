@@ -1,4 +1,4 @@
-"""Finished Jobs go after spec.ttlSecondsAfterFinished.
+"""Delete finished Jobs after spec.ttlSecondsAfterFinished.
 
 Left out: upstream deletes in the foreground; here the Job goes at once and its pods follow it.
 

@@ -1,4 +1,4 @@
-"""Objects as single controllers see them: only what each reads, so that looking at one costs little."""
+"""Partial views of objects: each decodes only the fields its controller reads."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""PersistentVolumes and the claims on them, brought together and parted.
+"""Bind PersistentVolumes to claims, and release them.
 
 A claim gets the volume it names, one that was reserved for it, the smallest that fits, or a new one from its
 class's provisioner (`provisioner.py`). A claim whose class waits for the first consumer is bound by the scheduler, or

@@ -1,4 +1,4 @@
-"""The writes that tie a volume to a claim, and those that undo it.
+"""The writes that bind a volume to a claim, and those that undo it.
 
 Upstream: pkg/controller/volume/persistentvolume/pv_controller.go (bind, unbindVolume).
 """

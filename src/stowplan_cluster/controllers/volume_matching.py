@@ -1,4 +1,4 @@
-"""Which volume suits a claim: the smallest available one that fits.
+"""Find a volume for a claim: the smallest available one that matches.
 
 Volumes that somebody can have are kept in groups of the same class, mode and access modes, each in order of
 size, so a claim looks at the sizes that fit it only. Volumes that were made for a claim, or that

@@ -1,4 +1,4 @@
-"""Claims and volumes that are being deleted go when nobody uses them any more.
+"""Remove the protection finalizer of terminating claims and volumes once unused.
 
 Admission has put a finalizer on them. A claim is in use while a pod on a node has it among its volumes,
 finished or not; a volume while it is bound.

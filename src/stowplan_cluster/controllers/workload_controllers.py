@@ -1,4 +1,4 @@
-"""The controllers that make pods of workloads."""
+"""The workload controllers."""
 
 from __future__ import annotations
 

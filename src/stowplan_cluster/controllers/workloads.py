@@ -1,4 +1,4 @@
-"""The workloads as their controllers read them: counts and strategies typed, the template as it stands.
+"""Workloads as their controllers read them: counts and strategies typed, the template as stored.
 
 Upstream: k8s.io/api/apps/v1, batch/v1, core/v1.
 """

@@ -1,1 +1,1 @@
-"""The HTTP front of the API server: requests in, answers and watches out."""
+"""The HTTP front of the embedded API server."""

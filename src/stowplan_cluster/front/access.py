@@ -1,4 +1,4 @@
-"""Who sends a request, and whether they may.
+"""Authentication and authorization of requests.
 
 A bearer token says who; impersonation headers let those who may act as somebody else. Then each
 request is put to the authorizer. Without a token only the pages that every cluster shows to

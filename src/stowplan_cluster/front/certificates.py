@@ -1,4 +1,4 @@
-"""A certificate authority and a server certificate of our own, for the address we serve at.
+"""Create or load the CA and the server certificate of the embedded API server.
 
 Both are elliptic-curve keys, made in a millisecond. With a directory they outlive the process, so
 that a kubeconfig written once keeps working; they are made anew when they are about to expire or

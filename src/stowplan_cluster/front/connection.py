@@ -1,4 +1,4 @@
-"""Reading from and writing to one client, never without bounds.
+"""Bounded reads and writes for one request.
 
 Bodies are read by `stowplan.serving.requests.bodies`; how long a client may leave an answer unread is up to
 `protocol.py`.

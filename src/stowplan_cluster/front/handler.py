@@ -1,4 +1,4 @@
-"""The gates that every request passes: is it well-formed, who sends it, may they, are there too many.
+"""The request pipeline: well-formedness, authentication, authorization, concurrency limits.
 
 Behind them are the pages, the verbs and the watches. Whatever refuses a request raises an ApiError;
 here it becomes the answer.

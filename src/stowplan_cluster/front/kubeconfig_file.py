@@ -1,4 +1,4 @@
-"""The kubeconfig with which kubectl finds the embedded API.
+"""Write the kubeconfig for the embedded API server.
 
 It holds a token, so only its owner may read it, and it appears whole or not at all.
 

@@ -1,4 +1,4 @@
-"""What the front counts, as families of `stowplan.metrics`.
+"""Metrics of the HTTP front.
 
 Names, labels and buckets are upstream's, so that its dashboards and alerts fit. Labels come from
 what is served, never from what somebody typed: the number of series stays bounded.

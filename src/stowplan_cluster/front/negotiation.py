@@ -1,4 +1,4 @@
-"""Which form a response takes, and how the body of a request is read.
+"""Content negotiation of responses, and decoding of request bodies.
 
 Accept headers are few and come again and again, so each is understood once. The first clause, by
 weight, that the endpoint can serve wins: clients such as kubectl ask for protobuf or a Table first

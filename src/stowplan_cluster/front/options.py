@@ -1,4 +1,4 @@
-"""The query parameters of each verb, read and checked.
+"""Parse and validate the query parameters of each verb.
 
 A parameter that has the wrong form is a BadRequest; one whose value is not allowed makes the
 options object Invalid, with the field named.

@@ -1,4 +1,4 @@
-"""Everything that is no resource: health, version, metrics, discovery, OpenAPI, the index.
+"""Non-resource paths: health, version, metrics, discovery, OpenAPI and the index.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/healthz, server/routes, endpoints/discovery.
 """

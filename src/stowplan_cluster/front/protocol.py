@@ -1,4 +1,4 @@
-"""The front's connections: whatever cannot be answered otherwise is answered with a Status object.
+"""Connections of the front: limit their number, and report protocol errors as Status objects.
 
 Upstream: staging/src/k8s.io/apiserver/pkg/server/filters/wrap.go (panic recovery).
 """

@@ -1,4 +1,4 @@
-"""Answers: what goes over the wire for an object, a list, a Status.
+"""Response bodies: objects, lists and Status.
 
 Stored objects are JSON already, so in the common case an answer is made of those very bytes, a
 list of them with commas between: it takes no memory of its own. Only who asks for a Table, for

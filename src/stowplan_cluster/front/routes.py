@@ -1,4 +1,4 @@
-"""From a method and a path to what is asked for: the verb, and of which resource.
+"""Map a method and a path to a verb and a resource.
 
 The path alone decides, before anybody looks whether such a resource exists: who may not do
 something is told so, not whether it would be there. Segments are unescaped after the path is

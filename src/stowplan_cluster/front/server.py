@@ -1,4 +1,4 @@
-"""The HTTP front: the embedded API as kubectl and every other client expect to find it.
+"""The HTTP server of the embedded API.
 
 aiohttp speaks HTTP; what is behind a request is ours (`handler.py`). One object owns the sockets
 from `start()` to `stop()`; what it serves belongs to the ApiServer and outlives it.

@@ -1,4 +1,4 @@
-"""How the HTTP front is set up: where it listens, who may enter, and what it bears."""
+"""Settings of the HTTP front: address, credentials and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each verb does to a resource: parameters and body in, an answer out.
+"""Handle each verb: parameters and body in, a response out.
 
 Nothing here waits: the body is there, the registry is called, the answer is bytes. A watch is the
 exception that is none: it answers with a source of lines, which the server then follows.

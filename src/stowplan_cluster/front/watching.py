@@ -1,4 +1,4 @@
-"""Watches: what happens to a resource, as lines of JSON for as long as somebody reads.
+"""Watch streams: newline-delimited JSON events until the client leaves or the timeout expires.
 
 `WatchSource` knows what comes next and never waits: the present state first if asked for, then the
 changes after a cursor in the store's history, as this request's selectors see them. It holds no

@@ -1,4 +1,4 @@
-"""YAML in requests, which anybody may send: read as Kubernetes reads it, and bounded.
+"""Decode YAML request bodies as Kubernetes does, within limits.
 
 What a body may stand for is bounded where it is read (`api/yaml_text.py`); here are the words of the reference.
 

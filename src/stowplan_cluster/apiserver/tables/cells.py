@@ -1,4 +1,4 @@
-"""What the printers of all kinds share: columns, rows, and texts that several kinds show.
+"""Columns, rows and cell formats shared by the printers of several kinds.
 
 A `Printer` is data: its columns, and one function from an object and the present time to the cells.
 Rows always have all columns; kubectl hides those of priority 1 without `-o wide`.

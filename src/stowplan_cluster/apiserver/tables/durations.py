@@ -1,4 +1,4 @@
-"""How long ago something was, in the two or three figures that a table has room for.
+"""Format ages and durations for table cells, with two or three significant figures.
 
 Upstream: k8s.io/apimachinery/pkg/util/duration.HumanDuration.
 """

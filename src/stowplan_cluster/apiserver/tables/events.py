@@ -1,4 +1,4 @@
-"""The table of events, which is the same for both of their API groups.
+"""The Event table, shared by both API groups.
 
 Upstream: pkg/printers/internalversion/printers.go, printEvent.
 """

@@ -1,4 +1,4 @@
-"""Tables of kinds that are stored and nothing else; the others of them show name and age.
+"""Tables of inert kinds that have columns of their own; the others show name and age.
 
 Upstream: pkg/printers/internalversion/printers.go, kube-aggregator/pkg/registry/apiservice/etcd.
 """

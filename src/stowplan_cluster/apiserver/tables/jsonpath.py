@@ -1,4 +1,4 @@
-"""JSONPath as printer columns, scale paths and selectable fields use it.
+"""The JSONPath subset used by printer columns, scale paths and selectable fields.
 
 `.spec.containers[0].image`, `.status.conditions[?(@.type=="Ready")].status`, `['a.b']`, `[1:3]`,
 `[*]`, `..name` and unions. A path is a list of steps; each turns the values so far into others. A

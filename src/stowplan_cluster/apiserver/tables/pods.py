@@ -1,4 +1,4 @@
-"""A pod in one line: how far it is, and what holds it up.
+"""The Pod table: readiness, status, restarts and node.
 
 The status column is a summary that no field holds: the phase, overruled by the pod's reason, then
 by the first init container that is not through, else by the containers, last to first, and by

@@ -1,4 +1,4 @@
-"""Tables of what steers scheduling: priorities, budgets, leases, pod groups and devices.
+"""Tables of PriorityClasses, PodDisruptionBudgets, Leases, PodGroups and device kinds.
 
 Upstream: pkg/printers/internalversion/printers.go.
 """

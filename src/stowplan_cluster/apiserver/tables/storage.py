@@ -1,4 +1,4 @@
-"""Tables of volumes, claims, classes and what CSI drivers publish.
+"""Tables of volumes, claims, storage classes and CSI objects.
 
 Upstream: pkg/printers/internalversion/printers.go.
 """

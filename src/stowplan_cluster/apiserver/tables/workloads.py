@@ -1,4 +1,4 @@
-"""Tables of what makes pods: deployments, sets and jobs.
+"""Tables of workloads: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs.
 
 Upstream: pkg/printers/internalversion/printers.go.
 """

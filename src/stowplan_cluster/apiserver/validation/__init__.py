@@ -1,4 +1,4 @@
-"""Whether an object may be stored: every complaint about it, with the field it is about.
+"""Validate objects before they are stored; each error names the field.
 
 Metadata follows one set of rules, names one rule a kind; the rest is a function for each kind and
 one for its updates. They get objects after their defaults and their kind's strategy, so what is

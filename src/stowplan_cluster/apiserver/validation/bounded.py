@@ -1,4 +1,4 @@
-"""Lists and maps of limited size: past the limit nothing in them is looked at.
+"""Lists and maps with a size limit; items are not validated if the limit is exceeded.
 
 Upstream: pkg/apis/resource/validation (validateSlice, validateSet, validateMap).
 """

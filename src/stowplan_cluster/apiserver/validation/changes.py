@@ -1,4 +1,4 @@
-"""Whether a part of an object changed, and what of it: the base of all rules about immutable fields.
+"""Detect changes between the old and the new object; used by all rules about immutable fields.
 
 What is empty counts as absent: after a trip through the API nobody can tell the two apart.
 

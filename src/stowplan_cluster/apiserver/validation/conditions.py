@@ -1,4 +1,4 @@
-"""metav1.Condition, as newer kinds keep them.
+"""Validate metav1.Condition.
 
 Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation (ValidateConditions).
 """

@@ -1,4 +1,4 @@
-"""Containers of pods: ordinary ones, those that run before them, and those added to a running pod.
+"""Validate regular, init and ephemeral containers.
 
 Upstream: pkg/apis/core/validation (validateContainers, validateInitContainers, validateEphemeralContainers).
 """

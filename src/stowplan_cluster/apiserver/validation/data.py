@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets: keys that can be file names, not too much of it, and no change once sealed.
+"""Validate ConfigMaps and Secrets: keys, total size, immutability.
 
 Upstream: pkg/apis/core/validation (ValidateConfigMap, ValidateSecret).
 """

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: names, versions and columns. What a schema may say is judged where it is used.
+"""Validate names, versions and columns of CustomResourceDefinitions. Schemas are validated where they are compiled.
 
 Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.
 """

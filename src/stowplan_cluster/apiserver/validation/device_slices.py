@@ -1,4 +1,4 @@
-"""ResourceSlices: the devices a driver offers, and on which nodes.
+"""Validate ResourceSlices: the devices of a driver and the nodes that can reach them.
 
 Left out: request policies of consumable capacity, and mappings to node-allocatable resources.
 

@@ -1,4 +1,4 @@
-"""Events, in both of their versions: the newer one asks for more.
+"""Validate Events of both API groups; events.k8s.io/v1 is stricter.
 
 An Event with eventTime is one of the new kind, whichever version brought it.
 

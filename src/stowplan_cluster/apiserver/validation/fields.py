@@ -1,4 +1,4 @@
-"""Field errors and the values in them, as the reference words them.
+"""Field errors, and how they format values, worded as in the reference.
 
 A path is a plain string, made only as deep as the walk is; the last step is joined when there is
 something to complain about. Values print as Go prints them: strings quoted, the rest as JSON.

@@ -1,4 +1,4 @@
-"""Jobs: how many pods, when they have failed, and a selector made for them alone.
+"""Validate Jobs: completions, failure policies and the generated selector.
 
 Upstream: pkg/apis/batch/validation.
 """

@@ -1,4 +1,4 @@
-"""ObjectMeta of every kind, when an object is made and when it changes.
+"""Validate ObjectMeta on create and update.
 
 Upstream: k8s.io/apimachinery/pkg/api/validation/objectmeta.go.
 """

@@ -1,4 +1,4 @@
-"""Where a container puts its volumes: mounts of file systems, and devices.
+"""Validate volume mounts and volume devices of containers.
 
 Upstream: pkg/apis/core/validation (ValidateVolumeMounts, ValidateVolumeDevices).
 """

@@ -1,4 +1,4 @@
-"""What names may look like: each rule takes a text and returns what is wrong with it.
+"""Name formats: each rule takes a string and returns the errors.
 
 Label keys and values have their rules in `stowplan.api.labels`; their limits count bytes, those
 here characters, and the messages differ in just that word.

@@ -1,4 +1,4 @@
-"""Namespaces: their finalizers, and a phase that follows the deletion.
+"""Validate Namespaces: finalizers, and the phase during deletion.
 
 Upstream: pkg/apis/core/validation (ValidateNamespace and its updates).
 """

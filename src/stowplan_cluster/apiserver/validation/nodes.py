@@ -1,4 +1,4 @@
-"""Nodes: taints, address ranges, and amounts that are no amounts.
+"""Validate Nodes: taints, pod CIDRs and resource quantities.
 
 Left out: configSource (nothing reads it any more) and the annotations that came before taints.
 

@@ -1,4 +1,4 @@
-"""What a pod says about where it may run: the part of its spec that the scheduler lives on.
+"""Validate the fields of a pod spec that constrain scheduling.
 
 Upstream: pkg/apis/core/validation (validateAffinity, ValidateTolerations, validateTopologySpreadConstraints, …).
 """

@@ -1,4 +1,4 @@
-"""Resources of a pod as a whole, beside those of its containers.
+"""Validate pod-level resources against those of the containers.
 
 Upstream: pkg/apis/core/validation (validatePodResources, validatePodResourceConsistency).
 """

@@ -1,4 +1,4 @@
-"""The status of a pod, as kubelets and the scheduler write it.
+"""Validate pod status updates by kubelets and the scheduler.
 
 Left out: users and allocated devices in container statuses, and statuses of extended-resource claims.
 

@@ -1,4 +1,4 @@
-"""What may change of a pod that exists: little, and by one subresource each.
+"""Validate pod updates: few fields are mutable, some only through a subresource.
 
 Upstream: pkg/apis/core/validation (ValidatePodUpdate, ValidatePodResize, ValidatePodEphemeralContainersUpdate).
 """

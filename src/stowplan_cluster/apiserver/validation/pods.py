@@ -1,4 +1,4 @@
-"""Pods, and the templates that workloads make them from.
+"""Validate Pods and pod templates.
 
 Left out: what concerns Windows, and the annotations that came before the AppArmor and seccomp fields.
 

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, Leases and who stands for them.
+"""Validate PodDisruptionBudgets, Leases and LeaseCandidates.
 
 Upstream: pkg/apis/policy/validation, pkg/apis/coordination/validation.
 """

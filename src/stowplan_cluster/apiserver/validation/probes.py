@@ -1,4 +1,4 @@
-"""Probes and lifecycle hooks of containers: each runs exactly one kind of action.
+"""Validate probes and lifecycle hooks: each has exactly one handler.
 
 Upstream: pkg/apis/core/validation (validateProbe, validateHandler, validateLifecycle).
 """

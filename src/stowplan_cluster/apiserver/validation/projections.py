@@ -1,4 +1,4 @@
-"""Volumes put together from several sources: downward API files and projected volumes.
+"""Validate downward API and projected volumes.
 
 Of the certificate sources only path and names are looked at; nothing here could issue one.
 

@@ -1,4 +1,4 @@
-"""What the downward API may tell a container: fields of its pod and its own resources.
+"""Validate fieldRef and resourceFieldRef of the downward API.
 
 Upstream: pkg/apis/core/validation (validateObjectFieldSelector, validateContainerResourceFieldSelector).
 """

@@ -1,4 +1,4 @@
-"""Amounts of resources: names, signs, and how requests and limits agree.
+"""Validate resource requirements: names, signs, requests against limits.
 
 Upstream: pkg/apis/core/validation (validateResourceRequirements) and pkg/apis/core/helper.
 """

@@ -1,4 +1,4 @@
-"""Counts that may be percentages, as rolling updates and disruption budgets have them.
+"""Counts that may be percentages, as in rolling updates and disruption budgets.
 
 Upstream: pkg/apis/apps/validation (ValidatePositiveIntOrPercent, IsNotMoreThan100Percent).
 """

@@ -1,4 +1,4 @@
-"""Versions of semver.org 2.0.0: whether a text is one, and which of two comes first.
+"""Parse and compare semantic versions (semver.org 2.0.0).
 
 Upstream: github.com/blang/semver/v4, as the rules of several kinds use it.
 """

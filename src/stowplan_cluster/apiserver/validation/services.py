@@ -1,4 +1,4 @@
-"""Services: ports, types, and cluster addresses that stay.
+"""Validate Services: ports, types, and immutable cluster IPs.
 
 Left out: health-check ports beyond their range, and annotations of clouds.
 

@@ -1,4 +1,4 @@
-"""StorageClasses, CSI drivers and what they report, and attachments of volumes.
+"""Validate StorageClasses, CSI objects and VolumeAttachments.
 
 Upstream: pkg/apis/storage/validation.
 """

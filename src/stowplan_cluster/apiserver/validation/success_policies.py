@@ -1,4 +1,4 @@
-"""When a Job has succeeded before all of its pods have: which indexes, or how many of them.
+"""Validate the success policy of a Job: succeeded indexes or a count.
 
 Upstream: pkg/apis/batch/validation/validation.go (validateSuccessPolicy and below).
 """

@@ -1,4 +1,4 @@
-"""Volumes of pods and what stands behind persistent volumes: one source each, and that one complete.
+"""Validate volume sources of pods and PersistentVolumes: exactly one, and complete.
 
 Upstream: pkg/apis/core/validation (ValidateVolumes, validateVolumeSource).
 """

@@ -1,4 +1,4 @@
-"""What a client is told about an object that is accepted all the same: deprecated, ambiguous or without effect.
+"""Warnings for accepted objects: deprecated, ambiguous or ineffective fields.
 
 Like validation it is a function for each kind, of the object after its defaults. kubectl prints what it says
 on lines that begin with `Warning:`.

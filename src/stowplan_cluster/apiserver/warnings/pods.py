@@ -1,4 +1,4 @@
-"""What looks wrong in a pod or a template of pods, though it is allowed.
+"""Warnings for pods and pod templates.
 
 Upstream: pkg/api/pod/warnings.go, pkg/api/node/util.go.
 """
