@@ -1,1 +1,1 @@
-"""The API server without HTTP: the store, the verbs, and what is known of each kind."""
+"""The API server without HTTP: store, verbs and per-kind rules."""

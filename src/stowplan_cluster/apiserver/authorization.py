@@ -1,4 +1,4 @@
-"""Who may do what: role-based access control over the RBAC objects in the store.
+"""The RBAC authorizer, over the RBAC objects in the store.
 
 Members of system:masters may do everything. For all others the rules of the roles that are bound
 to them decide, cluster-wide ones first; a rule allows, none forbids. What every cluster gives to

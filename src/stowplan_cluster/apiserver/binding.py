@@ -1,4 +1,4 @@
-"""What a Binding does to a pod: the node's name, the topology labels of that node, the condition.
+"""Apply a Binding to a pod: node name, the node's topology labels, the PodScheduled condition.
 
 Upstream: pkg/registry/core/pod/storage/storage.go (BindingREST), plugin/pkg/admission/podtopologylabels.
 """

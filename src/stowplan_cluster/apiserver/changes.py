@@ -1,4 +1,4 @@
-"""A change as a reader with selectors sees it: what comes into view is ADDED, what leaves it is DELETED.
+"""Map a change to the watch event that a selector sees: ADDED on entry, DELETED on exit.
 
 Upstream: k8s.io/apiserver/pkg/storage/cacher/cacher.go (convertToWatchEvent).
 """

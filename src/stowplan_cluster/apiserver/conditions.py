@@ -1,4 +1,4 @@
-"""Conditions in a status: found by type, their transition time moved only when the status moves.
+"""Status conditions: lookup by type; lastTransitionTime changes only with the status.
 
 Upstream: k8s.io/apimachinery/pkg/api/meta/conditions.go, pkg/api/v1/pod/util.go.
 """

@@ -1,4 +1,4 @@
-"""Versions of the same objects: from the form in which they are kept to the one asked for, and back.
+"""Convert objects between the storage version and the requested version.
 
 Only events differ by more than their apiVersion: the core kind and the one of events.k8s.io share a
 store and call the same things by different names. Both have fields that are always written, even

@@ -1,4 +1,4 @@
-"""Custom resources: kinds that users bring along, served like the built-in ones.
+"""Serve custom resources like built-in ones.
 
 A definition that is registered puts one `Resource` into the catalogue for each version it serves;
 all of them share one storage. The schema of each version then says what fields objects have, what

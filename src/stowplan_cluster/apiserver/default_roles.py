@@ -1,4 +1,4 @@
-"""The roles that every cluster has, and to whom they are bound.
+"""The default cluster roles and their bindings.
 
 They hold without being stored, so they can be bound but not listed. Of upstream's long list these are the
 ones that decide about users; roles of components are left out.

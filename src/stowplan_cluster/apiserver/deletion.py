@@ -1,4 +1,4 @@
-"""How an object goes: at once, after its grace period, or when its finalizers are done.
+"""Delete an object: at once, after its grace period, or when its finalizers are gone.
 
 A pod on a node is marked and stays until whoever runs it deletes it with grace 0. Finalizers keep any object;
 `orphan` and `foregroundDeletion` are finalizers that the garbage collector works off. A namespace stays

@@ -1,4 +1,4 @@
-"""What the API serves, told to clients: groups, versions, resources and their subresources.
+"""API discovery: groups, versions, resources and subresources.
 
 Every document is a pure function of the catalogue. `Discovery` keeps them until the catalogue's
 version moves, so that custom resources appear as soon as they are served and everybody else costs

@@ -1,4 +1,4 @@
-"""The `Api` of a cluster that lives in this process: the store behind the registry, without HTTP.
+"""The `Api` of an in-process cluster: store and registry, without HTTP.
 
 What a caller sees is what it would see of a real cluster: objects pass through the same admission and validation,
 refusals are the same exceptions, watches end with Expired when their reader is too slow. Objects

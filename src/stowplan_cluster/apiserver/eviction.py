@@ -1,4 +1,4 @@
-"""Eviction: a deletion that a PodDisruptionBudget may hold up.
+"""Eviction: a deletion that a PodDisruptionBudget may reject.
 
 Pods that have not started, have ended or are going already are not guarded. Otherwise the one budget that
 selects the pod must allow a disruption, and is charged with it before the pod goes.

@@ -1,4 +1,4 @@
-"""The last changes of one storage, bounded in number and in bytes.
+"""The recent changes of one storage, bounded in number and bytes.
 
 What falls off the front is forgotten: whoever would need it is told `Expired` and lists again.
 

@@ -1,4 +1,4 @@
-"""The store in a file: every change is appended, so that a crash loses nothing that was answered.
+"""Append-only journal of the store: an acknowledged write survives a crash.
 
 The file is JSON lines. The first says what it is and the version it begins at; each other one is an object
 as it became, or the name of one that went. On opening, the changes are played back, a last line that was

@@ -1,4 +1,4 @@
-"""JSON values: told apart, copied and printed as the API machinery does it.
+"""Compare, copy and print JSON values as the API machinery does.
 
 JSON has one kind of number, Go has two: whole ones within 64 bits are int64, all others float64.
 Python takes 1, 1.0 and True for equal; a patch does not. Messages show values as Go's `%v` and `%T` do.

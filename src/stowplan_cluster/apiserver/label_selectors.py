@@ -1,4 +1,4 @@
-"""LabelSelectors as objects have them, in JSON: ready to match, and as `kubectl -l` takes them.
+"""LabelSelectors in JSON: matching, and conversion to the `kubectl -l` syntax.
 
 Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go (LabelSelectorAsSelector), pkg/labels/selector.go (String).
 """

@@ -1,4 +1,4 @@
-"""Lists: at which version, and page by page.
+"""List requests: resource versions and pagination.
 
 All pages of one list show the same version. A continue token says which that is and the last key given;
 the store takes later changes back for as long as it remembers them, then the token is refused with 410.

@@ -1,4 +1,4 @@
-"""What an API server would say of an object that somebody applies, without one: for commands that read manifests.
+"""Report what an API server would reject in a manifest, for commands that read files.
 
 Found by the entry-point group `stowplan.manifest_checks`. Unknown fields and invalid values would mislead whoever reads
 the object, so they are refused here, too. That something is missing or given twice is only worth a word: a pod without

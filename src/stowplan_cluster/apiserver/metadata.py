@@ -1,4 +1,4 @@
-"""The part of metadata that the server owns: names, uids, times, versions.
+"""Server-owned metadata: generated names, UIDs, timestamps, resource versions.
 
 Upstream: k8s.io/apiserver/pkg/registry/rest/create.go, update.go, meta.go; pkg/storage/names.
 """

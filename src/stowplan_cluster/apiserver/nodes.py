@@ -1,4 +1,4 @@
-"""Nodes for a cluster that has no machines: so many of a template.
+"""Generate simulated nodes from a template.
 
 The template is a Node as a manifest has it. In all its texts `{n}` stands for the node's number and `{zone}`
 for the letter of its zone, of which there are three. A name without `{n}` gets the number appended.

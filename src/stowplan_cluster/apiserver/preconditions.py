@@ -1,4 +1,4 @@
-"""What an update says of the object it means: its uid and its version.
+"""Preconditions of updates: UID and resource version.
 
 Upstream: k8s.io/apiserver/pkg/storage (interfaces.go, errors.go), pkg/kubeapiserver/default_storage_factory_builder.go.
 """

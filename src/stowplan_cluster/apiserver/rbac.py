@@ -1,4 +1,4 @@
-"""The objects of role-based access control, as the authorizer reads them, and what a rule allows.
+"""RBAC objects as the authorizer reads them, and rule matching.
 
 Upstream: pkg/apis/rbac/v1/evaluation_helpers.go.
 """

@@ -1,4 +1,4 @@
-"""The verbs of the API: what happens between a request and the store.
+"""The API's verbs: the path from a request to the store.
 
 A write goes through the same rooms as upstream: the body is made to conform to its type, metadata
 is prepared, defaults, admission, the kind's strategy, validation, managed fields; then the store takes it, or,

@@ -1,4 +1,4 @@
-"""What the API serves: one `Resource` for each (group, version, plural), and the catalogue of them.
+"""The served resources: one `Resource` per (group, version, plural), and their catalogue.
 
 Discovery, routing, tables, storage and validation all start from here. Resources that share a
 `storage` are versions of the same objects: `conversion.py` turns one into the other. Custom

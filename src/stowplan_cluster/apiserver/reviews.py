@@ -1,4 +1,4 @@
-"""Questions that are asked by creating an object: who is this, and may they?
+"""Create-only review kinds: TokenReview, SubjectAccessReview and the like.
 
 Nothing is stored; the answer is the object with its status.
 

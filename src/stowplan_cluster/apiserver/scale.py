@@ -1,4 +1,4 @@
-"""The scale subresource: one form for how many replicas something has, whatever its kind.
+"""The scale subresource, for all kinds that have replicas.
 
 Upstream: pkg/registry/apps/deployment/storage (ScaleREST), apiextensions-apiserver/pkg/registry/customresource.
 """

@@ -1,4 +1,4 @@
-"""Label and field selectors as requests spell them: `app in (web, api),!canary`, `spec.nodeName=n1`.
+"""Parse label and field selectors of requests: `app in (web, api),!canary`, `spec.nodeName=n1`.
 
 Upstream: pkg/fields/selector.go of k8s.io/apimachinery.
 """

@@ -1,4 +1,4 @@
-"""The embedded API put together: a store, what it serves, and the rules for writing to it.
+"""Assemble the embedded API: store, catalogue and registry.
 
 One thread owns it. In process it is called directly (`registry`) or through `EmbeddedApi`; over HTTP by the front.
 

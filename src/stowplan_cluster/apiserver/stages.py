@@ -1,4 +1,4 @@
-"""The stages of a write that can be left out, for speed, by callers that write only valid objects.
+"""Stages of a write that trusted callers may skip, for speed.
 
 All of them are on by default, and the server then answers as a real one. Types are always enforced, defaults always
 set, versions and uids always compared: objects can be read, bound and watched with any stages.

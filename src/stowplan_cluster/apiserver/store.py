@@ -1,4 +1,4 @@
-"""The objects of the embedded API, every write a new version of the whole store.
+"""The object store; every write increments its version.
 
 An object is kept as the JSON bytes that readers get, so a list or a watch line is a copy of bytes,
 and 10 watchers share one. Beside the bytes stands what selectors and controllers ask for.

@@ -1,4 +1,4 @@
-"""What the cluster itself has to say about a write, beside the rules of the kind: admission plugins.
+"""Admission plugins: cluster-wide policy for writes, beyond the rules of the kind.
 
 Each plugin bears its upstream name and may be switched off by it. Some put a finalizer on objects
 that a controller has to take away again, so they are off until somebody who runs one says so.

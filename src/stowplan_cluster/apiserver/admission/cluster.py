@@ -1,4 +1,4 @@
-"""What admission plugins share: how they see the cluster, and how they refuse.
+"""Shared by admission plugins: their view of the cluster, and how they reject a request.
 
 Upstream: k8s.io/apiserver/pkg/admission.
 """

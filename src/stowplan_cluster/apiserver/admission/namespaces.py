@@ -1,4 +1,4 @@
-"""Objects live in namespaces that exist and are not on their way out.
+"""NamespaceLifecycle: reject objects in missing or terminating namespaces.
 
 Upstream: k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle.
 """

@@ -1,4 +1,4 @@
-"""New nodes take no pods until somebody has seen them ready.
+"""TaintNodesByCondition: taint new nodes as not ready.
 
 Upstream: plugin/pkg/admission/nodetaint.
 """

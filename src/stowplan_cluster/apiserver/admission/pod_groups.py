@@ -1,4 +1,4 @@
-"""PodGroups come from templates that exist.
+"""Reject PodGroups whose template does not exist.
 
 Upstream: plugin/pkg/admission/podgroup.
 """

@@ -1,4 +1,4 @@
-"""The priority of a pod comes from its class, and from nowhere else.
+"""Priority: set a pod's priority from its PriorityClass.
 
 Upstream: plugin/pkg/admission/priority.
 """

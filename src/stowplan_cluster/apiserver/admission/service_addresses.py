@@ -1,4 +1,4 @@
-"""Cluster addresses and node ports of Services.
+"""Allocate cluster IPs and node ports of Services.
 
 Nothing here routes anything. A Service still gets an address nobody else has, so that it looks and
 compares as in any cluster: the first free one from where its name points to, the same each time.

@@ -1,4 +1,4 @@
-"""Claims get the default class, grow only where their class allows it, and stay while they are in use.
+"""Default storage classes, resize checks, and protection finalizers of claims and volumes.
 
 Upstream: plugin/pkg/admission/storage.
 """

@@ -1,4 +1,4 @@
-"""Pods bear five minutes of a node that is not ready or cannot be reached.
+"""DefaultTolerationSeconds: tolerate not-ready and unreachable nodes for five minutes.
 
 Upstream: plugin/pkg/admission/defaulttolerationseconds.
 """

@@ -1,1 +1,1 @@
-"""What custom resource definitions bring along: their schemas, and what these say about objects."""
+"""Schemas of custom resource definitions, and validation against them."""

@@ -1,4 +1,4 @@
-"""What stood where a value of an updated object stands: fields by name, elements of list maps by their keys.
+"""Correlate values of the old and the new object: fields by name, list map elements by key.
 
 Upstream: k8s.io/apiserver/pkg/cel/common/equality.go (CorrelatedObject).
 """

@@ -1,4 +1,4 @@
-"""What a schema puts where nothing is said.
+"""Apply the defaults of a schema.
 
 Upstream: apiextensions-apiserver/pkg/apiserver/schema/defaulting.
 """

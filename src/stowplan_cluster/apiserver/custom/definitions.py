@@ -1,4 +1,4 @@
-"""Definitions of custom resources: whether they make sense, and what of them is not honoured here.
+"""Check CustomResourceDefinitions: consistency, and features that are not supported here.
 
 `validation.definitions` judges names, versions and columns as it does for any built-in kind; here
 is what takes a reading of the schema.

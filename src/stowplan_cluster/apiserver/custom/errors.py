@@ -1,4 +1,4 @@
-"""Field errors about values of any shape; those about known fields are in `validation.fields`."""
+"""Field errors for values of any type; those for known fields are in `validation.fields`."""
 
 from __future__ import annotations
 

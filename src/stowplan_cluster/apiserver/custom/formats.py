@@ -1,4 +1,4 @@
-"""The formats that a schema can ask of a string or number.
+"""String and number formats of schemas.
 
 Formats that are not known are ignored, as are those that do not go with the type.
 

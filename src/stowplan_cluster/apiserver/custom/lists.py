@@ -1,4 +1,4 @@
-"""Lists that are sets or maps: no element, or no combination of keys, may be there twice.
+"""Uniqueness in list sets and list maps.
 
 Upstream: apiextensions-apiserver/pkg/apiserver/schema/listtype/validation.go.
 """

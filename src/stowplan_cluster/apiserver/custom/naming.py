@@ -1,4 +1,4 @@
-"""Names of custom resources: whose they are when two definitions of a group want the same.
+"""Resolve name conflicts between custom resource definitions of one group.
 
 A definition keeps the names it was once given; of the others it gets those that are free. It is
 served from the moment it has got all of them for the first time.

@@ -1,4 +1,4 @@
-"""What must hold of a custom resource besides its schema: its scale, lists, and resources inside it.
+"""Checks of custom resources beyond the schema: scale, lists and embedded resources.
 
 Upstream: apiextensions-apiserver/pkg/registry/customresource (strategy.go, validator.go), apiserver/schema/objectmeta.
 """

@@ -1,4 +1,4 @@
-"""Whether a value is what an OpenAPI schema asks for, in the reference's words.
+"""Validate a value against an OpenAPI schema, with the reference's messages.
 
 Of alternatives (`anyOf`, `oneOf`) that all fail, the complaints of the one that came closest are
 shown, closest by the number of checks that passed; so checks are counted as upstream counts them.

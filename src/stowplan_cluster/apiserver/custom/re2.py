@@ -1,4 +1,4 @@
-"""Patterns of custom resource definitions: what they may take of memory and time.
+"""Patterns of custom resource definitions: limits on memory and time.
 
 They come from users, and a server with one thread cannot afford a value that takes long. Where RE2 is not installed
 every text is taken for a pattern, and every value matches: definitions are accepted with a warning, as CEL rules are.

@@ -1,4 +1,4 @@
-"""What a schema may say beyond being structural: types, extensions, defaults that fit.
+"""Rules for schemas beyond being structural: types, extensions, valid defaults.
 
 Upstream: apiextensions-apiserver/pkg/apis/apiextensions/validation (ValidateCustomResourceDefinitionOpenAPISchema),
 apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go.

@@ -1,4 +1,4 @@
-"""From the schema of a custom resource to the type that conformance, patches and server-side apply work with.
+"""Convert a custom resource's schema to the types that conformance, patches and server-side apply use.
 
 Upstream: apiextensions-apiserver/pkg/apiserver/schema, controller/openapi/builder.
 """

@@ -1,4 +1,4 @@
-"""Schemas have to be structural: what fields there are is said once, outside of all alternatives.
+"""Structural schema rules: fields are declared outside of allOf, anyOf, oneOf and not.
 
 Then it is plain which fields to keep and which defaults to set, whatever `anyOf` and its like say
 about values. Within alternatives a schema may only restrict.

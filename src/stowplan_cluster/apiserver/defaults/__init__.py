@@ -1,4 +1,4 @@
-"""What an object says when it does not say: the API's defaults, filled in place, the same when filled again.
+"""API defaults, applied in place; idempotent.
 
 They apply to whatever is written, new or changed, before anything looks at it.
 

@@ -1,4 +1,4 @@
-"""What the containers of a pod ask for together, and the class of service that makes.
+"""Total resources of a pod's containers, and the QoS class.
 
 Works on JSON, as defaults and validation do; the scheduler has its own on structs
 (`stowplan.api.pod_requests`).

@@ -1,4 +1,4 @@
-"""When to pull an image whose pod does not say.
+"""The default image pull policy.
 
 Upstream: pkg/util/parsers (ParseImageName), SetDefaults_Container in pkg/apis/core/v1.
 """

@@ -1,4 +1,4 @@
-"""Defaults of pods and of the templates of pods in workloads.
+"""Defaults of pods and pod templates.
 
 What only pods get (requests from limits, host ports, service links) templates leave to the pods
 that will be made of them.

@@ -1,4 +1,4 @@
-"""Lists of resources: the API keeps nothing of them that is finer than a milli-unit.
+"""Round resource quantities up to milli-units.
 
 Texts are canonical already, since `schema.conform` has seen them.
 

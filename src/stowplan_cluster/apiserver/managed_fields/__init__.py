@@ -1,4 +1,4 @@
-"""Who manages which fields of an object, and server-side apply that builds on it.
+"""Field ownership and server-side apply.
 
 Objects, types and sets of fields all have the shape they have in JSON; see `field_sets` for the sets,
 `comparison` for what counts as a change, `updates` and `applying` for the two ways to write.

@@ -1,4 +1,4 @@
-"""Server-side apply: a configuration is merged into the live object and its fields become the applier's.
+"""Server-side apply: merge a configuration into the live object and take ownership of its fields.
 
 Fields that the applier applied before and does not any more are removed, unless somebody else owns
 them. Values that would change under another owner are conflicts, unless forced. Nothing is changed in

@@ -1,4 +1,4 @@
-"""What differs between two objects, path by path.
+"""Compare two objects path by path.
 
 Subtrees that are equal are skipped with one comparison in C, so a small change of a large object costs
 little more than comparing it. Whoever changes a field and whoever adds one own it alike, so the two

@@ -1,4 +1,4 @@
-"""Fields that an applied configuration would take from those who own them.
+"""Conflicts: fields of an applied configuration that other managers own.
 
 Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/conflict.go.
 """

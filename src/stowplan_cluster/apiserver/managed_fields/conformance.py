@@ -1,4 +1,4 @@
-"""Whether an applied configuration is of its type: all that is wrong with it, as messages have it.
+"""Check an applied configuration against its type; reports all errors.
 
 Unlike other writes, server-side apply drops nothing: an unknown field is an error.
 

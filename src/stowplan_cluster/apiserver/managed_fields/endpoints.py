@@ -1,4 +1,4 @@
-"""Fields that nobody owns: the server's own, and those that an endpoint does not write.
+"""Fields without an owner: set by the server, or not written by the endpoint.
 
 A write of the main resource never owns status, a write of status never owns spec.
 

@@ -1,4 +1,4 @@
-"""Sets of field paths, in the very form that fieldsV1 has in JSON.
+"""Sets of field paths, in the JSON form of fieldsV1.
 
 A set is a trie: each step leads to what is below it. A step with nothing below is a member; one with
 something below is a member only if that holds `MEMBER` as well. An empty dict is therefore a leaf

@@ -1,4 +1,4 @@
-"""The annotation of client-side apply, while kubectl moves to server-side apply.
+"""The last-applied annotation, for migration from client-side to server-side apply.
 
 kubectl as a field manager may take fields that its own annotation shows it applied before, and keeps
 the annotation up to date, so that one can go back. Other managers get neither.

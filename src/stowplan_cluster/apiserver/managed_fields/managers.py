@@ -1,4 +1,4 @@
-"""Who manages what: metadata.managedFields read, written, sorted and kept few.
+"""Read, write, sort and cap metadata.managedFields.
 
 Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (managedfields.go, capmanagers.go).
 """

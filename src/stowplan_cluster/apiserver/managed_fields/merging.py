@@ -1,4 +1,4 @@
-"""A live object and an applied configuration, merged: the configuration's values win, nothing goes.
+"""Merge a configuration into a live object: its values win, nothing is removed.
 
 Lists that merge keep the live order where the configuration does not say otherwise; elements that both
 have stand in the configuration's order.

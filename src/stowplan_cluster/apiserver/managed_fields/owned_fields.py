@@ -1,4 +1,4 @@
-"""The fields that a configuration names, and taking fields out of an object.
+"""The fields that a configuration sets, and removal of fields from an object.
 
 A configuration owns its leaves, its elements of lists, its entries of maps and what it leaves empty,
 but not the named fields that merely lead there.

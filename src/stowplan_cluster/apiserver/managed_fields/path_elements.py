@@ -1,4 +1,4 @@
-"""One step of a path, as fieldsV1 writes it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
+"""Path elements of fieldsV1: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
 
 Steps stay text: two are equal when their texts are, since keys are sorted and JSON is compact. Their
 order is upstream's: names, then keys, then values, then indices, numbers by size.

@@ -1,4 +1,4 @@
-"""Fields that built-in types always have, whether the JSON shows them or not.
+"""Fields of built-in types that are always present, even if absent in JSON.
 
 Upstream compares Go structs. Fields that a struct holds by value, and lists and maps that are encoded
 even when nil, are there from the start: who fills them does not add them. So a pod's creator owns

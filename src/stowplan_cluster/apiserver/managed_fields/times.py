@@ -1,4 +1,4 @@
-"""Times of managed fields that moved though nothing else did.
+"""Keep the timestamps of managed fields if nothing else changed.
 
 Upstream: k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager/equality.go.
 """

@@ -1,4 +1,4 @@
-"""Managed fields of ordinary writes: whoever changes a field owns it, all others lose it.
+"""Managed fields of plain writes: a changed field moves to the writer.
 
 Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal (fieldmanager.go, skipnonapplied.go,
 managedfieldsupdater.go), sigs.k8s.io/structured-merge-diff/v6/merge/update.go.

@@ -1,4 +1,4 @@
-"""The three patches that change an object by a document: JSON patch, merge patch, strategic merge patch.
+"""JSON patch, JSON merge patch and strategic merge patch.
 
 Each takes the object and the decoded patch, leaves both as they are and returns the patched object;
 what does not apply raises the ApiError that the reference answers. The fourth, server-side apply, is

@@ -1,4 +1,4 @@
-"""JSON patch: a list of operations, each on one pointer; all apply or none.
+"""JSON patch: all operations apply, or none.
 
 The rules are RFC 6902's with the liberties of the library that the API server uses: "replace" of a
 missing key of an object sets it, "copy" of one copies null, an absent "value" is null, indices may be

@@ -1,4 +1,4 @@
-"""Where the elements of a merged list go: the patch's order, the server's own elements kept in between.
+"""Order of a merged list: the patch's order, with the server's own elements in between.
 
 A merged list is parted into what the patch (or its `$setElementOrder`) names and what only the server
 has; each part is put in its order, then the two are interleaved: an element of the server goes before

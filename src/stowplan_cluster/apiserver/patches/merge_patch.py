@@ -1,4 +1,4 @@
-"""JSON merge patch: what the patch names is set, null takes away, lists are replaced.
+"""JSON merge patch: set what the patch names, remove what it sets to null, replace lists.
 
 Upstream: gopkg.in/evanphx/json-patch.v4/merge.go (RFC 7396), k8s.io/apiserver/pkg/endpoints/handlers/patch.go.
 """

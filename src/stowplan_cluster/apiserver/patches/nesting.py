@@ -1,4 +1,4 @@
-"""Requests nested deeper than Python can follow are refused, not crashed on."""
+"""Reject requests that are nested too deeply for Python's stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows which lists have elements with names.
+"""Strategic merge patch: a merge patch that merges lists by key.
 
 The types say how a field merges: lists with a merge key element by element, lists of values as sets,
 all others are replaced, as are fields whose value changes its JSON type. Directives in the patch

@@ -1,4 +1,4 @@
-"""The types of API objects, and what follows from them alone: conformance and OpenAPI."""
+"""Types of API objects, conformance checks and OpenAPI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make an object fit its type, as decoding it into the type would.
+"""Convert an object to its type, as Go's decoding would.
 
 In place: fields the type does not have go (and are reported), nulls go, quantities and times take
 their canonical form. Zero values go or come as in an object that Go has read and written again:

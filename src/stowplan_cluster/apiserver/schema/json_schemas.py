@@ -1,4 +1,4 @@
-"""Types as OpenAPI describes them, version 2 or 3.
+"""Convert types to OpenAPI schemas, version 2 or 3.
 
 Named structs become definitions that refer to each other, so a document holds those that its
 roots reach. Merging is told by extensions: `kubectl apply` makes its patches from them.

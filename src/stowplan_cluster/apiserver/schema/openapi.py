@@ -1,4 +1,4 @@
-"""OpenAPI documents: version 3 for each group and version, version 2 for everything at once.
+"""OpenAPI documents: version 3 per group and version, version 2 for all.
 
 Pure functions of the catalogue and of the types of its resources. kubectl works from version 3
 (explain, patches of apply, whether the server validates fields) and falls back to version 2, for

@@ -1,4 +1,4 @@
-"""The OpenAPI document of version 2 in the protobuf form that kubectl asks for.
+"""The OpenAPI version 2 document in protobuf, as kubectl requests it.
 
 The document is small in kinds of messages but not in size; writing them takes a table of field
 numbers and a few encoders. Only what `openapi_v2` produces is covered.

@@ -1,4 +1,4 @@
-"""What can be done with a resource, as OpenAPI describes it: paths and their operations.
+"""OpenAPI paths and operations of a resource.
 
 kubectl reads three things of it: the kind that belongs to a path, whether PATCH takes strategic
 merges, and whether it takes `fieldValidation`; the rest is for people and other tools.

@@ -1,4 +1,4 @@
-"""Read the `*.types` files: the API's types in a text format made for typing and reading them.
+"""Parse the `*.types` files, which declare the API's types.
 
     package io.k8s.api.core.v1 serves v1       what follows belongs to this OpenAPI package; kinds to this apiVersion
     kind Pod -- Containers that run together.  a struct that has apiVersion, kind, metadata; PodList comes with it

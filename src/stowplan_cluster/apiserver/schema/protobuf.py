@@ -1,4 +1,4 @@
-"""Read objects that clients send as protobuf: kubectl's generators, kubelets, Go's typed clients.
+"""Decode protobuf request bodies of kubectl, kubelets and typed Go clients.
 
 A body is an envelope (four magic bytes, then apiVersion, kind and the encoded object) around a
 message whose layout follows from the object's type: `Struct.wire` has the field numbers. The result

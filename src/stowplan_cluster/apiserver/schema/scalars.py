@@ -1,4 +1,4 @@
-"""Texts and numbers as the API server reads and prints them again.
+"""Parse and format scalars as the API server does.
 
 Each reader takes what JSON has and returns what the server would write; ValueError's message is
 the server's. They see every object that is written, hence the caches.

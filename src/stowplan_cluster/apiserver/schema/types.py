@@ -1,4 +1,4 @@
-"""The types of API objects: what fields they have, and how lists and maps in them merge.
+"""The type model: fields of API objects, and how their lists and maps merge.
 
 One description serves unknown-field detection, zero values, protobuf, strategic merge, server-side
 apply and OpenAPI.

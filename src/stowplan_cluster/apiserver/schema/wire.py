@@ -1,4 +1,4 @@
-"""The wire format of protobuf: a message is a row of fields, each a number, a wire type and a value.
+"""The protobuf wire format: a sequence of (field number, wire type, value).
 
 What the numbers mean is not here. Bytes come from anybody: nothing is read beyond their end, and
 lengths are compared with what is there before anything is made of them.

@@ -1,4 +1,4 @@
-"""What becomes of an object between request and validation, beyond its defaults: the kind's strategy.
+"""Per-kind strategies: changes to an object between request and validation, beyond defaults.
 
 A new object starts with the status that the server gives it. An update keeps the old status, an
 update of the status keeps everything else, and what the spec says new is counted in generation.

@@ -1,4 +1,4 @@
-"""PersistentVolumes and their claims: when a phase began, and the two ways to name a data source.
+"""PersistentVolumes and claims: phase transition times, and dataSource against dataSourceRef.
 
 Upstream: pkg/registry/core/persistentvolume, pkg/registry/core/persistentvolumeclaim.
 """

@@ -1,4 +1,4 @@
-"""DaemonSets: the count of their template's changes.
+"""DaemonSets: the template generation.
 
 Upstream: pkg/registry/apps/daemonset/strategy.go, pkg/apis/apps/v1/conversion.go.
 """

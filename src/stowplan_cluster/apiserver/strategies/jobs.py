@@ -1,4 +1,4 @@
-"""Jobs select their pods by a label that no other job can have: their uid.
+"""Jobs: the generated selector, by controller UID.
 
 Upstream: pkg/registry/batch/job/strategy.go (generateSelector).
 """

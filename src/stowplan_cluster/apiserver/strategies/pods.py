@@ -1,4 +1,4 @@
-"""Pods: their first status, label keys made into selectors, and what each subresource may touch.
+"""Pods: initial status, matchLabelKeys, and the fields that each subresource may change.
 
 Upstream: pkg/registry/core/pod/strategy.go.
 """

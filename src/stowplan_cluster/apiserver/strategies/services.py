@@ -1,4 +1,4 @@
-"""Services keep what was allocated for them, as long as their type still needs it.
+"""Services: keep allocated addresses and ports while the type needs them.
 
 An update may leave the cluster address and node ports out and gets them back; one that changes to
 a type without them loses them, unless it asks for others.

@@ -1,4 +1,4 @@
-"""How the status of new objects starts, and what else of a status follows from the rest.
+"""Initial and derived status fields.
 
 Upstream: PrepareForCreate in pkg/registry/*/strategy.go; the zeros are fields that are always written.
 """
