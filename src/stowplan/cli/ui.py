@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from stowplan import __version__
 from stowplan.cli.about import POD_GROUPS
@@ -18,6 +19,7 @@ from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.features import with_chosen
@@ -27,13 +29,16 @@ from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.suggestions import advise
 from stowplan.framework.explanations.formatting import count
 from stowplan.klog.setup import LogSettings, set_up
+from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
+from stowplan.page.trials import Trials
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import GROUP_GATES, ClusterSource
+from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -214,8 +219,9 @@ class _Standing:
 
         state, stopped = self._about.engine.state, stop.event()
         feed = Feed(plan_of(state))
-        answers = self._answers.pages(PREFIX)
-        pages = site(self._source, feed=feed, configuration=self._configuration, answers=answers)
+        answers = self._answers.pages(PREFIX) | Trials(lambda: self._about.cluster).pages(PREFIX)
+        source = replace(self._source, can=(*_ANSWERED, "whatIf"))
+        pages = site(source, feed=feed, configuration=self._configuration, answers=answers)
         await show.until(stopped.wait(), pages, feed, _size(state))
 
 
@@ -238,7 +244,7 @@ def _live(
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(show, connection, configuration, registry, features, stop))
+            event_loop.run(_follow(show, connection, configuration, registry, features, plugins, stop))
     finally:
         logs.close()
 
@@ -249,6 +255,7 @@ async def _follow(
     configuration: Configuration,
     registry: Registry,
     features: FeatureGates,
+    plugins: Sequence[str],
     stop: StopSignals,
 ) -> None:
     """An engine hears what the cluster's scheduler hears, and judges for the page; it never starts."""
@@ -269,11 +276,12 @@ async def _follow(
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
+            trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
             pages = site(
-                _source("live", connection.server, configuration),
+                replace(_source("live", connection.server, configuration), can=(*_ANSWERED, "whatIf")),
                 feed=feed,
                 configuration=lambda: configuration_record(configuration, registry.declarations, features),
-                answers=Answers(_Followed(follower.engine)).pages(PREFIX),
+                answers=Answers(_Followed(follower.engine)).pages(PREFIX) | trials.pages(PREFIX),
             )
             async with running(follow(state, feed)) as looking:
                 await show.until(stopped.wait(), pages, feed, _size(state), following, looking)
