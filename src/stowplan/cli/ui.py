@@ -221,7 +221,7 @@ class _Standing:
         feed = Feed(plan_of(state))
         answers = self._answers.pages(PREFIX) | Trials(lambda: self._about.cluster).pages(PREFIX)
         source = replace(self._source, can=(*_ANSWERED, "whatIf"))
-        pages = site(source, feed=feed, configuration=self._configuration, answers=answers)
+        pages = site(lambda: source, feed=feed, configuration=self._configuration, answers=answers)
         await show.until(stopped.wait(), pages, feed, _size(state))
 
 
@@ -277,8 +277,9 @@ async def _follow(
                 return
             state = follower.engine.state
             trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
+            source = replace(_source("live", connection.server, configuration), can=(*_ANSWERED, "whatIf"))
             pages = site(
-                replace(_source("live", connection.server, configuration), can=(*_ANSWERED, "whatIf")),
+                lambda: source,
                 feed=feed,
                 configuration=lambda: configuration_record(configuration, registry.declarations, features),
                 answers=Answers(_Followed(follower.engine)).pages(PREFIX) | trials.pages(PREFIX),

@@ -217,9 +217,8 @@ def _commands(change: Change) -> Iterator[str]:
         case Drain(node):
             yield _command("kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data")
         case Label(node, key, value):
-            yield _command(
-                "kubectl", "label", "node", node, f"{key}-" if value is None else f"{key}={value}", "--overwrite"
-            )
+            what = f"{key}-" if value is None else f"{key}={value}"
+            yield _command("kubectl", "label", "node", node, what, *([] if value is None else ["--overwrite"]))
         case Taint(node, key, value, effect):
             what = f"{key}={value}:{effect}" if effect else f"{key}-"
             yield _command("kubectl", "taint", "node", node, what, *(["--overwrite"] if effect else []))
