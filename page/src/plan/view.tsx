@@ -27,9 +27,11 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const query = address.query;
+  // Where no pod requests anything, as in many a small cluster, bays would look empty.
+  const nobodyAsksForCpu = useMemo(() => plan.pods.size > 0 && ![...plan.pods.values()].some((pod) => pod.requests.cpu), [plan, version]);
   const settings: Settings = {
     group: query.get("group") ?? USUAL.find((label) => (labels.get(label) ?? 0) > 1) ?? "",
-    resource: query.get("resource") ?? "cpu",
+    resource: query.get("resource") ?? (nobodyAsksForCpu ? "pods" : "cpu"),
     colour: (query.get("colour") as ColourBy | null) ?? "workload",
   };
   if (!(settings.colour in COLOURS_BY)) settings.colour = "workload";
