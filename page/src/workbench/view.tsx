@@ -168,7 +168,8 @@ function Figures({ record }: { record: WhatIfRecord }) {
     ["Pods with a node", before.pods, after.pods],
     ["Pending", before.pending.length, after.pending.length],
   ];
-  const reasons = [...new Set([...Object.keys(before.reasons), ...Object.keys(after.reasons)])];
+  const [was, is] = [shortened(before.reasons), shortened(after.reasons)];
+  const reasons = [...new Set([...was.keys(), ...is.keys()])];
   return (
     <table class="figures">
       <caption class="visually-hidden">Before and after: {record.changes.join("; ")}</caption>
@@ -187,7 +188,7 @@ function Figures({ record }: { record: WhatIfRecord }) {
         </tr>
       </thead>
       <tbody>
-        {[...rows, ...reasons.map((reason): [string, number, number] => [`… ${reason}`, before.reasons[reason] ?? 0, after.reasons[reason] ?? 0])].map(([name, one, other]) => (
+        {[...rows, ...reasons.map((reason): [string, number, number] => [`… ${reason}`, was.get(reason) ?? 0, is.get(reason) ?? 0])].map(([name, one, other]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
             <td class="number">{grouped(one)}</td>
@@ -198,6 +199,19 @@ function Figures({ record }: { record: WhatIfRecord }) {
       </tbody>
     </table>
   );
+}
+
+/** Reasons without the numbers of nodes in them, so that both sides have the same ones. */
+export function shortened(reasons: Record<string, number>): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const [reason, pods] of Object.entries(reasons)) {
+    const short = reason
+      .replace(/^0\/\d+ nodes are available: /, "")
+      .replace(/ (no new claims to deallocate|preemption: ).*$/s, "")
+      .replaceAll(/(^|, )\d+ /g, "$1");
+    found.set(short, (found.get(short) ?? 0) + pods);
+  }
+  return found;
 }
 
 interface Move {
