@@ -59,6 +59,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${settings.resource} ${percent(totals.asked, totals.whole)} requested`;
   return (
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
+      <h1 class="visually-hidden">The plan of {source.about.title}</h1>
       <div class="tools">
         <Choice label="Group by" value={settings.group} onChange={(group) => set({ group })} options={[["", "nothing"], ...[...labels].map(([label, values]): [string, string] => [label, `${short(label)} (${values})`])]} />
         <Choice label="Fill" value={settings.resource} onChange={(resource) => set({ resource })} options={resources.map((one) => [one, one])} />
