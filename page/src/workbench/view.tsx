@@ -175,7 +175,9 @@ function Figures({ record }: { record: WhatIfRecord }) {
       <caption class="visually-hidden">Before and after: {record.changes.join("; ")}</caption>
       <thead>
         <tr>
-          <th scope="col" />
+          <th scope="col">
+            <span class="visually-hidden">What</span>
+          </th>
           <th scope="col" class="number">
             before
           </th>
