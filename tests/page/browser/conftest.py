@@ -6,8 +6,9 @@ from support.browser.browsers import chromium, tab
 from support.browser.pages import cluster, served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Not for longer: Playwright has an event loop run in this thread, and other tests have their own."""
     with chromium() as found:
         yield found
 

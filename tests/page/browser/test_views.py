@@ -37,7 +37,9 @@ def test_a_pod_that_is_not_there(open_tab, address):
 def test_who_waits_and_for_whom(at):
     page = at("#/queue")
     lanes = page.locator(".lane h2")
-    expect(lanes).to_have_text(["placeable 1", "unschedulable: NodeResourcesFit, NodeUnschedulable 1", "gated by SchedulingGates 1"])
+    expect(lanes).to_have_text(
+        ["placeable 1", "unschedulable: NodeResourcesFit, NodeUnschedulable 1", "gated by SchedulingGates 1"]
+    )
     page.get_by_text("As a table").click()
     expect(page.locator("tbody tr")).to_have_count(3)
 
