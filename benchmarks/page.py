@@ -92,7 +92,8 @@ def followed(cluster: Cluster, *, viewers: int, rate: float, seconds: float) -> 
     )
     print(f"snapshot: {1000 * took:.0f} ms in another thread, {len(snapshot) / 2**20:.1f} MiB")
     print(
-        f"{viewers} viewers, {rate:g} pods/s: {100 * share:.2f} % of a second, the longest look {1000 * max(spent):.1f} ms"
+        f"{viewers} viewers, {rate:g} pods/s: {100 * share:.2f} % of a second, "
+        f"the longest look {1000 * max(spent):.1f} ms"
     )
     print(f"sent: {size / viewers / seconds / 1024:.1f} KiB/s to each")
 
