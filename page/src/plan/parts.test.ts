@@ -7,6 +7,9 @@ import { grouped, layout, need, stowed } from "./layout";
 import type { NodeItem, PodItem } from "./model";
 import { fitted } from "./pen";
 import { parseSelector } from "./selector";
+import { Course } from "../time/course";
+import { indexAt } from "../time/chart";
+import type { NodesBlock, PodsBlock, TimeRecord } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
   key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", labels: {}, requests: { cpu },
@@ -97,4 +100,23 @@ test("pods of a Deployment are scaled by it", () => {
   assert.deepEqual(workloadOf(made), { kind: "Deployment", namespace: "ns", name: "web" });
   assert.deepEqual(workloadOf({ ...made, labels: {} }), { kind: "ReplicaSet", namespace: "ns", name: "web-6f5d" });
   assert.equal(workloadOf({ ...made, workload: "" }), undefined);
+});
+
+const noNodes: NodesBlock = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
+const podsAt = (node: string): PodsBlock => ({
+  key: ["d/p"], uid: ["1"], node: [1], nominatedNode: [0], workload: [0], labels: [0], requests: [0], priority: [0], created: [""],
+  terminating: [false], nodeNames: ["", node], workloads: [""], labelSets: [{}], amountSets: [{}],
+});
+
+test("a course goes on and back", () => {
+  const frames = ["a", "b", "c"].map((node) => ({ time: "", nodes: noNodes, pods: podsAt(node), goneNodes: [], gonePods: [] }));
+  const course = new Course({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [], uid: [] } }, frames });
+  const seen = [2, 0, 3, 1, 99].map((at) => (course.go(at), course.model.pods.get("d/p")?.node));
+  assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
+});
+
+test("a time is the last look before it", () => {
+  const record = { series: { time: [10, 20, 30], columns: [] } } as unknown as TimeRecord;
+  const index = (seconds: number) => indexAt(record, new Date(1000 * seconds).toISOString());
+  assert.deepEqual([5, 10, 19.9, 20, 35].map(index), [0, 0, 0, 1, 2]);
 });

@@ -232,7 +232,7 @@ class _Standing:
         state, stopped = self._about.engine.state, stop.event()
         feed = Feed(plan_of(state))
         answers = self._answers.pages(PREFIX) | Trials(lambda: self._about.cluster).pages(PREFIX)
-        can = (*_ANSWERED, "whatIf")
+        can: tuple[str, ...] = (*_ANSWERED, "whatIf")
         if self._played is not None:
             answers |= Courses(self._played).pages(PREFIX)
             can = (*can, "time")
