@@ -31,6 +31,7 @@ wheel: $(STAMP) ## a wheel, installed into an environment of its own, and its co
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check build/wheel/*.whl
 	cd build/wheel && venv/bin/stowplan --version && venv/bin/kube-scheduler --version && venv/bin/stowplan demo >demo.txt
+	build/wheel/venv/bin/python -c 'from stowplan.page.assets import assets; assert "assets/page.js" in assets()'
 	@tail -n 3 build/wheel/demo.txt
 
 lock: ## the versions and hashes that the image installs, anew from pyproject.toml

@@ -43,6 +43,8 @@ SLOW = (
     "live/test_volume_faults.py",
     "live/test_volumes.py",
     "live/test_waiting_cycles.py",
+    "page/browser",
+    "page/test_built.py",
     "queue/test_hints_by_shape.py",
     "recordings/test_replaying.py",
     "scenarios/test_page.py",
@@ -64,6 +66,9 @@ NEEDS = {
     "kubectl": "kubectl is not installed",
     "helm": "helm is not installed",
     "promtool": "promtool is not installed",
+    "chromium": "chromium is not installed",
+    "axe": "axe-core is not installed",
+    "node": "node is not installed",
 }
 _HERE = Path(__file__).parent
 

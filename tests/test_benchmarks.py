@@ -17,6 +17,7 @@ SMALL = {
     "groups": ["--nodes", "10", "--pods", "5", "--racks", "2", "--rounds", "1"],
     "lookups": ["--nodes", "10", "--pods", "3", "--changes", "2"],
     "metrics": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
+    "page": ["--nodes", "10", "--pods", "30", "--seconds", "0.3"],
     "recording": ["--nodes", "10", "--pods", "3", "--rounds", "2"],
     "scheduling_queue": ["--sleeping", "20", "--shapes", "2"],
     "storage": ["--nodes", "9", "--pods", "12", "--volumes", "3"],

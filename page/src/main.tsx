@@ -5,7 +5,6 @@ import { keepToken, takeToken } from "./source/access";
 import { serverSource } from "./source/server";
 import { Refused, type Source } from "./source/source";
 import { StaticSource, staticData } from "./source/static";
-import "uplot/dist/uPlot.min.css";
 import "./style/page.css";
 
 const root = document.getElementById("page")!;

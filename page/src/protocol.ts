@@ -319,10 +319,9 @@ export interface WhatIfChange {
   remove?: string[];
   drain?: string[];
   label?: { node: string; key: string; value: string | null }[];
-  taint?: { node: string; key: string; value: string; effect: string; remove: boolean }[];
-  scale?: { workload: string; replicas: number }[];
-  addPods?: { count: number; like: string }[];
-  removePods?: string[];
+  taint?: { node: string; key: string; value?: string; effect?: string; remove?: boolean }[];
+  scale?: { kind: string; namespace: string; name: string; replicas: number }[];
+  /** Profile, plugin, weight. */
   weights?: Record<string, Record<string, number>>;
   config?: string;
   manifests?: string;
@@ -330,10 +329,29 @@ export interface WhatIfChange {
 
 export interface WhatIfRecord {
   kind: "WhatIf";
+  /** What is changed, for people. */
+  changes: string[];
+  before: WhatIfSide;
+  after: WhatIfSide;
+  /** Pod -> node; "" for none. */
+  placed: Strings;
+  displaced: Strings;
+  /** Pod -> its node before and after. */
+  elsewhere: Record<string, [string, string]>;
+  /** From the plan that is shown to the one before and the one after, once everybody has looked for a node. */
+  settled: Changes;
   plan: Changes;
   commands: string[];
   manifests: string;
-  [more: string]: unknown;
+  config: string;
+}
+
+/** The cluster once the scheduler has done what it can. */
+export interface WhatIfSide {
+  nodes: number;
+  pods: number;
+  pending: string[];
+  reasons: Record<string, number>;
 }
 
 // -- time ----------------------------------------------------------------------------------------------------------

@@ -27,9 +27,11 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const query = address.query;
+  // Where no pod requests anything, as in many a small cluster, bays would look empty.
+  const nobodyAsksForCpu = useMemo(() => plan.pods.size > 0 && ![...plan.pods.values()].some((pod) => pod.requests.cpu), [plan, version]);
   const settings: Settings = {
     group: query.get("group") ?? USUAL.find((label) => (labels.get(label) ?? 0) > 1) ?? "",
-    resource: query.get("resource") ?? "cpu",
+    resource: query.get("resource") ?? (nobodyAsksForCpu ? "pods" : "cpu"),
     colour: (query.get("colour") as ColourBy | null) ?? "workload",
   };
   if (!(settings.colour in COLOURS_BY)) settings.colour = "workload";
@@ -57,6 +59,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const sum = `${count(plan.nodes.size, "node")}, ${count(totals.stowed, "pod")} stowed, ${grouped(plan.pending.size)} pending; ${settings.resource} ${percent(totals.asked, totals.whole)} requested`;
   return (
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
+      <h1 class="visually-hidden">The plan of {source.about.title}</h1>
       <div class="tools">
         <Choice label="Group by" value={settings.group} onChange={(group) => set({ group })} options={[["", "nothing"], ...[...labels].map(([label, values]): [string, string] => [label, `${short(label)} (${values})`])]} />
         <Choice label="Fill" value={settings.resource} onChange={(resource) => set({ resource })} options={resources.map((one) => [one, one])} />

@@ -58,6 +58,8 @@ export function useAddress(): Address {
   useEffect(() => {
     const changed = () => set(parse(location.hash));
     window.addEventListener("hashchange", changed);
+    // It may have changed between the first drawing and now.
+    changed();
     return () => window.removeEventListener("hashchange", changed);
   }, []);
   return address;

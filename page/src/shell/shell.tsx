@@ -63,7 +63,7 @@ export function Shell({ source }: { source: Source }) {
 }
 
 const WHY_NOT: Record<string, string> = {
-  time: "A recording (stowplan ui --recording) or a simulation's folder has time.",
+  time: "A recording has time: stowplan ui --recording FILE, without --at.",
   whatIf: "Trials need a scheduler beside the page: stowplan ui with files, a dump or a cluster.",
   podgroups: "Groups are shown where the scheduler knows them.",
 };

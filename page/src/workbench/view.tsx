@@ -1,5 +1,282 @@
+/** The workbench: say what changes, see the plan before and after, and take the change along as commands. */
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { useAsked } from "../parts/asked";
+import { byName, count, grouped } from "../parts/format";
+import { saveText } from "../parts/save";
+import { type Column, Table } from "../parts/table";
+import { useNodesVersion } from "../plan/changes";
+import { Colours } from "../plan/colours";
+import type { PlanModel, PodItem } from "../plan/model";
+import { Picture } from "../plan/picture";
+import type { ConfigurationRecord, WhatIfChange, WhatIfRecord } from "../protocol";
+import { amend, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
+import { changeOf, isEmpty, items, textOf } from "./change";
+import { Form } from "./form";
 
-export function WorkbenchView(_: ViewProps) {
-  return <p class="empty">The workbench is not built yet.</p>;
+/** A slider that moves asks once it rests. */
+const REST = 250;
+const ZONE = "topology.kubernetes.io/zone";
+
+export function WorkbenchView({ source, plan, address }: ViewProps) {
+  const text = address.query.get("change");
+  const change = useMemo(() => changeOf(text), [text]);
+  const set = (next: WhatIfChange) => amend(address, { change: textOf(next) });
+  const asked = useAsked(() => trial(source.whatIf, change), [source, text]);
+  const configuration = useAsked(() => (source.can("configuration") ? source.configuration() : Promise.reject(new Error("none"))), [source]);
+  return (
+    <div class="bench">
+      <div class="bench-form">
+        <h1>Workbench</h1>
+        <p class="muted">Nothing is written to the cluster: changes are tried beside it and undone.</p>
+        <ul class="staged" aria-label="What changes">
+          {items(change).map((item) => (
+            <li key={item.text}>
+              {item.text}
+              <button type="button" class="quiet" aria-label={`Do not ${item.text}`} onClick={() => set(item.without())}>
+                ✕
+              </button>
+            </li>
+          ))}
+        </ul>
+        <Form plan={plan} change={change} onChange={set} />
+        {configuration.answer && <Weights configuration={configuration.answer} change={change} onChange={set} />}
+        <Paste label="Manifests to apply" value={change.manifests ?? ""} onTry={(manifests) => set({ ...change, manifests })} />
+        <Paste label="Another configuration" value={change.config ?? ""} onTry={(config) => set({ ...change, config })} />
+        {!isEmpty(change) && (
+          <button type="button" onClick={() => set({})}>
+            Start over
+          </button>
+        )}
+      </div>
+      <div class="bench-result">
+        {asked.error && (
+          <p class="note" role="alert">
+            {asked.error}
+          </p>
+        )}
+        {asked.answer ? <Result plan={plan} record={asked.answer} /> : !asked.error && <p class="empty">Say what changes, and the plan shows what would become of it.</p>}
+      </div>
+    </div>
+  );
+}
+
+async function trial(whatIf: (change: WhatIfChange) => Promise<WhatIfRecord>, change: WhatIfChange): Promise<WhatIfRecord | undefined> {
+  if (isEmpty(change)) return undefined;
+  await new Promise((done) => setTimeout(done, REST));
+  return whatIf(change);
+}
+
+// -- what is asked ---------------------------------------------------------------------------------------------------
+
+interface Part {
+  change: WhatIfChange;
+  onChange: (change: WhatIfChange) => void;
+}
+
+function Weights({ configuration, change, onChange }: Part & { configuration: ConfigurationRecord }) {
+  return (
+    <details>
+      <summary>Weights of plugins</summary>
+      {configuration.profiles.map((profile) => {
+        const plugins = profile.points.find(({ point }) => point === "score")?.plugins ?? [];
+        const chosen = change.weights?.[profile.schedulerName] ?? {};
+        const weigh = (plugin: string, weight: number, usual: number) => {
+          const { [plugin]: _, ...others } = chosen;
+          const mine = weight === usual ? others : { ...others, [plugin]: weight };
+          const { [profile.schedulerName]: __, ...profiles } = change.weights ?? {};
+          onChange({ ...change, weights: Object.keys(mine).length ? { ...profiles, [profile.schedulerName]: mine } : profiles });
+        };
+        return (
+          <fieldset key={profile.schedulerName}>
+            <legend>{profile.schedulerName}</legend>
+            {plugins.map(({ name, weight }) => (
+              <label key={name} class="slider">
+                <span>{name}</span>
+                <input type="range" min={0} max={20} value={chosen[name] ?? weight} onInput={(event) => weigh(name, event.currentTarget.valueAsNumber, weight)} />
+                <output>{chosen[name] ?? weight}</output>
+              </label>
+            ))}
+          </fieldset>
+        );
+      })}
+    </details>
+  );
+}
+
+function Paste({ label, value, onTry }: { label: string; value: string; onTry: (text: string) => void }) {
+  const [text, setText] = useState(value);
+  useEffect(() => setText(value), [value]);
+  return (
+    <details open={!!value}>
+      <summary>{label}</summary>
+      <textarea rows={7} class="mono" aria-label={label} spellcheck={false} value={text} placeholder="YAML or JSON" onInput={(event) => setText(event.currentTarget.value)} />
+      <button type="button" disabled={text === value} onClick={() => onTry(text)}>
+        Try
+      </button>
+    </details>
+  );
+}
+
+// -- what comes of it ------------------------------------------------------------------------------------------------
+
+type Side = "before" | "after" | "difference";
+
+function Result({ plan, record }: { plan: PlanModel; record: WhatIfRecord }) {
+  const [side, setSide] = useState<Side>("difference");
+  const [chosen, select] = useState<[string, string]>(["", ""]);
+  const nodesVersion = useNodesVersion(plan);
+  const models = useMemo(() => ({ before: changed(plan, record.settled), after: changed(plan, record.plan) }), [plan, record]);
+  const moved = useMemo(() => new Set([...Object.keys(record.placed), ...Object.keys(record.displaced), ...Object.keys(record.elsewhere)]), [record]);
+  const model = side === "before" ? models.before : models.after;
+  const colours = useMemo(() => new Colours("workload", models.after.pods.values(), Date.now()), [models]);
+  const shown = useMemo(() => (pod: PodItem) => side !== "difference" || moved.has(pod.key), [side, moved]);
+  const group = [...model.nodes.values()].some((node) => node.labels[ZONE]) ? ZONE : "";
+  const resource = [...model.pods.values()].some((pod) => pod.requests.cpu) ? "cpu" : "pods";
+  return (
+    <>
+      <Figures record={record} />
+      <div class="tools">
+        <span class="buttons" role="group" aria-label="Which plan">
+          {(["before", "after", "difference"] as const).map((one) => (
+            <button key={one} type="button" aria-pressed={one === side} onClick={() => setSide(one)}>
+              {one === "before" ? "Before" : one === "after" ? "After" : "What moves"}
+            </button>
+          ))}
+        </span>
+        <span class="muted">{chosen[1] || chosen[0]}</span>
+      </div>
+      <div class="sea">
+        <Picture key={side === "before" ? "before" : "after"} plan={model} settings={{ group, resource, colour: "workload" }} label={group} colours={colours} nodesVersion={nodesVersion} shown={shown} selectedNode={chosen[0]} selectedPod={chosen[1]} onSelect={(node, pod) => select([node, pod])} />
+      </div>
+      <Moves record={record} />
+      <Take record={record} />
+    </>
+  );
+}
+
+function changed(plan: PlanModel, changes: WhatIfRecord["plan"]): PlanModel {
+  const copy = plan.copy();
+  copy.change(changes);
+  return copy;
+}
+
+function Figures({ record }: { record: WhatIfRecord }) {
+  const { before, after } = record;
+  const rows: [string, number, number][] = [
+    ["Nodes", before.nodes, after.nodes],
+    ["Pods with a node", before.pods, after.pods],
+    ["Pending", before.pending.length, after.pending.length],
+  ];
+  const [was, is] = [shortened(before.reasons), shortened(after.reasons)];
+  const reasons = [...new Set([...was.keys(), ...is.keys()])];
+  return (
+    <table class="figures">
+      <caption class="visually-hidden">Before and after: {record.changes.join("; ")}</caption>
+      <thead>
+        <tr>
+          <th scope="col">
+            <span class="visually-hidden">What</span>
+          </th>
+          <th scope="col" class="number">
+            before
+          </th>
+          <th scope="col" class="number">
+            after
+          </th>
+          <th scope="col" class="number">
+            difference
+          </th>
+        </tr>
+      </thead>
+      <tbody>
+        {[...rows, ...reasons.map((reason): [string, number, number] => [`… ${reason}`, was.get(reason) ?? 0, is.get(reason) ?? 0])].map(([name, one, other]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td class="number">{grouped(one)}</td>
+            <td class="number">{grouped(other)}</td>
+            <td class="number">{one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.abs(other - one))}`}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Reasons without the numbers of nodes in them, so that both sides have the same ones. */
+export function shortened(reasons: Record<string, number>): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const [reason, pods] of Object.entries(reasons)) {
+    const short = reason
+      .replace(/^0\/\d+ nodes are available: /, "")
+      .replace(/ (no new claims to deallocate|preemption: ).*$/s, "")
+      .replaceAll(/(^|, )\d+ /g, "$1");
+    found.set(short, (found.get(short) ?? 0) + pods);
+  }
+  return found;
+}
+
+interface Move {
+  pod: string;
+  what: string;
+  from: string;
+  to: string;
+}
+
+function Moves({ record }: { record: WhatIfRecord }) {
+  const moves: Move[] = [
+    ...Object.entries(record.placed).map(([pod, to]): Move => ({ pod, what: "gets a node", from: "", to })),
+    ...Object.entries(record.displaced).map(([pod, to]): Move => ({ pod, what: to ? "moves" : "loses its node", from: "", to })),
+    ...Object.entries(record.elsewhere).map(([pod, [from, to]]): Move => ({ pod, what: "is placed elsewhere", from, to })),
+  ].sort((one, other) => byName(one.pod, other.pod));
+  if (!moves.length) return <p class="sum">No pod gets, loses or changes its node.</p>;
+  const columns: Column<Move>[] = [
+    { title: "Pod", value: (move) => move.pod, show: (move) => <a href={podHref(move.pod)}>{move.pod}</a> },
+    { title: "What", value: (move) => move.what },
+    { title: "Before", value: (move) => move.from },
+    { title: "After", value: (move) => move.to },
+  ];
+  return (
+    <section class="card">
+      <h2>{count(moves.length, "pod")} moved</h2>
+      <Table caption="Pods that get, lose or change their node" columns={columns} rows={moves} rowKey={(move) => move.pod} file="what-if" />
+    </section>
+  );
+}
+
+function Take({ record }: { record: WhatIfRecord }) {
+  const files: [string, string, string][] = [
+    ["Commands", record.commands.join("\n"), "change.sh"],
+    ["Manifests", record.manifests, "manifests.yaml"],
+    ["Configuration", record.config, "scheduler.yaml"],
+  ];
+  return (
+    <section class="card">
+      <h2>Take it along</h2>
+      {files.filter(([, text]) => text.trim()).map(([title, text, file]) => (
+        <Copied key={title} title={title} text={text} file={file} />
+      ))}
+    </section>
+  );
+}
+
+function Copied({ title, text, file }: { title: string; text: string; file: string }) {
+  const [done, setDone] = useState(false);
+  const copy = () => navigator.clipboard.writeText(text).then(() => setDone(true), () => {});
+  return (
+    <div>
+      <h3>
+        {title}{" "}
+        <button type="button" class="small" onClick={copy}>
+          {done ? "Copied" : "Copy"}
+        </button>{" "}
+        <button type="button" class="small" onClick={() => saveText(file, `${text}\n`, "text/plain")}>
+          Save
+        </button>
+      </h3>
+      <pre tabIndex={0} aria-label={title}>
+        {text}
+      </pre>
+    </div>
+  );
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import webbrowser
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from stowplan import __version__
 from stowplan.cli.about import POD_GROUPS
@@ -18,6 +20,7 @@ from stowplan.cli.shell_completion import complete_context, complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
+from stowplan.command_line.named_plugins import named_plugins
 from stowplan.command_line.stop_signals import stop_signals
 from stowplan.config import DEFAULT_FEATURES, load_config
 from stowplan.config.features import with_chosen
@@ -26,17 +29,25 @@ from stowplan.explain.judging import judged
 from stowplan.explain.reported_status import ReportedStatus
 from stowplan.explain.suggestions import advise
 from stowplan.framework.explanations.formatting import count
+from stowplan.framework.registry import installed_plugins
+from stowplan.guarding.broken_off_calls import BrokenOffCalls
+from stowplan.guarding.guarded_plugins import guarded_registry
 from stowplan.klog.setup import LogSettings, set_up
+from stowplan.offline import Cluster
 from stowplan.page.answers import Answers
 from stowplan.page.configuration import configuration_record
+from stowplan.page.course import TRACK, Courses
 from stowplan.page.plan import plan_of
 from stowplan.page.records import SourceRecord
 from stowplan.page.saved_copy import save_copy
+from stowplan.page.trials import Trials
+from stowplan.recordings.replaying import Replayed
 from stowplan.serving.errors import ServingError
 from stowplan.sources.cluster_source import GROUP_GATES, ClusterSource
+from stowplan.what_if.comparison import objects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 
     from stowplan.client.connection import Connection
     from stowplan.cluster.pod_info import PodInfo
@@ -48,6 +59,7 @@ if TYPE_CHECKING:
     from stowplan.explain.verdict import Verdict
     from stowplan.framework.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
+    from stowplan.page.course import Played
     from stowplan.page.feed import Feed
     from stowplan.page.records import ConfigurationRecord
     from stowplan.serving.requests.messages import Page
@@ -157,7 +169,9 @@ def ui(
         if export is not None:
             _Standing(about, "static", title, known).save(export)
         else:
-            _Standing(about, mode, title, known).serve(show)
+            # Of a single moment there is no course.
+            played = _played(recording, plugins) if recording and when is None else None
+            _Standing(about, mode, title, known, played).serve(show)
 
 
 @dataclass(frozen=True)
@@ -186,9 +200,12 @@ class _Show:
 class _Standing:
     """A cluster that does not change while it is looked at."""
 
-    def __init__(self, about: ClusterSource, mode: str, title: str, known: Declarations) -> None:
+    def __init__(
+        self, about: ClusterSource, mode: str, title: str, known: Declarations, played: Played | None = None
+    ) -> None:
         self._about = about
         self._known = known
+        self._played = played
         self._answers = Answers(about)
         self._source = _source(mode, title, about.cluster.config)
 
@@ -214,9 +231,27 @@ class _Standing:
 
         state, stopped = self._about.engine.state, stop.event()
         feed = Feed(plan_of(state))
-        answers = self._answers.pages(PREFIX)
-        pages = site(self._source, feed=feed, configuration=self._configuration, answers=answers)
+        answers = self._answers.pages(PREFIX) | Trials(lambda: self._about.cluster).pages(PREFIX)
+        can: tuple[str, ...] = (*_ANSWERED, "whatIf")
+        if self._played is not None:
+            answers |= Courses(self._played).pages(PREFIX)
+            can = (*can, "time")
+        source = replace(self._source, can=can, tracks=(TRACK,) if self._played is not None else ())
+        pages = site(lambda: source, feed=feed, configuration=self._configuration, answers=answers)
         await show.until(stopped.wait(), pages, feed, _size(state))
+
+
+def _played(path: str, plugins: Sequence[str]) -> Played:
+    """Plays the newest file of a recording again."""
+
+    @contextmanager
+    def playing() -> Iterator[tuple[ClusterState, Iterable[float]]]:
+        calls = BrokenOffCalls()
+        registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
+        with Replayed(path, registry, broken_off=calls) as again:
+            yield again.engine.state, (step.entry.now for step in again.steps())
+
+    return playing
 
 
 # -- a live cluster ---------------------------------------------------------------------------------------------------
@@ -238,7 +273,7 @@ def _live(
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(show, connection, configuration, registry, features, stop))
+            event_loop.run(_follow(show, connection, configuration, registry, features, plugins, stop))
     finally:
         logs.close()
 
@@ -249,6 +284,7 @@ async def _follow(
     configuration: Configuration,
     registry: Registry,
     features: FeatureGates,
+    plugins: Sequence[str],
     stop: StopSignals,
 ) -> None:
     """An engine hears what the cluster's scheduler hears, and judges for the page; it never starts."""
@@ -269,11 +305,13 @@ async def _follow(
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
+            trials = Trials(lambda: Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins))))
+            source = replace(_source("live", connection.server, configuration), can=(*_ANSWERED, "whatIf"))
             pages = site(
-                _source("live", connection.server, configuration),
+                lambda: source,
                 feed=feed,
                 configuration=lambda: configuration_record(configuration, registry.declarations, features),
-                answers=Answers(_Followed(follower.engine)).pages(PREFIX),
+                answers=Answers(_Followed(follower.engine)).pages(PREFIX) | trials.pages(PREFIX),
             )
             async with running(follow(state, feed)) as looking:
                 await show.until(stopped.wait(), pages, feed, _size(state), following, looking)

@@ -55,14 +55,16 @@ class SchedulerPage:
 
     def pages(self) -> dict[str, Page]:
         """For a server's routes: all that a scheduler tells below /stowplan/."""
-        source = SourceRecord(
+        return site(self._source, feed=self.feed, configuration=self._configuration, answers=self._answers.pages())
+
+    def _source(self) -> SourceRecord:
+        return SourceRecord(
             mode="live",
             title=self._title,
             scheduler_name=self._scheduler.configuration.profiles[0].scheduler_name,
             version=f"stowplan {__version__}",
             can=_ANSWERED,
         )
-        return site(source, feed=self.feed, configuration=self._configuration, answers=self._answers.pages())
 
     def _configuration(self) -> ConfigurationRecord:
         return configuration_record(self._scheduler.configuration, self._plugins, self._features)

@@ -32,7 +32,9 @@ def document(record: Record) -> dict[str, Any]:
 
 def encoded(record: Record) -> bytes:
     """The record as a JSON document with the version of its schema: the only place where records are serialised."""
-    return msgspec.json.encode({"schemaVersion": SCHEMA_VERSION, **msgspec.to_builtins(record)})
+    # Spliced: a snapshot of fifty thousand pods is not to be built twice.
+    head, body = b'{"schemaVersion":%d' % SCHEMA_VERSION, msgspec.json.encode(record)
+    return b"%b,%b" % (head, body[1:]) if len(body) > len(b"{}") else head + b"}"
 
 
 # -- stories and decisions --------------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks.
 INTERVAL = 0.1
-#: Pods of a slice: about five milliseconds.
-_SLICE = 1500
+#: Pods and nodes of a slice: about five milliseconds.
+_SLICE, _NODES_OF_SLICE = 1500, 300
 
 
 class PlanFollower:
@@ -47,6 +47,10 @@ class PlanFollower:
         """Make the first plan in slices, between which the state may change."""
         state = self._state
         state.follow(self._touched)
+        names = list(state.table.row_of)
+        for start in range(0, len(names), _NODES_OF_SLICE):
+            self._take_some_nodes(names[start : start + _NODES_OF_SLICE])
+            yield
         infos = [*state.placed_pods(), *state.pending.values()]
         for start in range(0, len(infos), _SLICE):
             # By UID: what was seen when the slices were cut may have gone.
@@ -89,6 +93,15 @@ class PlanFollower:
             plan[key] = row
             self._keys[row.uid] = key
         return rows, tuple(key for key in gone if key not in rows)
+
+    def _take_some_nodes(self, names: Iterable[str]) -> None:
+        table = self._state.table
+        for name in names:
+            row = table.row_of.get(name)
+            node = None if row is None else table.nodes[row]
+            if node is not None:
+                self._nodes[name] = node
+                self.plan.nodes[name] = node_row(table, node)
 
     def _take_nodes(self) -> tuple[dict[str, NodeRow], tuple[str, ...]]:
         table = self._state.table

@@ -65,9 +65,9 @@ class Plan:
 
     def apply(self, change: PlanChange) -> None:
         for name in change.gone_nodes:
-            del self.nodes[name]
+            self.nodes.pop(name, None)
         for key in change.gone_pods:
-            del self.pods[key]
+            self.pods.pop(key, None)
         self.nodes.update(change.nodes)
         self.pods.update(change.pods)
 
@@ -83,6 +83,19 @@ class PlanChange:
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.pods or self.gone_nodes or self.gone_pods)
+
+    def then(self, other: PlanChange) -> PlanChange:
+        """Both as one. What the first brought and the second took away is named as gone all the same."""
+        nodes = {name: row for name, row in self.nodes.items() if name not in other.gone_nodes}
+        pods = {key: row for key, row in self.pods.items() if key not in other.gone_pods}
+        nodes.update(other.nodes)
+        pods.update(other.pods)
+        return PlanChange(
+            nodes,
+            pods,
+            tuple(name for name in dict.fromkeys((*self.gone_nodes, *other.gone_nodes)) if name not in nodes),
+            tuple(key for key in dict.fromkeys((*self.gone_pods, *other.gone_pods)) if key not in pods),
+        )
 
 
 def difference(old: Plan, new: Plan) -> PlanChange:

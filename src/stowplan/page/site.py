@@ -35,7 +35,7 @@ def is_public(path: str) -> bool:
 
 
 def site(
-    source: SourceRecord,
+    source: Callable[[], SourceRecord],
     *,
     feed: Feed,
     configuration: Callable[[], ConfigurationRecord],
@@ -48,7 +48,7 @@ def site(
 
     return {
         **asset_pages(PREFIX),
-        f"{PREFIX}source": _document(lambda: source),
+        f"{PREFIX}source": _document(source),
         f"{PREFIX}configuration": _document(configuration),
         f"{PREFIX}plan": plan,
         **answers,

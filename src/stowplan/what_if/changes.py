@@ -73,6 +73,24 @@ class Remove(Change):
 
 
 @dataclass(frozen=True)
+class Drain(Change):
+    """The node takes no more pods, and those that do not belong to it leave."""
+
+    node: str
+
+    @property
+    def text(self) -> str:
+        return f"drain node {self.node}"
+
+    def apply(self, cluster: Cluster) -> None:
+        node = node_named(cluster, self.node)
+        cluster.add(replace(node, spec=replace(node.spec, unschedulable=True)))
+        _take_off(
+            cluster, (info for info in pods_on(cluster, self.node) if fate_of(info.pod) is not Fate.BELONGS_TO_NODE)
+        )
+
+
+@dataclass(frozen=True)
 class Label(Change):
     node: str
     key: str

@@ -19,21 +19,31 @@ from stowplan.what_if.records import SideRecord, WhatIfRecord
 from stowplan.what_if.settling import Settling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
+    from stowplan.cluster.state import ClusterState
     from stowplan.what_if.changes import Change
 
+    Look = Callable[[Cluster], None]
 
-def what_if(cluster: Cluster, *changes: Change) -> WhatIfRecord:
-    """Compare the cluster as it is with one after the changes, which are made in their order."""
+
+def _nobody_looks(cluster: Cluster) -> None:
+    pass
+
+
+def what_if(cluster: Cluster, *changes: Change, look: Look = _nobody_looks) -> WhatIfRecord:
+    """Compare the cluster as it is with one after the changes, which are made in their order.
+
+    `look` gets the cluster before and after, each as it is once everybody has looked for a node; it must keep nothing.
+    """
     homes = _homes(cluster)
-    before = _side(cluster, ())
+    before = _side(cluster, (), look)
     other = cluster
     for change in changes:
         if isinstance(change, Reconfigure):
-            other = Cluster(objects_of(cluster), change.config, plugins=cluster.plugins)
-    after = _side(other, changes)
+            other = Cluster(objects_of(cluster.state), change.config, plugins=cluster.plugins)
+    after = _side(other, changes, look)
     return _compared(homes, before, after, [change.text for change in changes])
 
 
@@ -52,12 +62,13 @@ class _Side:
         )
 
 
-def _side(cluster: Cluster, changes: Sequence[Change]) -> _Side:
+def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
     with cluster.transaction():
         for change in changes:
             change.apply(cluster)
         settling = Settling(cluster)
         settling.settle_all()
+        look(cluster)
         return _Side(cluster.state.table.count, _homes(cluster), settling.stranded)
 
 
@@ -86,9 +97,8 @@ def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[
     )
 
 
-def objects_of(cluster: Cluster) -> list[Any]:
-    """Everything that the cluster knows, pods on nodes with their node."""
-    state = cluster.state
+def objects_of(state: ClusterState) -> list[Any]:
+    """Everything that a cluster knows, pods on nodes with their node."""
     nodes = [state.table.nodes[row] for row in state.table.row_of.values()]
     placed = (on_node(info.pod, info.node_name) for info in state.placed_pods())
     pods = [*placed, *(info.pod for info in state.pending.values())]

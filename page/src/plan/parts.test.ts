@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { amount, byName, span } from "../parts/format";
+import { csv } from "../parts/save";
+import { changeOf, isEmpty, items, textOf, workloadOf } from "../workbench/change";
+import { grouped, layout, need, stowed } from "./layout";
+import type { NodeItem, PodItem } from "./model";
+import { fitted } from "./pen";
+import { parseSelector } from "./selector";
+import { Course } from "../time/course";
+import { indexAt } from "../time/chart";
+import type { NodesBlock, PodsBlock, TimeRecord } from "../protocol";
+
+const pod = (name: string, cpu: number): PodItem => ({
+  key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", labels: {}, requests: { cpu },
+  priority: 0, created: 0, terminating: false,
+});
+const nodeOf = (name: string, zone: string): NodeItem => ({ name, labels: zone ? { zone } : {}, taints: [], allocatable: { cpu: 4000 }, unschedulable: false });
+
+test("selectors are kubectl's", () => {
+  const labels = { app: "web", tier: "" };
+  const yes = ["", "app=web", "app==web", "app!=db", "app in (web,db)", "app notin (db)", "app", "!gone", "tier=", "app=web,!gone", "gone!=x", "gone notin (x)"];
+  const no = ["app=db", "app!=web", "app in (db)", "app notin (web)", "gone", "!app", "app=web,app=db", "gone=x"];
+  for (const text of yes) assert.equal((parseSelector(text) as (of: object) => boolean)(labels), true, text);
+  for (const text of no) assert.equal((parseSelector(text) as (of: object) => boolean)(labels), false, text);
+  for (const text of ["app in (web", "=x", "a b", ",", "!", "app=(x)"]) assert.equal(typeof parseSelector(text), "string", text);
+  assert.equal((parseSelector("toString") as (of: object) => boolean)({}), false);
+});
+
+test("amounts are as kubectl shows them", () => {
+  assert.equal(amount("cpu", 250), "250m");
+  assert.equal(amount("cpu", 4000), "4");
+  assert.equal(amount("cpu", 1500), "1.5");
+  assert.equal(amount("memory", 8 * 2 ** 30), "8Gi");
+  assert.equal(amount("nvidia.com/gpu", 8), "8");
+  assert.equal(span(0), "0s");
+  assert.equal(span(95), "1m35s");
+  assert.equal(span(3 * 86400), "3d");
+  assert.deepEqual(["n10", "n2"].sort(byName), ["n2", "n10"]);
+});
+
+test("a cell is no formula, and a comma ends none", () => {
+  assert.equal(csv([["=1+1", "a,b", 'say "x"', 3]]), '\'=1+1,"a,b","say ""x""",3\r\n');
+});
+
+test("boxes are as large as what they stand for, and overlap nowhere", () => {
+  const boxes = stowed([pod("a", 2000), pod("b", 500), pod("c", 500), pod("d", 250)], 4000, "cpu");
+  const whole = 100 * 66;
+  for (const box of boxes) assert.ok(Math.abs((box.width * box.height) / whole - need(box.pod, "cpu") / 4000) < 1e-9);
+  for (const one of boxes) {
+    assert.ok(one.x >= -1e-9 && one.y >= -1e-9 && one.x + one.width <= 100 + 1e-9 && one.y + one.height <= 66 + 1e-9);
+    for (const other of boxes) {
+      if (one === other) continue;
+      const apart = one.x + one.width <= other.x + 1e-9 || other.x + other.width <= one.x + 1e-9 || one.y + one.height <= other.y + 1e-9 || other.y + other.height <= one.y + 1e-9;
+      assert.ok(apart);
+    }
+  }
+});
+
+test("what a node has promised beyond what it has stays within its bay", () => {
+  for (const capacity of [0, 1000]) {
+    const boxes = stowed(Array.from({ length: 40 }, (_, i) => pod(`p${i}`, 100 * (i % 5))), capacity, "cpu");
+    assert.equal(boxes.length, 40);
+    assert.ok(Math.min(...boxes.map((box) => box.y)) >= -1e-6);
+  }
+});
+
+test("holds and bays overlap nowhere, and nodes without the label come last", () => {
+  const nodes = Array.from({ length: 57 }, (_, i) => nodeOf(`n${i}`, ["", "x", "y", "z"][i % 4]!));
+  const groups = grouped(nodes, "zone");
+  assert.deepEqual([...groups.keys()], ["x", "y", "z", ""]);
+  const made = layout(groups, 1.6);
+  assert.equal(made.bays.length, 57);
+  for (const bay of made.bays) {
+    const hold = made.holds[bay.hold]!;
+    assert.ok(bay.x >= hold.x && bay.y >= hold.y && bay.x + bay.width <= hold.x + hold.width && bay.y + bay.height <= hold.y + hold.height);
+  }
+  for (const one of made.holds) for (const other of made.holds) assert.ok(one === other || one.x + one.width <= other.x || other.x + other.width <= one.x || one.y + one.height <= other.y || other.y + other.height <= one.y);
+  assert.deepEqual(layout(new Map(), 1.6).bays, []);
+});
+
+test("a text is cut to its room or left out", () => {
+  const width = (text: string) => text.length;
+  assert.equal(fitted("node-1", 6, width), "node-1");
+  assert.equal(fitted("a-long-name", 6, width), "a-lon…");
+  assert.equal(fitted("a-long-name", 2, width), "");
+});
+
+test("a change survives its address, part by part", () => {
+  const change = { remove: ["a"], addNodes: [{ count: 2, like: "b" }], weights: {}, config: "" };
+  assert.deepEqual(changeOf(textOf(change)!), { remove: ["a"], addNodes: [{ count: 2, like: "b" }] });
+  assert.deepEqual(items(change).map((item) => item.text), ["add 2 like b", "remove a"]);
+  assert.deepEqual(items(change)[1]!.without().remove, []);
+  assert.ok(isEmpty({ remove: [], config: " " }));
+  for (const text of [null, "", "{", "[]", "3", "null"]) assert.ok(isEmpty(changeOf(text)));
+});
+
+test("pods of a Deployment are scaled by it", () => {
+  const made = { namespace: "ns", workload: "ReplicaSet/web-6f5d", labels: { "pod-template-hash": "6f5d" } };
+  assert.deepEqual(workloadOf(made), { kind: "Deployment", namespace: "ns", name: "web" });
+  assert.deepEqual(workloadOf({ ...made, labels: {} }), { kind: "ReplicaSet", namespace: "ns", name: "web-6f5d" });
+  assert.equal(workloadOf({ ...made, workload: "" }), undefined);
+});
+
+const noNodes: NodesBlock = { name: [], labels: [], taints: [], allocatable: [], unschedulable: [], labelSets: [], taintSets: [], amountSets: [] };
+const podsAt = (node: string): PodsBlock => ({
+  key: ["d/p"], uid: ["1"], node: [1], nominatedNode: [0], workload: [0], labels: [0], requests: [0], priority: [0], created: [""],
+  terminating: [false], nodeNames: ["", node], workloads: [""], labelSets: [{}], amountSets: [{}],
+});
+
+test("a course goes on and back", () => {
+  const frames = ["a", "b", "c"].map((node) => ({ time: "", nodes: noNodes, pods: podsAt(node), goneNodes: [], gonePods: [] }));
+  const course = new Course({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [], uid: [] } }, frames });
+  const seen = [2, 0, 3, 1, 99].map((at) => (course.go(at), course.model.pods.get("d/p")?.node));
+  assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
+});
+
+test("a time is the last look before it", () => {
+  const record = { series: { time: [10, 20, 30], columns: [] } } as unknown as TimeRecord;
+  const index = (seconds: number) => indexAt(record, new Date(1000 * seconds).toISOString());
+  assert.deepEqual([5, 10, 19.9, 20, 35].map(index), [0, 0, 0, 1, 2]);
+});

@@ -1,0 +1,128 @@
+/** The form that adds to a change, one kind of it at a time. */
+import { useMemo, useState } from "preact/hooks";
+import { byName } from "../parts/format";
+import type { PlanModel } from "../plan/model";
+import type { WhatIfChange } from "../protocol";
+import { workloadOf } from "./change";
+
+const KINDS = { addNodes: "Add nodes", remove: "Remove a node", drain: "Drain a node", label: "Label a node", taint: "Taint a node", scale: "Scale a workload" };
+type Kind = keyof typeof KINDS;
+const EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+interface Props {
+  plan: PlanModel;
+  change: WhatIfChange;
+  onChange: (change: WhatIfChange) => void;
+}
+
+export function Form({ plan, change, onChange }: Props) {
+  const [kind, setKind] = useState<Kind>("addNodes");
+  const [node, setNode] = useState("");
+  const [number, setNumber] = useState(1);
+  const [key, setKey] = useState("");
+  const [value, setValue] = useState("");
+  const [effect, setEffect] = useState(EFFECTS[0]!);
+  const [remove, setRemove] = useState(false);
+  const [workload, setWorkload] = useState("");
+  const nodes = useMemo(() => [...plan.nodes.keys()].sort(byName), [plan.version]);
+  const workloads = useMemo(() => workloadsOf(plan), [plan.version]);
+  const at = nodes.includes(node) ? node : (nodes[0] ?? "");
+  const scaled = workloads.has(workload) ? workload : ([...workloads.keys()][0] ?? "");
+  const add = (event: Event) => {
+    event.preventDefault();
+    const extended = <K extends Kind>(which: K, one: NonNullable<WhatIfChange[K]>[number]) => ({ ...change, [which]: [...((change[which] as unknown[] | undefined) ?? []), one] });
+    switch (kind) {
+      case "addNodes":
+        return onChange(extended("addNodes", { count: number, like: at }));
+      case "remove":
+      case "drain":
+        return onChange(extended(kind, at));
+      case "label":
+        return onChange(extended("label", { node: at, key, value: remove ? null : value }));
+      case "taint":
+        return onChange(extended("taint", remove ? { node: at, key, remove } : { node: at, key, value, effect }));
+      case "scale":
+        return onChange(extended("scale", { ...workloads.get(scaled)!, replicas: number }));
+    }
+  };
+  const keyed = kind === "label" || kind === "taint";
+  return (
+    <form class="adding" onSubmit={add}>
+      <label>
+        <span>Change</span>
+        <select value={kind} onChange={(event) => setKind(event.currentTarget.value as Kind)}>
+          {Object.entries(KINDS).map(([one, title]) => (
+            <option key={one} value={one}>
+              {title}
+            </option>
+          ))}
+        </select>
+      </label>
+      {kind === "scale" ? (
+        <label>
+          <span>Workload</span>
+          <select value={scaled} onChange={(event) => setWorkload(event.currentTarget.value)}>
+            {[...workloads.keys()].map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+      ) : (
+        <label>
+          <span>{kind === "addNodes" ? "Like" : "Node"}</span>
+          <input list="nodes" value={node || at} onInput={(event) => setNode(event.currentTarget.value)} />
+          <datalist id="nodes">
+            {nodes.slice(0, 500).map((name) => (
+              <option key={name} value={name} />
+            ))}
+          </datalist>
+        </label>
+      )}
+      {(kind === "addNodes" || kind === "scale") && (
+        <label>
+          <span>{kind === "scale" ? "Replicas" : "How many"}</span>
+          <input type="number" min={kind === "scale" ? 0 : 1} max={10000} value={number} onInput={(event) => setNumber(event.currentTarget.valueAsNumber || 0)} />
+        </label>
+      )}
+      {keyed && (
+        <label>
+          <span>Key</span>
+          <input value={key} required spellcheck={false} onInput={(event) => setKey(event.currentTarget.value)} />
+        </label>
+      )}
+      {keyed && !remove && (
+        <label>
+          <span>Value</span>
+          <input value={value} spellcheck={false} onInput={(event) => setValue(event.currentTarget.value)} />
+        </label>
+      )}
+      {kind === "taint" && !remove && (
+        <label>
+          <span>Effect</span>
+          <select value={effect} onChange={(event) => setEffect(event.currentTarget.value)}>
+            {EFFECTS.map((one) => (
+              <option key={one}>{one}</option>
+            ))}
+          </select>
+        </label>
+      )}
+      {keyed && (
+        <label class="check">
+          <input type="checkbox" checked={remove} onChange={(event) => setRemove(event.currentTarget.checked)} /> take it away
+        </label>
+      )}
+      <button type="submit" class="primary" disabled={kind === "scale" ? !scaled : !at}>
+        Add to the trial
+      </button>
+    </form>
+  );
+}
+
+function workloadsOf(plan: PlanModel): Map<string, { kind: string; namespace: string; name: string }> {
+  const found = new Map<string, { kind: string; namespace: string; name: string }>();
+  for (const pod of plan.pods.values()) {
+    const made = workloadOf(pod);
+    if (made) found.set(`${made.kind} ${made.namespace}/${made.name}`, made);
+  }
+  return new Map([...found].sort(([one], [other]) => byName(one, other)));
+}

@@ -1,0 +1,243 @@
+"""The workbench: changes that the page asks about, tried on the cluster and undone.
+
+What is asked for is data of a browser: it is held against the types below, and what makes no sense is refused with the
+field that it is about. The answer is that of `stowplan what-if`, with the plan after the changes as a delta to the one
+before, and the changes as commands and manifests that would make them. Nothing is written anywhere.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+
+from stowplan.api.api_errors import BadRequest, MethodNotAllowed
+from stowplan.api.load import LoadError
+from stowplan.api.yaml_text import HostileYamlError, first_value
+from stowplan.config import ConfigError
+from stowplan.inspection.records import document
+from stowplan.loading.files import objects_of_files
+from stowplan.offline import ClusterError
+from stowplan.page.messages import delta
+from stowplan.page.plan import Plan, difference, plan_of
+from stowplan.serving.requests.messages import JSON, Response
+from stowplan.what_if.changes import AddNodes, Drain, Label, Put, Reconfigure, Remove, Scale, Taint
+from stowplan.what_if.comparison import what_if
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stowplan.config import Configuration
+    from stowplan.offline import Cluster
+    from stowplan.serving.requests.messages import Page, Request
+    from stowplan.what_if.changes import Change
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+#: More would be no question about a cluster.
+_MOST_NODES, _MOST_REPLICAS = 10_000, 100_000
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True):
+    pass
+
+
+class _AddNodes(_Asked, kw_only=True):
+    count: int
+    like: str
+
+
+class _Label(_Asked, kw_only=True):
+    node: str
+    key: str
+    #: None takes the label away.
+    value: str | None
+
+
+class _Taint(_Asked, kw_only=True):
+    node: str
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+    remove: bool = False
+
+
+class _Scale(_Asked, kw_only=True):
+    kind: str
+    namespace: str
+    name: str
+    replicas: int
+
+
+class _Changes(_Asked, kw_only=True):
+    add_nodes: tuple[_AddNodes, ...] = ()
+    remove: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
+    label: tuple[_Label, ...] = ()
+    taint: tuple[_Taint, ...] = ()
+    scale: tuple[_Scale, ...] = ()
+    #: Profile -> plugin -> weight.
+    weights: dict[str, dict[str, int]] = {}
+    #: A KubeSchedulerConfiguration, and objects to put, as text.
+    config: str = ""
+    manifests: str = ""
+
+
+class _Question(_Asked, kw_only=True):
+    change: _Changes
+
+
+@dataclass
+class Trials:
+    """Answers about one cluster: `cluster` gives it as it is now."""
+
+    cluster: Callable[[], Cluster]
+
+    def pages(self, prefix: str) -> dict[str, Page]:
+        return {f"{prefix}what-if": self._page}
+
+    def _page(self, request: Request) -> Response:
+        if request.method != "POST":
+            raise MethodNotAllowed(f"{request.path} takes a POST with what changes")
+        try:
+            question = msgspec.json.decode(request.body, type=_Question)
+        except msgspec.MsgspecError as error:
+            raise BadRequest(f"what-if: {error}") from None
+        return Response(msgspec.json.encode(self.answer(question.change)), content_type=JSON)
+
+    def answer(self, asked: _Changes) -> dict[str, Any]:
+        cluster = self.cluster()
+        try:
+            changes = list(_changes(asked, cluster.config))
+            if not changes:
+                raise BadRequest("what-if: nothing changes")
+            seen: list[Plan] = []
+            record = what_if(cluster, *changes, look=lambda it: seen.append(plan_of(it.state)))
+        except (ClusterError, ConfigError, LoadError) as error:
+            raise BadRequest(f"what-if: {error}") from None
+        before, after = seen
+        return {
+            **document(record),
+            "settled": _as_document(plan_of(cluster.state), before),
+            "plan": _as_document(plan_of(cluster.state), after),
+            "commands": [command for change in changes for command in _commands(change)],
+            "manifests": asked.manifests,
+            "config": _config_text(changes),
+        }
+
+
+def _as_document(old: Plan, new: Plan) -> dict[str, Any]:
+    return document(delta(difference(old, new), version=1))
+
+
+def _changes(asked: _Changes, configuration: Configuration) -> Iterator[Change]:
+    for one in asked.add_nodes:
+        yield AddNodes(_within(one.count, _MOST_NODES, "addNodes: count"), one.like)
+    yield from map(Remove, asked.remove)
+    yield from map(Drain, asked.drain)
+    for label in asked.label:
+        yield Label(label.node, _given(label.key, "label: key"), label.value)
+    for taint in asked.taint:
+        if taint.effect not in _EFFECTS:
+            raise BadRequest(f"what-if: taint: effect: want one of {', '.join(_EFFECTS)}, got {taint.effect!r}")
+        key = _given(taint.key, "taint: key")
+        yield Taint(taint.node, key, effect="") if taint.remove else Taint(taint.node, key, taint.value, taint.effect)
+    for scale in asked.scale:
+        replicas = _within(scale.replicas, _MOST_REPLICAS, "scale: replicas", least=0)
+        yield Scale(scale.kind, scale.namespace, scale.name, replicas)
+    if asked.manifests.strip():
+        found = objects_of_files(["-"], io.BytesIO(asked.manifests.encode()))
+        yield Put(tuple(found.objects), "the manifests")
+    if asked.config.strip():
+        yield Reconfigure(_mapping(asked.config), "the configuration that was given")
+    elif asked.weights:
+        yield Reconfigure(_weighted(configuration, asked.weights), "other weights")
+
+
+def _within(number: int, most: int, what: str, least: int = 1) -> int:
+    if not least <= number <= most:
+        raise BadRequest(f"what-if: {what}: want {least} to {most:,}, got {number}")
+    return number
+
+
+def _given(text: str, what: str) -> str:
+    if not text:
+        raise BadRequest(f"what-if: {what}: must not be empty")
+    return text
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    try:
+        value = first_value(text)
+    except (yaml.YAMLError, HostileYamlError) as error:
+        raise BadRequest(f"what-if: config: {error}") from None
+    if not isinstance(value, dict):
+        raise BadRequest("what-if: config: want a KubeSchedulerConfiguration")
+    return value
+
+
+def _weighted(configuration: Configuration, weights: dict[str, dict[str, int]]) -> dict[str, Any]:
+    """The configuration with other weights of its score plugins."""
+    changed = configuration.to_dict()
+    profiles = {profile["schedulerName"]: profile for profile in changed["profiles"]}
+    for name, wanted in weights.items():
+        if name not in profiles:
+            raise BadRequest(f"what-if: weights: there is no profile {name!r}")
+        scored = {ref.name for profile in configuration.profiles for ref in profile.points["score"]}
+        for plugin, weight in wanted.items():
+            if plugin not in scored:
+                raise BadRequest(f"what-if: weights: profile {name!r} does not score with {plugin!r}")
+            _within(weight, 100, f"weights: {plugin}", least=0)
+        _weigh(profiles[name]["plugins"], wanted)
+    return changed
+
+
+def _weigh(plugins: dict[str, Any], wanted: dict[str, int]) -> None:
+    """Set weights where plugins are named: at score, or else at multiPoint. A weight of 0 takes a plugin off score."""
+    score = plugins.setdefault("score", {})
+    named = {one["name"] for one in score.get("enabled", ())}
+    for plugin, weight in wanted.items():
+        place = score if plugin in named else plugins["multiPoint"]
+        place["enabled"] = [
+            {**one, "weight": weight} if one["name"] == plugin and weight else one for one in place["enabled"]
+        ]
+        if weight == 0:
+            score["enabled"] = [one for one in score.get("enabled", ()) if one["name"] != plugin]
+            score.setdefault("disabled", []).append({"name": plugin})
+
+
+def _commands(change: Change) -> Iterator[str]:
+    """What would make the change in a real cluster."""
+    match change:
+        case Remove(node):
+            yield _command("kubectl", "delete", "node", node)
+        case Drain(node):
+            yield _command("kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data")
+        case Label(node, key, value):
+            what = f"{key}-" if value is None else f"{key}={value}"
+            yield _command("kubectl", "label", "node", node, what, *([] if value is None else ["--overwrite"]))
+        case Taint(node, key, value, effect):
+            what = f"{key}={value}:{effect}" if effect else f"{key}-"
+            yield _command("kubectl", "taint", "node", node, what, *(["--overwrite"] if effect else []))
+        case Scale(kind, namespace, name, replicas):
+            yield _command("kubectl", "scale", "-n", namespace, f"{kind.lower()}/{name}", f"--replicas={replicas}")
+        case AddNodes():
+            yield f"# {change.text}: by what makes nodes in your cluster"
+        case Put():
+            yield "kubectl apply -f manifests.yaml"
+        case Reconfigure():
+            yield "# kube-scheduler --config scheduler.yaml"
+
+
+def _command(*words: str) -> str:
+    return shlex.join(words)
+
+
+def _config_text(changes: list[Change]) -> str:
+    for change in changes:
+        if isinstance(change, Reconfigure):
+            return yaml.safe_dump(change.config, sort_keys=False, allow_unicode=True)
+    return ""

@@ -1,0 +1,47 @@
+"""A browser for all tests, and the page of a small cluster of files."""
+
+import pytest
+
+from support.browser.browsers import chromium, tab
+from support.browser.pages import cluster, served
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Not for longer: Playwright has an event loop run in this thread, and other tests have their own."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def open_tab(browser):
+    """`with open_tab() as tab`: options are those of a browser's context."""
+    return lambda **options: tab(browser, **options)
+
+
+@pytest.fixture
+def page(open_tab):
+    with open_tab() as found:
+        yield found.page
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory):
+    """Of the page of `cluster()`, with its token."""
+    with served(tmp_path_factory.mktemp("cluster"), cluster()) as found:
+        yield found
+
+
+@pytest.fixture
+def at(address, page):
+    """`at("#/queue")`: a page that has come as far as its data."""
+
+    def go(place=""):
+        if page.url == "about:blank":
+            page.goto(address)
+            page.locator(".sum").first.wait_for()
+        if place:
+            page.goto(f"{address.partition('#')[0]}{place}")
+        return page
+
+    return go

@@ -1,0 +1,112 @@
+"""The plan in a browser: what is seen of nodes and pods, what can be chosen, and what can be saved."""
+
+import csv
+import re
+
+from playwright.sync_api import expect
+
+
+def saved(page, button):
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button, exact=True).click()
+    return download.value.path().read_bytes()
+
+
+def test_what_is_there_in_one_line(at):
+    expect(at().locator(".sum")).to_have_text("6 nodes, 13 pods stowed, 3 pending; cpu 46 % requested")
+
+
+def test_the_quay_says_what_keeps_pods_there(at):
+    quay = at().get_by_role("region", name="Quay: pending pods")
+    expect(quay.get_by_role("region", name="refused by NodeResourcesFit, NodeUnschedulable: 1 pod")).to_be_visible()
+    expect(quay.get_by_role("region", name="gated by SchedulingGates: 1 pod")).to_be_visible()
+    expect(quay.get_by_role("region", name="a node would take it: 1 pod")).to_be_visible()
+    quay.get_by_role("button", name="default/big").click()
+    chosen = at().get_by_role("complementary", name="What is chosen")
+    expect(chosen).to_contain_text("none: refused by NodeResourcesFit")
+    chosen.get_by_role("link", name="Why nowhere?").click()
+    expect(at().locator(".verdict")).to_contain_text("It goes nowhere. 0/6 nodes are available")
+
+
+def test_a_node_is_found_by_keys_alone_and_said_aloud(at):
+    page = at()
+    page.locator(".picture").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".sea [role=status]")).to_have_text("node-0: 3 pods, 75 % of its cpu requested")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".sea [role=status]")).to_contain_text("node-2: ")
+    expect(page.get_by_role("complementary")).to_contain_text("default/db-2")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("complementary")).to_have_count(0)
+
+
+def test_boxes_can_be_pointed_at_and_chosen(at):
+    """The picture is the canvas's: what lies where is told by what a click chooses."""
+    page = at()
+    box = page.locator(".picture").bounding_box()
+    found = set()
+    for x in range(20, int(box["width"]), 23):
+        for y in range(20, int(box["height"]), 23):
+            page.mouse.move(box["x"] + x, box["y"] + y)
+            if page.locator(".tip").count():
+                found.add(page.locator(".tip strong").inner_text())
+    assert {f"node-{i}" for i in range(6)} | {"default/db-0", "default/db-1", "default/db-2"} <= found
+
+
+def test_nodes_as_a_table_in_order_and_as_csv(at):
+    page = at()
+    page.get_by_role("button", name="Table").click()
+    names = page.locator(".table tbody tr td:first-child")
+    expect(names).to_have_text([f"node-{i}" for i in range(6)])
+    expect(page.locator(".table tbody tr").nth(5)).to_contain_text("cordoned")
+    page.get_by_role("button", name="Requested %").click()
+    expect(names.first).to_have_text("node-5")
+    page.get_by_role("button", name="Requested %").click()
+    expect(names.first).to_have_text("node-0")
+    rows = list(csv.DictReader(saved(page, "Save as CSV").decode().splitlines()))
+    assert rows[0]["Node"] == "node-0"
+    assert rows[0]["cpu requested"] == "3000"
+
+
+def test_the_picture_as_svg_has_all_nodes(at):
+    page = at()
+    text = saved(page, "SVG").decode()
+    assert {f"node-{i}" for i in range(6)} <= set(re.findall(r">(?:⊘ )?(node-\d)<", text))
+    assert "<script" not in text
+
+
+def test_the_picture_as_png(at):
+    assert saved(at(), "PNG").startswith(b"\x89PNG")
+
+
+def test_pods_by_labels(at):
+    page = at()
+    page.get_by_role("textbox", name="Pods").fill("app in (web")
+    expect(page.get_by_role("alert")).to_contain_text("is none of: key=value")
+    page.get_by_role("textbox", name="Pods").fill("app=db")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("button", name="Table").click()
+    page.get_by_role("button", name="Node", exact=True).click()
+    expect(page.locator(".table tbody tr").first.locator("td").nth(2)).to_have_text("1")
+    expect(page.locator(".table tbody tr").nth(4).locator("td").nth(2)).to_have_text("0")
+
+
+def test_what_is_chosen_is_in_the_address(at, page):
+    page = at("#/plan?group=&resource=memory&colour=namespace&select=pod%3Adefault%2Fdb-1")
+    expect(page.locator(".sum")).to_contain_text("memory 0 % requested")
+    expect(page.get_by_role("complementary")).to_contain_text("db-1")
+    expect(page.locator(".legend")).to_contain_text("default 16")
+    page.reload()
+    expect(page.get_by_role("complementary")).to_contain_text("db-1")
+
+
+def test_search_leads_to_pods_and_nodes(at):
+    page = at()
+    page.keyboard.press("/")
+    page.keyboard.type("node-4")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary")).to_contain_text("node-4")
+    page.keyboard.press("/")
+    page.keyboard.type("big")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("big")

@@ -1,0 +1,43 @@
+"""What is committed of the page is what its sources make."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "page"
+BUILT = Path(__file__).parents[2] / "src" / "stowplan" / "page" / "static"
+
+
+def node(*arguments):
+    if shutil.which("node") is None or not (PAGE / "node_modules" / "esbuild").is_dir():
+        pytest.skip("node is not installed, or `make page` has not been run")
+    done = subprocess.run(["node", *arguments], cwd=PAGE, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def files(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_built_anew_it_is_the_same_and_small(tmp_path):
+    said = node("build.mjs", str(tmp_path))
+    assert float(said.split()[0]) < 300
+    assert files(tmp_path).keys() == files(BUILT).keys()
+    assert [name for name, content in files(tmp_path).items() if files(BUILT)[name] != content] == []
+
+
+def test_its_types_hold():
+    node("node_modules/typescript/bin/tsc", "--noEmit")
+
+
+def test_its_own_tests_pass():
+    node("test.mjs")
+
+
+def test_the_lock_file_names_no_registry():
+    assert "://" not in (PAGE / "package-lock.json").read_text().replace("https://opencollective.com", "").replace(
+        "https://github.com/sponsors", ""
+    )

@@ -1,0 +1,168 @@
+"""The course of a recording: its frames lead from the first plan to the last, however many looks became one."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.api.api_errors import BadRequest
+from stowplan.api.decode import decode_object
+from stowplan.api.users import ANONYMOUS_USER
+from stowplan.cluster.state import ClusterState
+from stowplan.engine.recording import RecordingError
+from stowplan.page.course import MOST_MARKS, Courses, course_of
+from stowplan.page.plan import Plan, difference, plan_of
+from stowplan.serving.requests.messages import Request
+from support.page.client import rows
+from support.what_if.objects import node, pod
+
+
+def put(state, name, node_name, nominated=""):
+    made = pod(name, **({"nodeName": node_name} if node_name else {}))
+    made["metadata"]["uid"] = name
+    made["status"] = {"nominatedNodeName": nominated} if nominated else {}
+    decoded = decode_object(made)
+    if node_name:
+        state.add_pod(decoded)
+    else:
+        state.pending.put(state.pod_info(decoded))
+
+
+def played(state, steps):
+    """`steps`: (time, what is done)."""
+    for now, do in steps:
+        do()
+        yield now
+
+
+def filled():
+    state = ClusterState()
+    state.add_node(decode_object(node("a")))
+    return state
+
+
+def test_what_was_seen():
+    state = filled()
+    steps = [
+        (10.0, lambda: None),
+        (11.0, lambda: put(state, "p", "")),
+        (12.0, lambda: put(state, "p", "", nominated="a")),
+        (13.0, lambda: put(state, "p", "a")),
+        (14.0, lambda: state.add_node(decode_object(node("b")))),
+        (15.0, lambda: state.remove_node("b")),
+    ]
+    course = course_of(state, played(state, steps))
+    assert [look.time for look in course.looks] == [10, 11, 12, 13, 14, 15]
+    assert (list(course.start.nodes), list(course.start.pods)) == (["a"], [])
+    record = course.time_record("recorded")
+    assert [(mark.what, mark.detail) for mark in record.marks] == [
+        ("preemption", "default/p waits for room on a"),
+        ("node added", "b"),
+        ("node removed", "b"),
+    ]
+    columns = {column.name: column.values for column in record.series.columns}
+    assert columns["pending"] == (0, 1, 1, 0, 0, 0)
+    assert columns["cpu"] == (0, 0, 0, 0.25, 0.125, 0.25)
+    assert (record.from_, record.to) == ("1970-01-01T00:00:10.000Z", "1970-01-01T00:00:15.000Z")
+
+
+def test_before_the_first_lists_there_is_nothing():
+    state = ClusterState()
+    steps = [(1.0, lambda: None), (2.0, lambda: state.add_node(decode_object(node("a"))))]
+    assert [look.time for look in course_of(state, played(state, steps)).looks] == [2]
+    assert course_of(ClusterState(), []).time_record("recorded").marks == ()
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.floats(0, 3), st.sampled_from("pqr"), st.sampled_from(["", "a", "gone"])), max_size=40),
+    st.integers(2, 9),
+)
+def test_frames_lead_to_the_last_plan(steps, most):
+    state, times, now = filled(), [], 0.0
+    done = [(0.0, lambda: None)]
+    for wait, name, where in steps:
+        now += wait
+        times.append(now)
+        done.append((now, lambda name=name, where=where: do(state, name, where)))
+    course = course_of(state, played(state, done), most=most)
+    assert len(course.looks) <= most + 2
+    plan = course.start.copy()
+    for look in course.looks[1:]:
+        plan.apply(look.change)
+    assert plan == plan_of(state)
+
+
+def do(state, name, where):
+    if where == "gone":
+        state.remove_pod(name)
+        state.pending.remove(f"default/{name}")
+    elif where or state.placed(name) is None:
+        put(state, name, where)
+
+
+PLANS = st.builds(
+    lambda keys: plan_of_keys(keys), st.lists(st.tuples(st.sampled_from("pqr"), st.sampled_from("12")), max_size=4)
+)
+
+
+def plan_of_keys(keys):
+    state = filled()
+    for name, cpu in dict(keys).items():
+        made = pod(name, cpu=cpu)
+        made["metadata"]["uid"] = name
+        state.pending.put(state.pod_info(decode_object(made)))
+    return plan_of(state)
+
+
+@given(PLANS, PLANS, PLANS)
+def test_two_changes_as_one(first, second, third):
+    plan = first.copy()
+    plan.apply(difference(first, second).then(difference(second, third)))
+    assert plan == third
+
+
+def test_marks_are_bounded():
+    state = filled()
+    added = [lambda i=i: state.add_node(decode_object(node(f"n{i}"))) for i in range(MOST_MARKS + 50)]
+    steps = [(0.0, lambda: None), *((i + 1.0, add) for i, add in enumerate(added))]
+    assert len(course_of(state, played(state, steps)).marks) == MOST_MARKS
+
+
+def get(courses, name):
+    return json.loads(courses.pages("/")[f"/{name}"](Request(method="GET", path=f"/{name}", user=ANONYMOUS_USER)).body)
+
+
+def test_it_is_played_once_and_told_by_two_routes():
+    count = []
+
+    @contextmanager
+    def playing():
+        count.append(1)
+        state = filled()
+        yield state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))])
+
+    courses = Courses(playing)
+    time, frames = get(courses, "time"), get(courses, "frames")
+    assert (time["from"], time["track"]) == ("1970-01-01T00:00:01.000Z", "recorded")
+    assert list(rows(frames["start"], "nodes")) == ["a"]
+    assert rows(frames["frames"][0], "pods")["default/p"]["node"] == "a"
+    assert len(count) == 1
+
+
+def test_a_recording_that_cannot_be_played():
+    @contextmanager
+    def playing():
+        raise RecordingError("line 3: this is none")
+        yield
+
+    with pytest.raises(BadRequest, match="line 3: this is none"):
+        get(Courses(playing), "time")
+
+
+def test_plans_are_not_shared():
+    state = filled()
+    course = course_of(state, played(state, [(1.0, lambda: None), (2.0, lambda: put(state, "p", "a"))]))
+    assert course.start == Plan(nodes=course.start.nodes)

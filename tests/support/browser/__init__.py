@@ -1,0 +1,1 @@
+"""A real browser for tests of pages, and the pages that it opens."""

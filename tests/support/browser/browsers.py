@@ -1,0 +1,59 @@
+"""Chromium of the distribution, driven by Playwright's Python package; tests are skipped where there is none."""
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ABSENT = "chromium is not installed"
+
+
+def path():
+    """Of the browser, or None."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextmanager
+def chromium():
+    found = path()
+    if found is None:
+        pytest.skip(ABSENT)
+    with sync_playwright() as playwright:
+        # Nothing but our own pages is opened; as root the sandbox cannot be had.
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Tab:
+    """A page of the browser with what it complained about."""
+
+    def __init__(self, page):
+        self.page = page
+        self.complaints = []
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (self.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+
+    def _hear(self, message):
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+
+@contextmanager
+def tab(browser, **options):
+    """A tab of its own; at the end the page must have complained about nothing."""
+    context = browser.new_context(viewport={"width": 1280, "height": 850}, accept_downloads=True, **options)
+    # What is not there after that never comes.
+    context.set_default_timeout(10_000)
+    opened = Tab(context.new_page())
+    try:
+        yield opened
+        assert opened.complaints == []
+    finally:
+        context.close()

@@ -1,0 +1,62 @@
+"""The page as commands serve and save it."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from stowplan.config import DEFAULT_FEATURES
+from stowplan.daemon.plugin_registry import registry_with
+from stowplan.offline import Cluster
+from stowplan.page.answers import Answers
+from stowplan.page.configuration import configuration_record
+from stowplan.page.plan import plan_of
+from stowplan.page.records import SourceRecord
+from stowplan.page.saved_copy import save_copy
+from stowplan.sources.cluster_source import ClusterSource
+from support.what_if.objects import node, owned, pod
+
+
+def cluster():
+    """Two zones, six nodes, a cordoned one, pods of two workloads; one is too large, one gated, one would fit."""
+    nodes = [node(f"node-{i}", zone="xy"[i % 2], unschedulable=i == 5) for i in range(6)]
+    web = [owned(pod(f"web-{i}", nodeName=f"node-{i % 5}", cpu="500m")) for i in range(10)]
+    data = [owned(pod(f"db-{i}", nodeName=f"node-{i}", cpu="2"), kind="StatefulSet", name="db") for i in range(3)]
+    gates = {"schedulingGates": [{"name": "example.com/wait"}]}
+    return [*nodes, *web, *data, pod("big", cpu="64"), pod("gated", **gates), pod("small")]
+
+
+@contextmanager
+def served(folder, objects, *options):
+    """The address of `stowplan ui` for some objects."""
+    file = folder / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    with run("ui", "-f", str(file), *options) as said:
+        yield said.split()[-1]
+
+
+@contextmanager
+def run(*arguments):
+    """The first line that a command says with an address of the page in it, while it runs."""
+    command = [sys.executable, "-m", "stowplan", *arguments]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            yield next(line for line in process.stdout if "#token=" in line)
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def save_page(folder, objects, *, title):
+    """A saved copy; the file to open."""
+    about = ClusterSource(Cluster(objects), {})
+    save_copy(
+        folder,
+        plan_of(about.engine.state),
+        source=SourceRecord(mode="static", title=title, can=("plan", "explain", "pending", "configuration")),
+        configuration=configuration_record(about.cluster.config, registry_with(()).declarations, DEFAULT_FEATURES),
+        answers=Answers(about),
+    )
+    return folder / "index.html"
