@@ -1,35 +1,20 @@
 """The commands about recordings, as their user calls them: what they say, and how they end."""
 
+import asyncio
 import json
 
 import pytest
 from click.testing import CliRunner
 
 from stowplan.cli.main import cli
-from stowplan.testing import a_node, a_pod
-from support.live.live_scheduler import live
-from support.live.recordings import RecordedToFile, changed_line
+from support.live.recordings import a_short_run, changed_line
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """A recording of a scheduler that places two pods, and finds no node for a third."""
-    import asyncio
-
     path = tmp_path_factory.mktemp("recorded") / "run.recording"
-    asyncio.run(_recorded(path))
+    asyncio.run(a_short_run(path))
     return path
-
-
-async def _recorded(path):
-    to_file = RecordedToFile(path)
-    nodes = [a_node(name).allocatable(cpu=cpu, pods=10).obj() for name, cpu in (("small", "2"), ("large", "8"))]
-    async with live(*nodes, recorder=to_file.recorder) as cluster:
-        await cluster.create(a_pod("web").requests(cpu="1").obj())
-        await cluster.advance(10)
-        await cluster.create(a_pod("huge").requests(cpu="100").obj())
-        await cluster.advance(10)
-    to_file.close()
 
 
 def run(*arguments):

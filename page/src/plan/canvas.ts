@@ -5,7 +5,7 @@
  * while something is to be drawn, and not otherwise.
  */
 import { isDark } from "../shell/theme";
-import { boxesOf, drawBay, drawHold, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
+import { boxesOf, drawBay, drawHold, eraseBay, type Eye, eyeOn, type Look, lookOf, type Scene, seen } from "./draw";
 import type { Bay, Box, Rect } from "./layout";
 import type { Change, PodItem } from "./model";
 import { CanvasPen, SvgPen } from "./pen";
@@ -64,6 +64,12 @@ export class Canvas {
     this.#scene = scene;
     this.#boxes.clear();
     if (moved && this.#fitted) this.fit();
+    this.#all();
+  }
+
+  /** Everything may lie elsewhere in its bay. */
+  refresh(): void {
+    this.#boxes.clear();
     this.#all();
   }
 
@@ -173,7 +179,9 @@ export class Canvas {
     } else {
       for (const node of this.#dirty) {
         const bay = this.#scene.layout.byNode.get(node);
-        if (bay && this.#inSight(bay)) drawBay(pen, bay, this.eye, { ...this.#scene, flying: this.#flying }, this.#look, () => this.#boxesOf(node));
+        if (!bay || !this.#inSight(bay)) continue;
+        eraseBay(pen, bay, this.eye, this.#look);
+        drawBay(pen, bay, this.eye, { ...this.#scene, flying: this.#flying }, this.#look, () => this.#boxesOf(node));
       }
     }
     this.#whole = false;

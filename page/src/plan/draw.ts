@@ -83,6 +83,13 @@ export function drawHold(pen: Pen, hold: Hold, eye: Eye, scene: Scene, look: Loo
   pen.text(at.x + at.width - 13 * eye.scale - size * 0.58 * number.length, at.y + 19 * eye.scale, number, size, look.ink3);
 }
 
+/** What is drawn over itself grows heavier. */
+export function eraseBay(pen: Pen, bay: Bay, eye: Eye, look: Look): void {
+  const at = seen(bay, eye);
+  const label = 15 * eye.scale;
+  pen.rect(at.x - 1.5, at.y - label, at.width + 3, at.height + label + 1.5, look.hull);
+}
+
 export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, boxes: () => Box[]): void {
   const at = seen(bay, eye);
   const node = scene.plan.nodes.get(bay.node);

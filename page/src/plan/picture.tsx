@@ -78,7 +78,7 @@ export function Picture(props: Props) {
     canvas.current!.show(scene, last.current !== places);
     last.current = places;
   }, [plan, places, colours, settings.resource, shown, props.selectedNode, props.selectedPod, props.ghosts]);
-  useEffect(() => plan.subscribe((change) => !change.whole && canvas.current!.change(change)), [plan]);
+  useEffect(() => plan.subscribe((change) => (change.whole ? canvas.current!.refresh() : canvas.current!.change(change))), [plan]);
   usePointers(box, canvas, props);
 
   const key = (event: KeyboardEvent) => {

@@ -1,13 +1,21 @@
 /** The plan at any moment of a recording: frames are applied forwards, and from the beginning to go back. */
-import { PlanModel } from "../plan/model";
+import { PlanModel, type PodItem } from "../plan/model";
 import type { FramesRecord } from "../protocol";
 
 export class Course {
   readonly model = new PlanModel();
+  /** Every pod that there ever is, for colours that stay. */
+  readonly pods: ReadonlyMap<string, PodItem>;
   #at = 0;
 
   constructor(private readonly record: FramesRecord) {
     this.model.apply(record.start);
+    const pods = new Map(this.model.pods);
+    const stop = this.model.subscribe(({ pods: changed }) => changed.forEach(({ after }) => after && pods.set(after.key, after)));
+    this.go(this.last);
+    stop();
+    this.pods = pods;
+    this.go(0);
   }
 
   get last(): number {

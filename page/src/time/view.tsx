@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Answer, useAsked } from "../parts/asked";
 import { count, span } from "../parts/format";
 import { type Column, Table } from "../parts/table";
-import { useNodesVersion, useVersion } from "../plan/changes";
+import { useNodesVersion } from "../plan/changes";
 import { Colours } from "../plan/colours";
 import { Picture } from "../plan/picture";
 import type { FramesRecord, Mark, TimeRecord } from "../protocol";
@@ -35,10 +35,10 @@ function Player({ time, frames, address }: { time: TimeRecord; frames: FramesRec
   const [plays, setPlays] = useState(false);
   const [speed, setSpeed] = useState(() => usual(moments));
   const [chosen, select] = useState<[string, string]>(["", ""]);
-  const version = useVersion(course.model);
   const nodesVersion = useNodesVersion(course.model);
-  const colours = useMemo(() => new Colours("workload", course.model.pods.values(), Date.now()), [course, Math.floor(version / 4)]);
-  useEffect(() => course.go(at), [course, at]);
+  const colours = useMemo(() => new Colours("workload", course.pods.values(), Date.now()), [course]);
+  // Before anything is read of the model: what is said shall be of this moment.
+  useMemo(() => course.go(at), [course, at]);
   // The address follows once it rests, and leads when it is opened.
   useEffect(() => {
     if (plays) return;
@@ -48,7 +48,7 @@ function Player({ time, frames, address }: { time: TimeRecord; frames: FramesRec
   usePlaying(plays, speed, moments, at, setAt, () => setPlays(false));
   const nodes = [...course.model.nodes.values()];
   const group = nodes.some((node) => node.labels[ZONE]) ? ZONE : "";
-  const resource = [...course.model.pods.values()].some((pod) => pod.requests.cpu) ? "cpu" : "pods";
+  const resource = useMemo(() => ([...course.pods.values()].some((pod) => pod.requests.cpu) ? "cpu" : "pods"), [course]);
   const go = (index: number) => (setPlays(false), setAt(index));
   const now = new Date(1000 * moments[at]!).toISOString();
   return (

@@ -4,6 +4,8 @@ import msgspec
 
 from stowplan.live.recorder import Recorder
 from stowplan.recordings.container import lines_of, packed
+from stowplan.testing import a_node, a_pod
+from support.live.live_scheduler import live
 
 
 class RecordedToFile:
@@ -17,6 +19,18 @@ class RecordedToFile:
     def close(self):
         self.recorder.flush()
         self.path.write_bytes(b"".join(map(packed, self._written)))
+
+
+async def a_short_run(path):
+    """A scheduler places a pod, and finds no node for another one ten seconds later."""
+    to_file = RecordedToFile(path)
+    nodes = [a_node(name).allocatable(cpu=cpu, pods=10).obj() for name, cpu in (("small", "2"), ("large", "8"))]
+    async with live(*nodes, recorder=to_file.recorder) as cluster:
+        await cluster.create(a_pod("web").requests(cpu="1").obj())
+        await cluster.advance(10)
+        await cluster.create(a_pod("huge").requests(cpu="100").obj())
+        await cluster.advance(10)
+    to_file.close()
 
 
 def changed_line(path, number, change):
