@@ -82,9 +82,9 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     "--recording",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Show a moment of a recording (stowplan record, kube-scheduler --record).",
+    help="Show a recording (stowplan record, kube-scheduler --record): its end and its course, or one moment by --at.",
 )
-@click.option("--at", metavar="TIME", help="The moment, as 2026-11-20T12:03 (UTC); without it, the recording's end.")
+@click.option("--at", metavar="TIME", help="A moment of the recording, as 2026-11-20T12:03 (UTC).")
 @click.option(
     "--kubeconfig",
     metavar="FILE",
@@ -139,7 +139,7 @@ def ui(
       stowplan ui
       stowplan ui -f cluster.json
       stowplan ui -f cluster.json --config packing.yaml --open
-      stowplan ui --recording cluster.recording --at 2026-11-20T12:03
+      stowplan ui --recording cluster.recording
       stowplan ui -f cluster.json --export plan/     # then open plan/index.html
     """
     if sum(map(bool, (files, recording, kubeconfig or context))) > 1:

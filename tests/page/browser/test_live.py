@@ -29,3 +29,17 @@ def test_pods_come_move_and_go(page, live):
     expect(page.locator(".sum")).to_contain_text("0 pods stowed")
     page.goto(f"{address.partition('#')[0]}#/pod/default/big")
     expect(page.locator(".story")).to_contain_text("attempt 1")
+
+
+def test_a_scheduler_that_is_gone_is_missed(open_tab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with open_tab() as tab:
+        with run("up", "--nodes", "2", "--kubeconfig-out", str(tmp_path / "kubeconfig")) as said:
+            tab.page.goto(said.split()[-1])
+            expect(tab.page.locator(".state")).to_contain_text("live")
+        expect(tab.page.locator(".state")).to_contain_text("connection lost")
+        # What was there can still be looked at.
+        expect(tab.page.locator(".sum")).to_contain_text("2 nodes")
+        # Of the port that nobody listens at, the browser itself complains.
+        assert all("ERR_CONNECTION_REFUSED" in complaint for complaint in tab.complaints)
+        tab.complaints.clear()
