@@ -54,6 +54,11 @@ _OPTIONS = (
 )
 
 
+def a_cluster(command: Callable[..., Any]) -> Any:
+    """Options of a command that name a cluster; `cluster_of` takes their values, and the configuration's."""
+    return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)
+
+
 def about_a_cluster(config: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """Options of a command, whose values `cluster_of` and `answer` take; `config`: the name of the configuration's."""
     told = "KubeSchedulerConfiguration. Default: kube-scheduler's defaults."

@@ -12,11 +12,11 @@ import click
 from msgspec.structs import replace
 
 from stowplan import __version__
-from stowplan.cli.about import POD_GROUPS
+from stowplan.cli.about import a_cluster
 from stowplan.cli.config.about import known_plugins
 from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
-from stowplan.cli.shell_completion import complete_context, complete_file
+from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line import event_loop
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.event_loop import first_of, running
@@ -68,16 +68,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
 
 
 @click.command(short_help="The cluster as a stow plan in your browser.")
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    metavar="FILE",
-    multiple=True,
-    shell_complete=complete_file,
-    help="File, directory or - for stdin. Repeatable. Without it, a live cluster is shown, reading only.",
-)
-@click.option("-R", "--recursive", is_flag=True, help="Of directories, read the folders in them, too.")
+@a_cluster
 @click.option(
     "--recording",
     metavar="FILE",
@@ -86,25 +77,11 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
 )
 @click.option("--at", metavar="TIME", help="A moment of the recording, as 2026-11-20T12:03 (UTC).")
 @click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Kubeconfig of the live cluster. Default: found as kubectl finds it.",
-)
-@click.option(
-    "--context",
-    metavar="NAME",
-    shell_complete=complete_context,
-    help="Context of the kubeconfig. Default: the current one.",
-)
-@click.option(
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
     help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
-@click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
-@POD_GROUPS
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1. Default: a free one.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @click.option(

@@ -55,6 +55,7 @@ from stowplan.inspection.records import (
     VerdictRecord,
     encoded,
 )
+from stowplan.page.asking import key_of, limit_of
 from stowplan.page.site import PREFIX
 from stowplan.serving.requests.messages import JSON, Response
 from stowplan.timing.times import REAL_TIMES
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from stowplan.serving.requests.messages import Page, Request
     from stowplan.timing.times import Times
 
-_FEW, _MOST = 100, 1000
 #: Nodes that a wide page spells out: it takes 60 µs for each, in which nothing is scheduled.
 _MAX_WIDE = 2000
 _TOO_WIDE = f"more than {_MAX_WIDE:,} nodes are too many for a running scheduler to spell out: -o json has them all"
@@ -160,13 +160,13 @@ class SchedulerPages:
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def _decisions(self, request: Request) -> Response:
-        decisions = self._scheduler.stories.last_decisions(_limit(request))
+        decisions = self._scheduler.stories.last_decisions(limit_of(request))
         record = DecisionsRecord(decisions=tuple(one.record() for one in decisions))
         return _json(_with_page(record, request, lambda: decisions_page(record)))
 
     def _pending(self, request: Request) -> Response:
         queue = self._scheduler.queue
-        waiting = list(islice(queue.pending(), _limit(request)))
+        waiting = list(islice(queue.pending(), limit_of(request)))
         counts = dict(queue.counts())
         left_out = sum(counts.values()) - len(waiting)
         record = QueueRecord(
@@ -179,14 +179,14 @@ class SchedulerPages:
         return _json(page)
 
     def _story(self, request: Request) -> Response:
-        key = _key(request, "stories/")
+        key = key_of(request, f"{PREFIX}stories/")
         story = self._scheduler.stories.of(key)
         if story is None:
             raise NotFound(f'no story of pod "{key}": it never was in the queue of this scheduler, or is forgotten')
         return _json(story.record())
 
     def _group(self, request: Request) -> Response:
-        scheduler, key = self._scheduler, _key(request, "podgroups/")
+        scheduler, key = self._scheduler, key_of(request, f"{PREFIX}podgroups/")
         group, members = scheduler.state.objects.get(PodGroup, key), scheduler.state.pod_groups
         if group is None and not members.known(key):
             raise NotFound(f'pod group "{key}" not found: this scheduler knows neither it nor pods of it')
@@ -207,7 +207,7 @@ class SchedulerPages:
         return _json(page)
 
     async def _explain(self, request: Request) -> Response:
-        key = _key(request, "explain/")
+        key = key_of(request, f"{PREFIX}explain/")
         return await self._in_turn(lambda: self._explained(key, request))
 
     async def _node(self, request: Request) -> Response:
@@ -376,21 +376,6 @@ class SchedulerPages:
 
 def _page_of_deleted(key: str, known: SchedulerRecord, *, wide: bool) -> list[Block]:
     return [Line(((key, "name"), (" is gone", "pending"))), *scheduler_blocks(known, wide=wide)]
-
-
-def _key(request: Request, page: str) -> str:
-    key = request.path.removeprefix(PREFIX + page)
-    namespace, _, name = key.partition("/")
-    if not namespace or not name or "/" in name:
-        raise BadRequest(f"{PREFIX}{page}<namespace>/<pod>: which pod? got {key!r}")
-    return key
-
-
-def _limit(request: Request) -> int:
-    text = request.first("limit", str(_FEW))
-    if not text.isascii() or not text.isdigit():
-        raise BadRequest(f"limit: want a number up to {_MOST}, got {text!r}")
-    return min(int(text), _MOST)
 
 
 def _is_wide(request: Request) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from stowplan.api.api_errors import BadRequest, NotFound
+from stowplan.api.api_errors import NotFound
 from stowplan.api.types import PodGroup
 from stowplan.cluster.pod_info import group_key
 from stowplan.explain.detailed_record import detailed
@@ -21,6 +21,7 @@ from stowplan.explain.group_domains import condition_of
 from stowplan.explain.kinds import kinds_of
 from stowplan.explain.node_view import node_view
 from stowplan.inspection.records import GroupStateRecord, QueuedPodRecord, QueueRecord, encoded
+from stowplan.page.asking import key_of, limit_of
 from stowplan.serving.requests.messages import JSON, Response
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 #: Kinds of waiting pods that are judged; the pods of others are listed without a reason.
 MAX_KINDS = 200
-_FEW, _MOST = 100, 1000
 UNSCHEDULABLE, PLACEABLE, GATED, UNJUDGED = "unschedulable", "placeable", "gated", "not judged"
 
 
@@ -66,17 +66,17 @@ class Answers:
 
     def pages(self, prefix: str) -> dict[str, Page]:
         def pod(request: Request) -> Response:
-            key = _key(request, f"{prefix}explain/")
+            key = key_of(request, f"{prefix}explain/")
             return _json(self.pod(key, suggestions=request.first("suggestions") == "true"))
 
         def node(request: Request) -> Response:
             return _json(self.node(request.path.removeprefix(f"{prefix}nodes/")))
 
         def group(request: Request) -> Response:
-            return _json(self.group(_key(request, f"{prefix}podgroups/")))
+            return _json(self.group(key_of(request, f"{prefix}podgroups/")))
 
         def queue(request: Request) -> Response:
-            return _json(self.queue(_limit(request)))
+            return _json(self.queue(limit_of(request)))
 
         return {
             f"{prefix}explain/": pod,
@@ -184,18 +184,3 @@ def _is_of(info: PodInfo, group: str) -> bool:
 
 def _json(record: Record) -> Response:
     return Response(encoded(record), content_type=JSON)
-
-
-def _key(request: Request, route: str) -> str:
-    key = request.path.removeprefix(route)
-    namespace, _, name = key.partition("/")
-    if not namespace or not name or "/" in name:
-        raise BadRequest(f"{route}<namespace>/<name>: got {key!r}")
-    return key
-
-
-def _limit(request: Request) -> int:
-    text = request.first("limit", str(_FEW))
-    if not text.isascii() or not text.isdigit():
-        raise BadRequest(f"limit: want a number up to {_MOST}, got {text!r}")
-    return min(int(text), _MOST)
