@@ -12,7 +12,7 @@ from stowplan.page.configuration import configuration_record
 from stowplan.page.feed import Feed
 from stowplan.page.following import follow
 from stowplan.page.records import SourceRecord
-from stowplan.page.site import site
+from stowplan.page.site import PREFIX, site
 from stowplan.timing.times import REAL_TIMES
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from stowplan.config import Configuration, Declarations, FeatureGates
     from stowplan.page.records import ConfigurationRecord
+    from stowplan.page.trials import Trials
     from stowplan.serving.requests.messages import Page
     from stowplan.timing.times import Times
 
@@ -42,20 +43,23 @@ class SchedulerPage:
         plugins: Declarations,
         features: FeatureGates,
         other_leader: Callable[[], str | None] = lambda: None,
+        trials: Trials | None = None,
         times: Times = REAL_TIMES,
     ) -> None:
-        """`title`: of what is shown, for people."""
+        """`title`: of what is shown, for people. `trials`: None where they would hold the scheduler up."""
         self._scheduler = scheduler
         self._title = title
         self._plugins = plugins
         self._features = features
         self._answers = SchedulerPages(scheduler, other_leader=other_leader, times=times)
+        self._trials = trials
         self._times = times
         self.feed = Feed(times=times)
 
     def pages(self) -> dict[str, Page]:
         """For a server's routes: all that a scheduler tells below /stowplan/."""
-        return site(self._source, feed=self.feed, configuration=self._configuration, answers=self._answers.pages())
+        answers = self._answers.pages() | ({} if self._trials is None else self._trials.pages(PREFIX))
+        return site(self._source, feed=self.feed, configuration=self._configuration, answers=answers)
 
     def _source(self) -> SourceRecord:
         return SourceRecord(
@@ -63,7 +67,7 @@ class SchedulerPage:
             title=self._title,
             scheduler_name=self._scheduler.configuration.profiles[0].scheduler_name,
             version=f"stowplan {__version__}",
-            can=_ANSWERED,
+            can=_ANSWERED if self._trials is None else (*_ANSWERED, "whatIf"),
         )
 
     def _configuration(self) -> ConfigurationRecord:

@@ -109,8 +109,8 @@ class Trials:
         return Response(msgspec.json.encode(self.answer(question.change)), content_type=JSON)
 
     def answer(self, asked: _Changes) -> dict[str, Any]:
-        cluster = self.cluster()
         try:
+            cluster = self.cluster()
             changes = list(_changes(asked, cluster.config))
             if not changes:
                 raise BadRequest("what-if: nothing changes")

@@ -42,13 +42,17 @@ if TYPE_CHECKING:
 
     from stowplan.api.port import Api
     from stowplan.command_line.stop_signals import StopSignals
-    from stowplan.config import Configuration, Declarations
+    from stowplan.config import Configuration
+    from stowplan.daemon.page import SchedulerPage
     from stowplan.explain.tables import Line
     from stowplan.framework.registry import Registry
+    from stowplan.live.scheduler import Scheduler
     from stowplan.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store
     from stowplan_cluster.commands.cluster_server import EmbeddedCluster
 
+#: Nodes and pods of a cluster on which the page's workbench tries changes: half a second of the scheduler's time.
+_MOST_TRIED = 5000
 #: The verbosity of a plain -v.
 _VERBOSE = 2
 
@@ -118,7 +122,7 @@ def up(
                     stop,
                     lambda api: _scheduler(api, configuration, registry, documents),
                     documents=documents,
-                    plugins=registry.declarations,
+                    page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins),
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
@@ -169,9 +173,9 @@ async def _serve(
     scheduler_for: Callable[[Api], Resident],
     *,
     documents: Documents | None = None,
-    plugins: Declarations | None = None,
+    page_of: Callable[[Scheduler], SchedulerPage] | None = None,
 ) -> None:
-    """Without `plugins` no page is served."""
+    """Without `page_of` no page is served."""
     from stowplan_cluster.apiserver.embedded import EmbeddedApi
 
     stopped = stop.event()
@@ -183,26 +187,53 @@ async def _serve(
             return
         # What there is now will stay: the collector need not look at it again.
         gc.freeze()
-        async with _page(scheduler, plugins) as page:
+        async with _page(scheduler, page_of) as page:
             with kubeconfig_written(cluster), _reported(cluster.server.store):
                 click.echo("\n".join(_announcement(cluster, scheduler.frameworks, page)))
                 await first_of(stopped.wait(), controllers, scheduling)
 
 
 @asynccontextmanager
-async def _page(scheduler: Resident, plugins: Declarations | None) -> AsyncIterator[str]:
+async def _page(scheduler: Resident, page_of: Callable[[Scheduler], SchedulerPage] | None) -> AsyncIterator[str]:
     """The page in the browser, on a port of its own: a browser would not trust the API server's certificate."""
-    from stowplan.config import DEFAULT_FEATURES
-    from stowplan.daemon.page import SchedulerPage
     from stowplan.live.scheduler import Scheduler
     from stowplan.page.loopback import page_served
 
-    if plugins is None or not isinstance(scheduler, Scheduler):
+    if page_of is None or not isinstance(scheduler, Scheduler):
         yield ""
         return
-    page = SchedulerPage(scheduler, title="stowplan up", plugins=plugins, features=DEFAULT_FEATURES)
+    page = page_of(scheduler)
     async with page.followed(), page_served(page.pages(), page.feed) as address:
         yield address
+
+
+def _page_of(
+    scheduler: Scheduler, configuration: Configuration, registry: Registry, plugins: Sequence[str]
+) -> SchedulerPage:
+    from stowplan.command_line.named_plugins import named_plugins
+    from stowplan.config import DEFAULT_FEATURES
+    from stowplan.daemon.page import SchedulerPage
+    from stowplan.offline import Cluster, ClusterError
+    from stowplan.page.trials import Trials
+    from stowplan.what_if.comparison import objects_of
+
+    def copied() -> Cluster:
+        """Nothing is scheduled while it is made and asked."""
+        state = scheduler.state
+        size = state.table.count + len(state.placed_pods()) + len(state.pending)
+        if size > _MOST_TRIED:
+            raise ClusterError(
+                f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
+            )
+        return Cluster(objects_of(state), configuration, plugins=list(named_plugins(plugins)))
+
+    return SchedulerPage(
+        scheduler,
+        title="stowplan up",
+        plugins=registry.declarations,
+        features=DEFAULT_FEATURES,
+        trials=Trials(copied),
+    )
 
 
 def _pages(scheduler: Resident) -> Mapping[str, Page]:

@@ -27,6 +27,9 @@ def test_pods_come_move_and_go(page, live):
     expect(page.locator(".quay")).to_contain_text("refused by NodeResourcesFit")
     client.delete("/api/v1/namespaces/default/pods/web-0")
     expect(page.locator(".sum")).to_contain_text("0 pods stowed")
+    page.goto(f"{address.partition('#')[0]}#/workbench")
+    page.get_by_role("button", name="Add to the trial").click()
+    expect(page.locator(".figures").get_by_role("row", name="Nodes")).to_contain_text("+1")
     page.goto(f"{address.partition('#')[0]}#/pod/default/big")
     expect(page.locator(".story")).to_contain_text("attempt 1")
 
