@@ -92,6 +92,9 @@ def test_it_serves_until_it_is_told_to_stop(files):
         (("-f", "x", "--export", "y", "--open"), "--export writes files and serves nothing"),
         (("-f", "/nowhere.json"), "/nowhere.json"),
         (("--recording", "/nowhere.recording"), "/nowhere.recording"),
+        (("--token-file", "x"), "are for --from-scheduler"),
+        (("--from-scheduler", "https://x", "-f", "y"), "a scheduler that has its own cluster"),
+        (("--from-scheduler", "http://127.0.0.1:1", "--token-file", "/dev/null"), "a scheduler's port is HTTPS"),
     ],
 )
 def test_what_makes_no_sense(run, options, said):

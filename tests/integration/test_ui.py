@@ -1,11 +1,15 @@
 """`stowplan ui` beside a live cluster: it follows, judges, and tries changes on a copy; the cluster stays as it is."""
 
 import json
+import subprocess
+import sys
+import urllib.error
 import urllib.request
 
 import pytest
 
 from support.browser.pages import run
+from support.processes.scheduler_process import kube_scheduler
 
 
 class Page:
@@ -68,3 +72,51 @@ def test_it_follows_judges_and_tries(page, api_server):
         assert f"{node}-like-1" not in [one["metadata"]["name"] for one in names]
     finally:
         api_server.kubectl("delete", "node", node)
+
+
+@pytest.fixture(scope="module")
+def scheduler(api_server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scheduler")
+    lease = f"--leader-elect-resource-name=page-{api_server.kind}"
+    with kube_scheduler(folder, api_server.kubeconfig, lease) as started:
+        started.until("Handlers synced")
+        yield started
+
+
+def passed_on(scheduler, kubeconfig):
+    url = f"https://127.0.0.1:{scheduler.port}"
+    return run("ui", "--from-scheduler", url, "--kubeconfig", str(kubeconfig), "--insecure-skip-tls-verify")
+
+
+def test_the_page_of_a_scheduler_is_passed_on_with_the_kubeconfigs_credentials(scheduler, api_server):
+    namespace = api_server.new_namespace("passed-on")
+    with passed_on(scheduler, api_server.kubeconfig) as said:
+        page = Page(said.split()[-1])
+        source = page.ask("source")
+        assert (source["mode"], "decisions" in source["can"]) == ("live", True)
+        with page.open("") as index:
+            assert index.read().startswith(b"<!doctype html>")
+        with page.open("plan") as stream:
+            documents = (json.loads(line.removeprefix(b"data: ")) for line in stream if line.startswith(b"data: "))
+            assert next(documents)["kind"] == "snapshot"
+            api_server.kubectl("create", "-f", "-", stdin=json.dumps(a_pod(namespace, "seen", "1")))
+            assert any(f"{namespace}/seen" in document["pods"]["key"] for document in documents)
+        assert page.ask(f"explain/{namespace}/seen")["pod"] == f"{namespace}/seen"
+        assert page.ask("pending?limit=1")["leftOut"] >= 0
+        for path, body, code in (("explain/nobody/nothing", None, 404), ("pending", {}, 405), ("what-if", {}, 404)):
+            with pytest.raises(urllib.error.HTTPError, match=str(code)):
+                page.ask(path, body)
+        page.token = "wrong"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            page.ask("source")
+
+
+def test_a_scheduler_that_refuses_is_told_of_at_once(scheduler, api_server, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("nobody's")
+    command = [sys.executable, "-m", "stowplan", "ui", "--from-scheduler", f"https://127.0.0.1:{scheduler.port}"]
+    ran = subprocess.run(
+        [*command, "--token-file", str(token), "--insecure-skip-tls-verify"], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 2
+    assert "the scheduler does not accept these credentials" in ran.stderr

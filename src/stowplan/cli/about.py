@@ -54,6 +54,34 @@ _OPTIONS = (
 )
 
 
+_SCHEDULER = (
+    click.option(
+        "--from-scheduler",
+        metavar="URL",
+        help="Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide "
+        "now.",
+    ),
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        shell_complete=complete_file,
+        help="Authenticate with this token instead of the kubeconfig.",
+    ),
+    click.option(
+        "--certificate-authority",
+        metavar="FILE",
+        shell_complete=complete_file,
+        help="CA that signed the scheduler's certificate (PEM).",
+    ),
+    click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate."),
+)
+
+
+def a_scheduler(command: Callable[..., Any]) -> Any:
+    """Options of a command that name a running scheduler, and who asks it; `SchedulerEndpoint` takes their values."""
+    return reduce(lambda made, option: option(made), reversed(_SCHEDULER), command)
+
+
 def a_cluster(command: Callable[..., Any]) -> Any:
     """Options of a command that name a cluster; `cluster_of` takes their values, and the configuration's."""
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), command)

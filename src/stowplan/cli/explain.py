@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.cli.about import POD_GROUPS
+from stowplan.cli.about import POD_GROUPS, a_scheduler
 from stowplan.cli.data_output import write_data
 from stowplan.cli.moment_option import moment_from_option
 from stowplan.cli.shell_completion import (
@@ -118,24 +118,7 @@ _SOME_WITHOUT_NODE = 3
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text", show_default=True)
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @POD_GROUPS
-@click.option(
-    "--from-scheduler",
-    metavar="URL",
-    help="Ask a running Stowplan scheduler at its secure port, https://host:10259: what it knows and would decide now.",
-)
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Authenticate with this token instead of the kubeconfig.",
-)
-@click.option(
-    "--certificate-authority",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="CA that signed the scheduler's certificate (PEM).",
-)
-@click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate.")
+@a_scheduler
 def explain(
     *,
     question: tuple[str, ...],

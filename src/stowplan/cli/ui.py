@@ -6,13 +6,13 @@ import webbrowser
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
 from stowplan import __version__
-from stowplan.cli.about import a_cluster
+from stowplan.cli.about import a_cluster, a_scheduler
 from stowplan.cli.config.about import known_plugins
 from stowplan.cli.live_cluster import connection_of
 from stowplan.cli.moment_option import moment_from_option
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from stowplan.framework.registry import Registry
     from stowplan.inspection.records import GroupVerdictRecord
     from stowplan.page.course import Played
-    from stowplan.page.feed import Feed
+    from stowplan.page.loopback import Streams
     from stowplan.page.records import ConfigurationRecord
     from stowplan.serving.requests.messages import Page
 
@@ -82,6 +82,7 @@ _ANSWERED = ("plan", "explain", "pending", "nodes", "podgroups", "configuration"
     shell_complete=complete_file,
     help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
 )
+@a_scheduler
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1. Default: a free one.")
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser.")
 @click.option(
@@ -101,6 +102,10 @@ def ui(
     config: str | None,
     plugins: tuple[str, ...],
     pod_groups: bool,
+    from_scheduler: str | None,
+    token_file: str | None,
+    certificate_authority: str | None,
+    insecure_skip_tls_verify: bool,
     port: int,
     opens: bool,
     export: Path | None,
@@ -117,6 +122,7 @@ def ui(
       stowplan ui -f cluster.json
       stowplan ui -f cluster.json --config packing.yaml --open
       stowplan ui --recording cluster.recording
+      stowplan ui --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt
       stowplan ui -f cluster.json --export plan/     # then open plan/index.html
     """
     if sum(map(bool, (files, recording, kubeconfig or context))) > 1:
@@ -127,8 +133,25 @@ def ui(
         raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
     if export is not None and (port or opens):
         raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
+    if from_scheduler is None and (token_file or certificate_authority or insecure_skip_tls_verify):
+        raise click.UsageError(
+            "--token-file, --certificate-authority and --insecure-skip-tls-verify are for --from-scheduler."
+        )
+    if from_scheduler is not None and (files or recording or config or plugins or export):
+        raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
     when, show = moment_from_option(at), _Show(port, opens)
     with reported(config):
+        if from_scheduler is not None:
+            _from_scheduler(
+                show,
+                url=from_scheduler,
+                kubeconfig=kubeconfig,
+                context=context,
+                token_file=token_file,
+                certificate_authority=certificate_authority,
+                insecure=insecure_skip_tls_verify,
+            )
+            return
         known = known_plugins(plugins)
         if files:
             about, mode = ClusterSource.of_files(files, config, plugins, recursive=recursive), "files"
@@ -159,7 +182,12 @@ class _Show:
     opens: bool
 
     async def until(
-        self, stopped: Awaitable[object], pages: Mapping[str, Page], feed: Feed, size: str, *others: Awaitable[object]
+        self,
+        stopped: Awaitable[object],
+        pages: Mapping[str, Page],
+        feed: Streams,
+        size: str,
+        *others: Awaitable[object],
     ) -> None:
         """Serve until told to stop, or until one of the others ends."""
         from stowplan.page.loopback import page_served
@@ -318,6 +346,25 @@ class _Followed:
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         return ReportedStatus.about(info.pod, None)
+
+
+# -- a running scheduler ----------------------------------------------------------------------------------------------
+
+
+def _from_scheduler(show: _Show, *, url: str, **access: Any) -> None:
+    with stop_signals() as stop:
+        event_loop.run(_pass_on(show, url, access, stop))
+
+
+async def _pass_on(show: _Show, url: str, access: Mapping[str, Any], stop: StopSignals) -> None:
+    from stowplan.sources.passed_on import passed_on
+    from stowplan.sources.running_scheduler import SchedulerEndpoint, check_scheduler
+
+    stopped = stop.event()
+    endpoint = SchedulerEndpoint(url=url, **access)
+    await check_scheduler(endpoint)
+    async with passed_on(endpoint) as passed:
+        await show.until(stopped.wait(), passed.pages(), passed, url)
 
 
 # -- what all have in common ------------------------------------------------------------------------------------------

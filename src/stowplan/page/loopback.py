@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from stowplan.page.site import PREFIX, is_public
 from stowplan.serving.loopback import LoopbackServer
@@ -12,12 +12,18 @@ from stowplan.serving.loopback import LoopbackServer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stowplan.page.feed import Feed
     from stowplan.serving.requests.messages import Page
 
 
+class Streams(Protocol):
+    """`feed.Feed`, or whoever else has streams under way."""
+
+    def close(self) -> None:
+        """End them."""
+
+
 @asynccontextmanager
-async def page_served(pages: Mapping[str, Page], feed: Feed, *, port: int = 0) -> AsyncIterator[str]:
+async def page_served(pages: Mapping[str, Page], streams: Streams, *, port: int = 0) -> AsyncIterator[str]:
     """Serve while this lasts; yield the address. Raise ServingError."""
     token = secrets.token_urlsafe(24)
     server = LoopbackServer(pages, token=token, public=is_public, port=port)
@@ -26,5 +32,5 @@ async def page_served(pages: Mapping[str, Page], feed: Feed, *, port: int = 0) -
         # The fragment of an address stays in the browser: no log and no referrer has the token.
         yield f"{server.url}{PREFIX}#token={token}"
     finally:
-        feed.close()
+        streams.close()
         await server.stop()

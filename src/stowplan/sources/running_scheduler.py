@@ -95,6 +95,11 @@ async def fetch_pending(endpoint: SchedulerEndpoint, *, page: str = "") -> dict[
     return pending | decisions | pages
 
 
+async def check_scheduler(endpoint: SchedulerEndpoint) -> None:
+    """Raise InputError unless a scheduler is there that tells us of its queue."""
+    await _fetch(_connection(endpoint), "/stowplan/pending", "", QueueRecord, limit="0")
+
+
 def page_of(document: Mapping[str, Any], endpoint: SchedulerEndpoint) -> list[Block]:
     """The page that was asked for; raise InputError."""
     try:
@@ -169,11 +174,20 @@ def _incompatible(url: str, why: str) -> str:
     return f"{url}: the server is not a compatible Stowplan scheduler: {why}"
 
 
-async def _get(connection: Connection, path: str, query: Mapping[str, str]) -> bytes:
+def transport_to(endpoint: SchedulerEndpoint, *, purpose: str) -> Transport:
+    """For who asks more than once, within a running event loop; close it. Raise InputError."""
+    return _transport(_connection(endpoint), purpose)
+
+
+def _transport(connection: Connection, purpose: str) -> Transport:
     times = REAL_TIMES
     turns = Turns(Lanes(qps=-1, burst=1, now=times.clock()), clock=times.clock, sleep=times.sleep)
-    agent = user_agent(command="stowplan", version=__version__, purpose="explain")
-    transport = Transport(connection, turns=turns, times=times, agent=agent, limits=_LIMITS)
+    agent = user_agent(command="stowplan", version=__version__, purpose=purpose)
+    return Transport(connection, turns=turns, times=times, agent=agent, limits=_LIMITS)
+
+
+async def _get(connection: Connection, path: str, query: Mapping[str, str]) -> bytes:
+    transport = _transport(connection, "explain")
     try:
         subject = Subject("GET")
         answer = await transport.send(Request(method="GET", path=path, subject=subject, query=query))

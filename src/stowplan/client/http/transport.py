@@ -85,6 +85,8 @@ class Request:
     body: bytes | None = None
     content_type: str = _JSON
     lane: Lane = "default"
+    #: The content type of an answer that is a stream.
+    answers: str = _JSON
     #: Whether to send it again after an answer was lost, though it may have been carried out. GET always is.
     repeatable: bool = False
 
@@ -188,7 +190,7 @@ class Transport:
             headers = await self._credentials()
             async with self._counted(request, headers, silence) as response:
                 head = Answer(response.status, response.headers, b"")
-                if head.ok and head.is_json:
+                if head.ok and (head.is_json if request.answers == _JSON else head.content_type == request.answers):
                     yield response
                     return
                 if head.ok:
