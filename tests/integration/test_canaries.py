@@ -56,6 +56,9 @@ PAGES = [
     "/debug/pprof/cmdline",
     "/stowplan/decisions",
     "/stowplan/pending",
+    "/stowplan/",
+    "/stowplan/source",
+    "/stowplan/configuration",
     "/nowhere",
 ]
 #: Header fields that clients send, each with a secret of its own.

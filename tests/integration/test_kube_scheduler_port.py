@@ -21,6 +21,11 @@ CLOSED = [
     "/debug/pprof/goroutine?debug=1",
     "/debug/flags/v",
     "/stowplan/decisions",
+    "/stowplan/",
+    "/stowplan/assets/page.js",
+    "/stowplan/source",
+    "/stowplan/plan",
+    "/stowplan/configuration",
     "/nowhere",
 ]
 
@@ -87,6 +92,9 @@ def test_headers_of_a_front_proxy_are_nothing_without_its_certificate(scheduler,
         ("/debug/flags", "<html>"),
         ("/stowplan/decisions", '{"schemaVersion":2,"decisions":['),
         ("/stowplan/pending", '{"schemaVersion":2,"counts":{'),
+        ("/stowplan/", "<!doctype html>"),
+        ("/stowplan/source", '{"schemaVersion":2,"kind":"Source","mode":"live",'),
+        ("/stowplan/configuration", '{"schemaVersion":2,"kind":"Configuration","profiles":['),
     ],
 )
 def test_pages(scheduler, path, begins):
@@ -98,6 +106,36 @@ def test_pages(scheduler, path, begins):
 def test_what_is_not_there(scheduler):
     assert scheduler.ask("/nowhere", who=ADMIN)[::2] == (404, "404 page not found\n")
     assert scheduler.ask("/debug/pprof/cmdline", who=ADMIN)[0] == 404
+
+
+def test_nothing_is_written_by_the_page(scheduler):
+    assert scheduler.ask("/stowplan/what-if", who=ADMIN, method="POST", body=b"{}")[0] == 404
+
+
+def test_the_plan_is_a_stream_that_follows_the_cluster(scheduler, api_server):
+    namespace = api_server.new_namespace("plan")
+    with scheduler.stream("/stowplan/plan", who=ADMIN) as lines:
+        first = next(line for line in lines if line.startswith(b"data: "))
+        assert json.loads(first.removeprefix(b"data: "))["kind"] == "snapshot"
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "seen", "namespace": namespace},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "example.com/wait"}]},
+        }
+        api_server.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+        deltas = (json.loads(line.removeprefix(b"data: ")) for line in lines if line.startswith(b"data: "))
+        assert any(f"{namespace}/seen" in delta["pods"]["key"] for delta in deltas)
+
+
+def test_a_stream_holds_up_no_end(api_server, tmp_path):
+    lease = f"--leader-elect-resource-name=stream-{api_server.kind}"
+    with kube_scheduler(tmp_path, api_server.kubeconfig, lease) as started:
+        started.until("Handlers synced")
+        with started.stream("/stowplan/plan", who=ADMIN) as lines:
+            next(lines)
+            assert started.end() == 0
+        assert not started.said("requests were under way for longer than the grace period")
 
 
 def test_metrics_of_all_parts_are_there(scheduler):

@@ -41,13 +41,28 @@ class SchedulerProcess:
         status, headers, body = self.ask_bytes(path, **how)
         return status, headers, body.decode()
 
-    def ask_bytes(self, path, *, who=None, method="GET", body=None, **headers):
+    def _connection(self, who):
         context = ssl._create_unverified_context()
         if who is not None:
             file = self._folder / f"client-{id(who)}.pem"
             file.write_bytes(who.certificate + who.key)
             context.load_cert_chain(file)
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
+
+    @contextmanager
+    def stream(self, path, *, who):
+        """The lines of an answer as they come."""
+        connection = self._connection(who)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            yield iter(answer.readline, b"")
+        finally:
+            connection.close()
+
+    def ask_bytes(self, path, *, who=None, method="GET", body=None, **headers):
+        connection = self._connection(who)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             answer = connection.getresponse()
