@@ -8,7 +8,12 @@ import { reasonOf } from "../plan/quay";
 import { nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 
-export function GroupView({ source, plan, address }: ViewProps) {
+/** Each group has a view of its own, as pods have. */
+export function GroupView(props: ViewProps) {
+  return <OneGroup key={props.address.parts.join("/")} {...props} />;
+}
+
+function OneGroup({ source, plan, address }: ViewProps) {
   const key = address.parts.join("/");
   const version = useVersion(plan, 3000);
   const asked = useAsked(() => source.group(key), [source, key, source.about.mode === "live" ? version : 0]);

@@ -13,7 +13,12 @@ import { Story } from "./story";
 /** Answers of a running scheduler cost it time: they are not asked for with every change. */
 const INTERVAL = 5000;
 
-export function PodView({ source, plan, address }: ViewProps) {
+/** Each pod has a view of its own: what is known of one is never shown below the name of another. */
+export function PodView(props: ViewProps) {
+  return <OnePod key={props.address.parts.join("/")} {...props} />;
+}
+
+function OnePod({ source, plan, address }: ViewProps) {
   const key = address.parts.join("/");
   const version = useVersion(plan, INTERVAL);
   const asked = useAsked(() => source.explain(key), [source, key, source.about.mode === "live" ? version : 0]);

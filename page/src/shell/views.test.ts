@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { words } from "../pod/story";
+import { shortened } from "../workbench/view";
+import { lanes, latencies } from "../queue/view";
+
+test("pods wait in lanes by place and by who refused them, those that are tried first in front", () => {
+  const found = lanes([
+    { pod: "ns/gated", place: "gated", gatedBy: "SchedulingGates" },
+    { pod: "ns/a", place: "unschedulable", rejectedBy: ["NodeAffinity", "NodeResourcesFit"] },
+    { pod: "ns/b", place: "backoff" },
+    { pod: "ns/c", place: "active" },
+    { pod: "ns/d", place: "unschedulable", rejectedBy: ["NodeAffinity", "NodeResourcesFit"] },
+    { pod: "ns/e" },
+  ]);
+  assert.deepEqual([...found].map(([lane, pods]) => [lane, pods.map((pod) => pod.pod)]), [
+    ["active", ["ns/c"]],
+    ["backoff", ["ns/b"]],
+    ["unschedulable: NodeAffinity, NodeResourcesFit", ["ns/a", "ns/d"]],
+    ["gated by SchedulingGates", ["ns/gated"]],
+    ["waiting", ["ns/e"]],
+  ]);
+});
+
+test("latencies are of all decisions, in whatever order they come", () => {
+  const decision = (milliseconds: number) => ({ time: "", pod: "ns/a", uid: "", schedulerName: "", milliseconds });
+  assert.equal(latencies([]), "Nothing was decided yet.");
+  assert.equal(latencies([9, 1, 2].map(decision)), "3 decisions: half of them within 2.0 ms, 99 of 100 within 9.0 ms");
+});
+
+test("a step of a story says what happened and why", () => {
+  assert.equal(words({ time: "", what: "active", cause: "NodeAdd", detail: "node-7" }), "active: NodeAdd (node-7)");
+  assert.equal(words({ time: "", what: "decided", attempt: 2, milliseconds: 1.25, node: "a" }), "attempt 2 (1.3 ms): goes to a");
+  assert.equal(
+    words({ time: "", what: "decided", attempt: 1, milliseconds: 2, message: "0/3 nodes", refused: { NodeName: 3 }, nominatedNode: "b", victims: ["ns/x"], victimsTotal: 12 }),
+    "attempt 1 (2.0 ms): no node. 0/3 nodes; refused by NodeName (3); nominated to b, evicting 12",
+  );
+});
+
+test("the same reason on a different number of nodes is one reason", () => {
+  const found = shortened({
+    "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable. preemption: 0/3 nodes are available": 2,
+    "0/4 nodes are available: 3 Insufficient cpu, 1 node(s) were unschedulable. no new claims to deallocate": 1,
+  });
+  assert.deepEqual([...found], [["Insufficient cpu, node(s) were unschedulable.", 3]]);
+});
