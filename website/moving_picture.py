@@ -1,6 +1,6 @@
 """The moving picture of the page in docs/page.md: twenty seconds of the real page beside a real scheduler.
 
-    python website/moving_picture.py docs/assets/page.png
+    python website/moving_picture.py docs/assets/page-moving.png
 
 Starts `stowplan up`, opens its page in Chromium, has kubectl do what happens in the picture, and takes five pictures a
 second. They become an animated PNG: frames share 256 colours, and each holds no more than what changed, so that the
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECONDS, RATE = 20, 5
-WIDTH, HEIGHT = 800, 520
+WIDTH, HEIGHT = 1000, 600
 COLOURS = 256
 #: Of a screenshot: its pixels, as a browser decodes them.
 DECODE = """async (data) => {

@@ -39,8 +39,16 @@ export class Colours {
   readonly #paints = new Map<string, Paint>();
   readonly #nameOf: (pod: PodItem) => string;
 
-  /** `now`: milliseconds since the epoch, for ages. */
-  constructor(by: ColourBy, pods: Iterable<PodItem>, now: number) {
+  /** Of kinds: the place of each in the order of colours. */
+  readonly #places = new Map<string, number>();
+
+  /** `now`: milliseconds since the epoch, for ages. `before`: kinds that had a colour there keep it. */
+  constructor(
+    readonly by: ColourBy,
+    pods: Iterable<PodItem>,
+    now: number,
+    before?: Colours,
+  ) {
     this.#nameOf = NAMERS[by](now);
     const counts = new Map<string, number>();
     const priorities = new Map<string, number>();
@@ -50,8 +58,21 @@ export class Colours {
       if (by === "priority") priorities.set(name, pod.priority);
     }
     const names = ordered(by, counts, priorities);
-    names.forEach((name, i) => this.#paints.set(name, paintOf(by, name, i, names.length)));
+    this.#place(names, before?.by === by ? before.#places : new Map());
+    names.forEach((name, i) => this.#paints.set(name, by === "priority" || by === "age" ? stepOf(by, name, i, names.length) : kindPaint(this.#places.get(name)!)));
     this.legend = names.map((name) => ({ name, paint: this.#paints.get(name)!, pods: counts.get(name)! }));
+  }
+
+  /** What has a colour keeps it; the others get the first that are free, in their order. */
+  #place(names: string[], before: ReadonlyMap<string, number>): void {
+    for (const name of names) if (before.has(name)) this.#places.set(name, before.get(name)!);
+    const taken = new Set(this.#places.values());
+    let free = 0;
+    for (const name of names) {
+      if (this.#places.has(name)) continue;
+      while (taken.has(free)) free++;
+      this.#places.set(name, free++);
+    }
   }
 
   name(pod: PodItem): string {
@@ -84,9 +105,8 @@ function ordered(by: ColourBy, counts: Map<string, number>, priorities: Map<stri
   return names.sort((one, other) => counts.get(other)! - counts.get(one)! || byName(one, other));
 }
 
-function paintOf(by: ColourBy, name: string, i: number, of: number): Paint {
-  if (by === "age") return step(AGES.findIndex(([, age]) => age === name), AGES.length);
-  return by === "priority" ? step(i, of) : kindPaint(i);
+function stepOf(by: "priority" | "age", name: string, i: number, of: number): Paint {
+  return by === "age" ? step(AGES.findIndex(([, age]) => age === name), AGES.length) : step(i, of);
 }
 
 /** The colour of the i-th kind of anything. */

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { amount, byName, span } from "../parts/format";
 import { csv } from "../parts/save";
 import { changeOf, isEmpty, items, textOf, workloadOf } from "../workbench/change";
+import { Colours } from "./colours";
 import { grouped, layout, need, stowed } from "./layout";
 import type { NodeItem, PodItem } from "./model";
 import { fitted } from "./pen";
@@ -119,4 +120,14 @@ test("a time is the last look before it", () => {
   const record = { series: { time: [10, 20, 30], columns: [] } } as unknown as TimeRecord;
   const index = (seconds: number) => indexAt(record, new Date(1000 * seconds).toISOString());
   assert.deepEqual([5, 10, 19.9, 20, 35].map(index), [0, 0, 0, 1, 2]);
+});
+
+test("a kind keeps its colour when others come and outnumber it", () => {
+  const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}` }));
+  const first = new Colours("workload", [...of("a", 3), ...of("b", 2)], 0);
+  const later = new Colours("workload", [...of("c", 9), ...of("b", 2), ...of("d", 1)], 0, first);
+  const paint = (colours: Colours, name: string) => colours.legend.find((entry) => entry.name === `ns/Job/${name}`)!.paint.light;
+  assert.equal(paint(later, "b"), paint(first, "b"));
+  assert.equal(paint(later, "c"), paint(first, "a"));
+  assert.equal(new Set(later.legend.map((entry) => entry.paint.light)).size, 3);
 });

@@ -40,7 +40,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const [node, pod, workload] = chosen(address.view === "node" ? `node:${address.parts[0] ?? ""}` : (query.get("select") ?? ""));
   // A legend that changed with every pod would take the colours away from under one's eyes.
   const kinds = useKinds(plan, version, settings.colour);
-  const colours = useMemo(() => new Colours(settings.colour, plan.pods.values(), Date.now()), [plan, settings.colour, kinds]);
+  const before = useRef<Colours>();
+  const colours = useMemo(() => (before.current = new Colours(settings.colour, plan.pods.values(), Date.now(), before.current)), [plan, settings.colour, kinds]);
   const matches = useMemo(() => parseSelector(filter), [filter]);
   const shown = useCallback(
     (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || workloadOf(item) === workload || item.namespace === workload),

@@ -55,7 +55,7 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
             {asked.error}
           </p>
         )}
-        {asked.answer ? <Result plan={plan} record={asked.answer} /> : !asked.error && <p class="empty">Say what changes, and the plan shows what would become of it.</p>}
+        {asked.answer && !asked.error ? <Result plan={plan} record={asked.answer} /> : !asked.error && <p class="empty">Say what changes, and the plan shows what would become of it.</p>}
       </div>
     </div>
   );
@@ -254,7 +254,7 @@ function Take({ record }: { record: WhatIfRecord }) {
     <section class="card">
       <h2>Take it along</h2>
       {files.filter(([, text]) => text.trim()).map(([title, text, file]) => (
-        <Copied key={title} title={title} text={text} file={file} />
+        <Copied key={`${title} ${text}`} title={title} text={text} file={file} />
       ))}
     </section>
   );
