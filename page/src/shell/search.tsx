@@ -37,10 +37,11 @@ export function Search({ plan }: { plan: PlanModel }) {
     look("");
     field.current?.blur();
   };
-  const key = (event: KeyboardEvent) => {
+  const key = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
     if (event.key === "ArrowDown") setAt(Math.min(at + 1, found.length - 1));
     else if (event.key === "ArrowUp") setAt(Math.max(at - 1, 0));
-    else if (event.key === "Enter") take(found[at]);
+    // Of what is written now: who types fast is ahead of what is shown.
+    else if (event.key === "Enter") take(search(plan, event.currentTarget.value.trim())[at]);
     else if (event.key === "Escape") look("");
     else return;
     event.preventDefault();
@@ -63,7 +64,7 @@ export function Search({ plan }: { plan: PlanModel }) {
         autocomplete="off"
         onInput={(event) => look(event.currentTarget.value)}
         onKeyDown={key}
-        onBlur={() => setTimeout(() => setFound([]), 150)}
+        onBlur={() => setFound([])}
       />
       <ul id="found" role="listbox" aria-label="What was found" hidden={!open}>
         {found.map((item, i) => (
