@@ -26,9 +26,10 @@ export function Search({ plan }: { plan: PlanModel }) {
     return () => window.removeEventListener("keydown", typed);
   }, []);
 
+  const written = (value: string) => (value.trim() ? search(plan, value.trim()) : []);
   const look = (value: string) => {
     setText(value);
-    setFound(value.trim() ? search(plan, value.trim()) : []);
+    setFound(written(value));
     setAt(0);
   };
   const take = (chosen: Found | undefined) => {
@@ -41,7 +42,7 @@ export function Search({ plan }: { plan: PlanModel }) {
     if (event.key === "ArrowDown") setAt(Math.min(at + 1, found.length - 1));
     else if (event.key === "ArrowUp") setAt(Math.max(at - 1, 0));
     // Of what is written now: who types fast is ahead of what is shown.
-    else if (event.key === "Enter") take(search(plan, event.currentTarget.value.trim())[at]);
+    else if (event.key === "Enter") take(written(event.currentTarget.value)[at]);
     else if (event.key === "Escape") look("");
     else return;
     event.preventDefault();

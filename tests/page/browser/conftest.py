@@ -1,9 +1,13 @@
 """A browser for all tests, and the page of a small cluster of files."""
 
 import pytest
+from playwright.sync_api import expect
 
 from support.browser.browsers import chromium, tab
 from support.browser.pages import cluster, served
+
+# A busy machine is no fault of the page.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def tab(browser, **options):
     """A tab of its own; at the end the page must have complained about nothing."""
     context = browser.new_context(viewport={"width": 1280, "height": 850}, accept_downloads=True, **options)
     # What is not there after that never comes.
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     opened = Tab(context.new_page())
     try:
         yield opened
