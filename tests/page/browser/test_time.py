@@ -1,6 +1,7 @@
 """Time in a browser: a recording's moments, back and forth, and played."""
 
 import asyncio
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -47,9 +48,12 @@ def test_it_plays_to_the_end(at_time):
 
 
 def test_a_moment_has_an_address(at_time, recorded):
-    at_time.get_by_role("slider", name="Moment").focus()
+    slider = at_time.get_by_role("slider", name="Moment")
+    slider.focus()
     at_time.keyboard.press("Home")
-    at_time.wait_for_url("**/#/time?at=*")
+    expect(slider).to_have_value("0")
+    moment = slider.get_attribute("aria-valuetext")
+    at_time.wait_for_url(lambda url: url.endswith(f"#/time?at={quote(moment, safe='')}"))
     at_time.reload()
     expect(at_time.locator(".time .tools")).to_contain_text("0 pods stowed, 0 pending")
 
