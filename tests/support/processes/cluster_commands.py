@@ -57,11 +57,12 @@ class Client:
 
 @contextmanager
 def serving(command, folder, *args, **options):
-    """(the process, a client, the file of what it says), once the kubeconfig is there."""
+    """(the process, a client, the file of what it says), once it has said where it serves."""
     kubeconfig, log = folder / "kubeconfig", folder / "log"
     line = [sys.executable, "-m", "stowplan", command, f"--kubeconfig-out={kubeconfig}", *args]
     with running(line, log, **options) as process:
-        until(kubeconfig.exists, process, log)
+        # The kubeconfig is there a moment before the announcement, which is written at once.
+        until(lambda: kubeconfig.exists() and "Serving on " in log.read_text(), process, log)
         yield process, Client(kubeconfig), log
 
 
