@@ -5,6 +5,7 @@
     cluster.schedule(["default/web-0"])            # places, one after the other
 
     stowplan.simulate_scenario("week.yaml")        # a scenario in virtual time
+    stowplan.tune_scenario("week.yaml", folder=…)  # a better configuration for it
 
 `stowplan.plugins` holds what plugins are written with, `stowplan.testing` builders for tests, `stowplan.live_testing` a
 cluster with a scheduler at work to test plugins on.
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from stowplan.offline import Cluster, ClusterError
     from stowplan.scenarios.errors import ScenarioError
     from stowplan.scenarios.simulation import SimulationResult, simulate_scenario
+    from stowplan.tuning.errors import TuningError
+    from stowplan.tuning.tune import TuningResult, tune_scenario
 
 __all__ = [
     "Cluster",
@@ -33,10 +36,13 @@ __all__ = [
     "Decision",
     "ScenarioError",
     "SimulationResult",
+    "TuningError",
+    "TuningResult",
     "Verdict",
     "load_config",
     "simulate_scenario",
     "to_frame",
+    "tune_scenario",
 ]
 __version__ = "0.1.0"
 
@@ -49,10 +55,13 @@ _HOMES = {
     "Decision": "stowplan.engine.algorithm",
     "ScenarioError": "stowplan.scenarios.errors",
     "SimulationResult": "stowplan.scenarios.simulation",
+    "TuningError": "stowplan.tuning.errors",
+    "TuningResult": "stowplan.tuning.tune",
     "Verdict": "stowplan.explain.verdict",
     "load_config": "stowplan.in_tree.configuration",
     "simulate_scenario": "stowplan.scenarios.simulation",
     "to_frame": "stowplan.inspection.frames",
+    "tune_scenario": "stowplan.tuning.tune",
 }
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from itertools import count
 from pathlib import Path
 
 import click
 
 from stowplan.cli.data_output import write_data
+from stowplan.cli.run_progress import RunProgress
 from stowplan.cli.shell_completion import complete_file
 from stowplan.command_line.errors import InputError, reported
 from stowplan.command_line.named_plugins import named_plugins
@@ -73,7 +75,7 @@ def compare(
                 raise InputError(*error.problems, hints=error.hints) from error
             first = simulation.seed if first is None else first
     assert first is not None
-    progress = _Progress(seeds * len(configs), quiet=quiet)
+    progress, runs = RunProgress(quiet=quiet), count(1)
     try:
         found = compared(
             scenario,
@@ -82,7 +84,7 @@ def compare(
             seeds=range(first, first + seeds),
             workers=Dask(dask) if dask else Processes(jobs),
             plugins=plugins,
-            progress=progress,
+            progress=lambda: progress("compare", next(runs), seeds * len(configs)),
         )
     except WorkersError as error:
         raise click.ClickException(str(error)) from error
@@ -99,20 +101,3 @@ def compare(
         write_data(found.to_dict(), output)
     if found.failures:
         context.exit(1)
-
-
-class _Progress:
-    """How many runs are done, on stderr where it is a terminal."""
-
-    def __init__(self, runs: int, *, quiet: bool) -> None:
-        self._runs, self._done = runs, 0
-        self._shown = sys.stderr.isatty() and not quiet
-
-    def __call__(self) -> None:
-        self._done += 1
-        if self._shown:
-            click.echo(f"\r\x1b[K{self._done} of {self._runs} runs", err=True, nl=False)
-
-    def close(self) -> None:
-        if self._shown:
-            click.echo("\r\x1b[K", err=True, nl=False)

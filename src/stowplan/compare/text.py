@@ -29,7 +29,7 @@ _SHARES = {"utilisation": "in use (%)", "fragmentation": "fragmented (%)"}
 
 def title_of(measure: str) -> str:
     kind, _, resource = measure.partition(".")
-    return _PLAIN.get(measure) or f"{resource} {_SHARES.get(kind, kind)}"
+    return _PLAIN.get(measure) or f"{resource} {_SHARES.get(kind, kind)}".strip()
 
 
 def amount(value: float) -> str:
