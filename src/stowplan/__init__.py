@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.errors import ScenarioError
     from stowplan.scenarios.simulation import SimulationResult, simulate_scenario
     from stowplan.tuning.errors import TuningError
-    from stowplan.tuning.tune import TuningResult, tune_scenario
+    from stowplan.tuning.tune import Effort, TuningResult, tune_scenario
 
 __all__ = [
     "Cluster",
@@ -34,6 +34,7 @@ __all__ = [
     "ConfigError",
     "Configuration",
     "Decision",
+    "Effort",
     "ScenarioError",
     "SimulationResult",
     "TuningError",
@@ -53,6 +54,7 @@ _HOMES = {
     "ConfigError": "stowplan.config",
     "Configuration": "stowplan.config",
     "Decision": "stowplan.engine.algorithm",
+    "Effort": "stowplan.tuning.tune",
     "ScenarioError": "stowplan.scenarios.errors",
     "SimulationResult": "stowplan.scenarios.simulation",
     "TuningError": "stowplan.tuning.errors",

@@ -49,7 +49,7 @@ def _style() -> str:
         ".legend i{display:inline-block;width:1rem;height:.6rem;margin-right:.4rem}.legend i.dashed{opacity:.5}"
         "dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:.6rem 1rem;margin:1rem 0}"
         "table{border-collapse:collapse;font-size:.93rem}td,th{padding:.15rem .9rem .15rem 0;text-align:right}"
-        "td:first-child,th:first-child{text-align:left}.wide{overflow-x:auto}.open{fill:none;stroke-width:2}"
+        "td,th{white-space:nowrap}td:first-child,th:first-child{text-align:left}.wide{overflow-x:auto}.open{fill:none;stroke-width:2}.whisker{stroke:var(--fg);stroke-width:2}"
         "dt{color:var(--dim);font-size:.85rem}dd{margin:0;font-size:1.15rem}"
         f"@media(max-width:32rem){{svg text{{font-size:22px}}svg .row{{display:none}}}}{series}{levels}</style>"
     )

@@ -22,7 +22,7 @@ COLOURS = 8
 _BAR, _LABEL = 12, 24
 _TICKS = 5
 #: Height of a scatter plot, and of the name of an axis.
-_PLOT, _NAME = 380, 20
+_PLOT, _NAME = 400, 30
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,11 @@ def scatter(title: str, names: tuple[str, str], dots: Sequence[Dot], number_text
         parts.append(f'<text class="value" x="{_LEFT - 8}" y="{y + 4}">{escape(number_text(value))}</text>')
     for value in across.ticks():
         x = across.at(value)
-        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP + _NAME}" y2="{bottom}"/>')
-        parts.append(f'<text text-anchor="middle" x="{x}" y="{bottom + 22}">{escape(number_text(value))}</text>')
-    parts.append(f'<text class="name" x="0" y="{_TOP + 8}">{escape(names[1])}</text>')
+        parts.append(f'<line class="grid across" x1="{x}" x2="{x}" y1="{_TOP + _NAME}" y2="{bottom}"/>')
+        anchor = "end" if x > WIDTH - 40 else "middle"
+        parts.append(f'<text class="across" text-anchor="{anchor}" x="{x}" y="{bottom + 24}">')
+        parts.append(f"{escape(number_text(value))}</text>")
+    parts.append(f'<text class="name" x="0" y="{_TOP + 6}">{escape(names[1])}</text>')
     parts.append(f'<text class="name" text-anchor="end" x="{WIDTH}" y="{_PLOT - 8}">{escape(names[0])}</text>')
     line = " ".join(f"{across.at(dot.x)},{up.at(dot.y)}" for dot in dots if dot.joined)
     if line:

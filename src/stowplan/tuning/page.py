@@ -65,8 +65,13 @@ def _front(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
         Series("the best by the objective", (), colour=_BEST),
     ]
     caption = "On the part that was searched. Of good compromises none is worse than another trial in both measures."
-    picture = scatter(title, (title_of(first), title_of(second)), dots, amount)
+    picture = scatter(title, (title_of(first), title_of(second)), dots, _on_axis)
     return figure("The front of good compromises", caption, picture, keys, "front")
+
+
+def _on_axis(value: float) -> str:
+    """As short as it can be: there is little room beside a picture on a phone."""
+    return f"{value:,.4g}"
 
 
 def _course(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
@@ -78,7 +83,7 @@ def _course(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
         lead.append(best)
     series = [Series("lead of the best trial so far", lead)]
     picture = lines(
-        "Lead over the baseline by trial", [float(one.number) for one in scored], series, lambda n: f"{n:.0f}", amount
+        "Lead over the baseline by trial", [float(one.number) for one in scored], series, lambda n: f"{n:.0f}", _on_axis
     )
     return figure(
         "The course of the search", "Lead over the baseline in the objective, by trial.", picture, (), "course"
