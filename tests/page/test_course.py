@@ -15,6 +15,7 @@ from stowplan.engine.recording import RecordingError
 from stowplan.page.course import MOST_MARKS, Courses, course_of
 from stowplan.page.plan import Plan, difference, plan_of
 from stowplan.serving.requests.messages import Request
+from support.examples import times
 from support.page.client import rows
 from support.what_if.objects import node, pod
 
@@ -75,7 +76,7 @@ def test_before_the_first_lists_there_is_nothing():
     assert course_of(ClusterState(), []).time_record("recorded").marks == ()
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(60))
 @given(
     st.lists(st.tuples(st.floats(0, 3), st.sampled_from("pqr"), st.sampled_from(["", "a", "gone"])), max_size=40),
     st.integers(2, 9),
