@@ -33,6 +33,7 @@ from stowplan.framework.placements import (
     whole_cluster,
 )
 from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 UNSCHEDULABLE = "pod group is unschedulable"
+#: Portions of work that takes long; they hold up other pods.
+MAX_PORTIONS = 60
+
 WAITING = "pod group is waiting for preemption to complete"
 
 
@@ -212,7 +216,7 @@ class GroupTrials:
     ) -> TriedPod:
         (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
-            decision = self._algorithm.schedule(framework, queued.pod, within=within)
+            decision = self._decided(framework, queued, within)
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
         host = decision.node_name or _made_room(decision)
@@ -232,6 +236,16 @@ class GroupTrials:
         tried.host, tried.wait = host, reservation.wait
         attempts.append((tried, info, state))
         return tried
+
+
+    def _decided(self, framework: Framework, queued: QueuedPod, within: Rows | None) -> Decision:
+        """A trial cannot be suspended: a plugin with more work to do takes several portions in a row."""
+        decision = self._algorithm.schedule(framework, queued.pod, within=within)
+        for _ in range(MAX_PORTIONS):
+            if unfinished_of(decision.status) is None:
+                break
+            decision = self._algorithm.schedule(framework, queued.pod, within=within)
+        return decision
 
 
 def _made_room(decision: Decision) -> str:
