@@ -237,7 +237,6 @@ class GroupTrials:
         attempts.append((tried, info, state))
         return tried
 
-
     def _decided(self, framework: Framework, queued: QueuedPod, within: Rows | None) -> Decision:
         """A trial cannot be suspended: a plugin with more work to do takes several portions in a row."""
         decision = self._algorithm.schedule(framework, queued.pod, within=within)
