@@ -1,4 +1,4 @@
-"""`stowplan simulate`: a scenario in virtual time, and a folder with what became of every pod."""
+"""`stowplan simulate`: run a scenario in virtual time and write the results to a directory."""
 
 from __future__ import annotations
 

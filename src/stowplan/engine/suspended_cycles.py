@@ -1,4 +1,4 @@
-"""Scheduling cycles that wait for an answer: of an extender, or to what a PostFilter plugin asked for.
+"""Scheduling cycles suspended for an extender or a PostFilter plugin.
 
 One record per pod. It owns the cycle (`suspendable_algorithm`) and goes on with it when all answers are there that it
 waits for. The pod stays in flight, so the queue remembers what happens; nothing is assumed for it, and no transaction

@@ -1,4 +1,4 @@
-"""A recording decided anew: the same pods and nodes come and go at the same times, another configuration places them.
+"""Decide a recording again with another configuration: same arrivals and departures.
 
 What others did is taken from the recording: pods and nodes that came, changed and went, volumes, budgets. What the
 scheduler did is left out, as this one does that itself: binds, statuses, evictions. The engine runs in simulated time,

@@ -32,7 +32,7 @@ from stowplan.extenders.calls import Calls
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.requests import Create
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.offline import post_to_extender
+from stowplan.offline.extender_calls import post_to_extender
 from stowplan.page.configuration import configuration_record
 from stowplan.page.course_file import NAME as COURSE
 from stowplan.page.course_file import CourseHeader, CourseWriter
