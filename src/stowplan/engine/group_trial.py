@@ -1,4 +1,4 @@
-"""A group of pods on trial: where its pods would go, one after the other, if each stayed where it was put.
+"""Try to place the pods of a group one after the other, on the state each leaves behind.
 
 Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
 `GroupTrial`, a plain value. Each pod sees those before it on their nodes. Victims of preemption stay where they are, so

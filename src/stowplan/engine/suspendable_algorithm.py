@@ -1,4 +1,4 @@
-"""One pod's way through a scheduling cycle that may have to wait: for extenders, or for PostFilter plugins with steps.
+"""The scheduling algorithm for pods that may wait for extenders or PostFilter plugins.
 
 The same way as `SchedulingAlgorithm.schedule`, as a generator: it yields what it needs and is resumed with what came of
 it. Where nobody is asked, it runs through at once and decides alike.

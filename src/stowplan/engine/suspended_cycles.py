@@ -1,4 +1,4 @@
-"""Scheduling cycles that wait: for an extender, for what a PostFilter plugin asked for, or for other pods' turns.
+"""Scheduling cycles suspended for an extender, a PostFilter plugin, or the next portion of long work.
 
 One record per pod. It owns the cycle (`suspendable_algorithm`) and goes on with it when all answers are there that it
 waits for. The pod stays in flight, so the queue remembers what happens; nothing is assumed for it, and no transaction

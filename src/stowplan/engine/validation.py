@@ -1,4 +1,4 @@
-"""Whether the parts of an engine agree: each with itself, and with the others.
+"""Check the invariants of an engine.
 
 Most of what the engine knows is kept in two places, so that either can be asked: where a pod waits, what its requests
 add up to, who waits for an answer. Each part has `problems()` for what it keeps alone. Here is what holds between them:

@@ -1,4 +1,4 @@
-"""Cluster events: what changed, in the words in which plugins say what they wait for.
+"""Cluster events, as plugins register for them.
 
 A change of an object is one or several events; a plugin registers the events that may help a pod that it refused,
 each with a hint that judges pod by pod.

@@ -1,4 +1,4 @@
-"""Which pods have to leave a node so that a pod fits there.
+"""The pods to evict from a node so that another fits.
 
 A PostFilter decides on a plan and returns it in its `PostFilterResult`; deciding changes nothing. The live scheduler
 carries the plan out after the decision. Whoever only asks, or schedules in memory, leaves it at that.

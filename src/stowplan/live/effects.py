@@ -1,4 +1,4 @@
-"""Carrying out what the engine wants done, on an event loop: one task for each effect that is answered.
+"""Carry out effects on an event loop, one task per effect with an answer.
 
 Effects about one object go one after the other, in the engine's order; others side by side. What an answer means is the
 engine's business: here it only becomes a value, `Done`, `Refused` or `Unknown`.

@@ -1,4 +1,4 @@
-"""`Cluster.schedule`: the driver of virtual time, on the cluster's own objects, in a time that stands still."""
+"""`Cluster.schedule`: the virtual-time driver on the cluster's own objects, with time standing still."""
 
 from __future__ import annotations
 

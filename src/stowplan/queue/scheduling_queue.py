@@ -1,4 +1,4 @@
-"""Which pending pod is tried next, and when the others are.
+"""The scheduling queue.
 
 A pod is in one place at a time. It is *active* when it is ready to be tried, and *in flight* while it is tried. After a
 rejection it is *unschedulable* until an event occurs that may help, according to the queueing hints of the plugins that

@@ -1,4 +1,4 @@
-"""Simulated time: the engine on a small object store, with a clock that jumps to the next thing that is due.
+"""The virtual-time driver: the engine on a small object store, with a clock that jumps to the next event.
 
 What is due are requests on their way to the store, their answers, news for watchers, arrivals that a caller puts in,
 ends of pods, and times at which the engine wants to be woken. Things of one moment are taken in the order in which they

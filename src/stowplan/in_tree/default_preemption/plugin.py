@@ -1,4 +1,4 @@
-"""Make room for a pod by evicting less important ones.
+"""Evict lower-priority pods to make room for a pod.
 
 The answer is an `EvictionPlan`; the live scheduler carries it out in the background. Until it is through, the pod
 itself is held back; after that it waits for its victims to leave.
