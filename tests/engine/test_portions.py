@@ -16,7 +16,6 @@ from support.plugins.answering_plugins import answering, configuration, profile
 from support.scheduling.engines import DrivenEngine
 from support.scheduling.outside import Outside
 
-
 NO = Rejections(np.ones(1, np.bool_), (Entry(np.ones(1, np.bool_), Code.Unschedulable, Reason("No", "no")),))
 
 

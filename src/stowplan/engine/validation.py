@@ -24,8 +24,8 @@ from stowplan.engine.binding_checks import BindingChecks
 from stowplan.engine.binding_records import IN_FLIGHT, Binding, PluginCall, Stage
 from stowplan.engine.eviction_records import Eviction, Preemption
 from stowplan.engine.group_statuses import GroupPatch
-from stowplan.engine.statuses import PodWrites
 from stowplan.engine.portions import Portions
+from stowplan.engine.statuses import PodWrites
 from stowplan.engine.suspended_cycles import Need, SuspendedCycle
 
 if TYPE_CHECKING:
