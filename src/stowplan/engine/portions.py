@@ -12,7 +12,7 @@ others. They go back to the queue when that one is through. Lines of different p
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from stowplan.engine.effects import Pause
 
@@ -20,30 +20,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stowplan.engine.outbox import Outbox
-    from stowplan.engine.suspended_cycles import SuspendedCycle
     from stowplan.framework.requests import Outcome
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
 
-class Worker(Protocol):
+class Cycle(Protocol):
+    """A pod's scheduling cycle."""
+
+    @property
+    def framework(self) -> Framework: ...
+
+    @property
+    def queued(self) -> QueuedPod: ...
+
+
+C = TypeVar("C", bound=Cycle)
+C_contra = TypeVar("C_contra", bound=Cycle, contravariant=True)
+
+
+class Worker(Protocol[C_contra]):
     """Goes on with cycles."""
 
-    def take_portion(self, cycle: SuspendedCycle, /) -> None:
+    def take_portion(self, cycle: C_contra, /) -> None:
         """Go on with a cycle, to its end or until it waits again."""
 
-    def put_back(self, cycle: SuspendedCycle, /) -> None:
+    def put_back(self, cycle: C_contra, /) -> None:
         """Drop a cycle and return its pod to the queue, as somebody equal is through."""
 
 
-class Portions:
-    def __init__(self, outbox: Outbox, worker: Worker) -> None:
+class Portions(Generic[C]):
+    def __init__(self, outbox: Outbox, worker: Worker[C]) -> None:
         self._outbox = outbox
         self._worker = worker
         #: Equal pods -> their cycles, the one that works first; the head of the line first.
-        self._lines: OrderedDict[Any, list[SuspendedCycle]] = OrderedDict()
+        self._lines: OrderedDict[Any, list[C]] = OrderedDict()
         #: The cycle that is going on just now.
-        self._working: SuspendedCycle | None = None
+        self._working: C | None = None
         #: The effect that ends the pause; 0: nobody is in line.
         self._pause = 0
         #: Pauses that are over: portions are counted by them.
@@ -55,7 +68,7 @@ class Portions:
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def join(self, cycle: SuspendedCycle) -> None:
+    def join(self, cycle: C) -> None:
         """Line up for the next portion."""
         cycles = self._lines.setdefault(key_of(cycle.framework, cycle.queued), [])
         if cycle is self._working:
@@ -68,7 +81,7 @@ class Portions:
         """Whether an equal pod is in line."""
         return key_of(framework, queued) in self._lines
 
-    def leave(self, cycle: SuspendedCycle) -> None:
+    def leave(self, cycle: C) -> None:
         """No-op if it is not in line."""
         for key, cycles in self._lines.items():
             if cycle in cycles:
@@ -107,7 +120,7 @@ class Portions:
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
-    def __contains__(self, cycle: SuspendedCycle) -> bool:
+    def __contains__(self, cycle: C) -> bool:
         return any(cycle in cycles for cycles in self._lines.values())
 
     def problems(self) -> Iterator[str]:

@@ -193,7 +193,7 @@ class SuspendedCycles:
         self._algorithm = algorithm
         self._cycle = cycle
         self._settler = settler
-        self.portions = Portions(parts.outbox, self)
+        self.portions: Portions[SuspendedCycle] = Portions(parts.outbox, self)
         #: Those that wait, by the pod's UID.
         self.under_way: dict[str, SuspendedCycle] = {}
 
