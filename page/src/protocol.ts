@@ -370,6 +370,8 @@ export interface TimeRecord {
   to: string;
   marks: Mark[];
   series: { time: number[]; columns: { name: string; unit: string; values: (number | null)[] }[] };
+  /** What is not in it. */
+  note?: string;
 }
 
 export interface Frame extends Changes {

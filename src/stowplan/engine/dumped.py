@@ -1,4 +1,4 @@
-"""A whole engine written down between two steps, so that another one can go on from there: plain values.
+"""A dump of the whole engine between two steps, as plain values.
 
 What goes on from a dump does so exactly as the dumped engine does: the same inputs give the same effects, byte for
 byte, with the same numbers. So a recording may begin with a dump, and whatever is tried out from one is what would have

@@ -499,10 +499,15 @@ class Engine:
         if verbose.enabled:
             verbose.info("Attempting to schedule pod", pod=pod)
         started = self._stopwatch.now()
-        if framework.suspends:
-            self.suspended.begin(framework, queued, started=started)
+        suspended = self.suspended
+        if suspended.portions and suspended.portions.has_equal(framework, queued):
+            suspended.begin_later(framework, queued, started=started)
+        elif framework.suspends:
+            suspended.begin(framework, queued, started=started)
+        elif (outcome := self._cycle.run(framework, queued, started=started)) is None:
+            suspended.begin_later(framework, queued, started=started)
         else:
-            self.settle(framework, queued, self._cycle.run(framework, queued, started=started), started=started)
+            self.settle(framework, queued, outcome, started=started)
 
     def settle(self, framework: Framework, queued: QueuedPod, outcome: Attempt | Failure, *, started: float) -> None:
         """What follows from a scheduling cycle that is through."""

@@ -1,4 +1,4 @@
-"""What is known of an eviction plan that is being carried out, and of each of its victims; nothing here acts.
+"""Records of eviction plans under way and of their victims.
 
     Preemption   begun       the scheduling cycle is still at it
                  clearing    nominations of less important pods to the node are cleared, one after the other

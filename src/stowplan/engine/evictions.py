@@ -1,4 +1,4 @@
-"""Carry out eviction plans, beside the scheduling cycle.
+"""Carry out eviction plans, outside of the scheduling cycle.
 
 A decision nominates a pod to a node and plans which pods leave it; evicting them takes requests to the API server, and
 the cycle does not wait for those. There is one record per plan (`eviction_records.py` has its stages), moved here, and

@@ -1,4 +1,4 @@
-"""The scheduling cycle of a pod group: its pods are taken together when one of them is popped.
+"""The scheduling cycle of a pod group; its members are popped together.
 
 The group has no entry in the queue. Its pods that can be tried are popped along with the first, the most important
 first, and put on trial together (`group_trial`). From how that ends follows what becomes of each: the pods of a group

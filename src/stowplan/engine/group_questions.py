@@ -1,4 +1,4 @@
-"""What would be decided about a pod group, without anything that follows from it.
+"""Judge a pod group without side effects.
 
 The group's pods without a node are put on trial as `group_cycle` does it, beside those that have one. A group whose
 pods all have nodes is judged as if it were to be placed now. Pods that PreEnqueue holds back are left out, as the

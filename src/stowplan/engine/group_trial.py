@@ -1,4 +1,4 @@
-"""A group of pods on trial: where its pods would go, one after the other, if each stayed where it was put.
+"""Try to place the pods of a group one after the other, on the state each leaves behind.
 
 Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
 `GroupTrial`, a plain value. Each pod sees those before it on their nodes. Victims of preemption stay where they are, so
@@ -33,6 +33,7 @@ from stowplan.framework.placements import (
     whole_cluster,
 )
 from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
 
 UNSCHEDULABLE = "pod group is unschedulable"
+#: Portions of work that takes long; they hold up other pods.
+MAX_PORTIONS = 60
+
 WAITING = "pod group is waiting for preemption to complete"
 
 
@@ -224,7 +228,7 @@ class GroupTrials:
     ) -> TriedPod:
         (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
-            decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+            decision = self._decided(framework, queued, within, helped=helped)
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
         host = decision.node_name or _made_room(decision)
@@ -244,6 +248,15 @@ class GroupTrials:
         tried.host, tried.wait = host, reservation.wait
         attempts.append((tried, info, state))
         return tried
+
+    def _decided(self, framework: Framework, queued: QueuedPod, within: Rows | None, *, helped: bool) -> Decision:
+        """A trial cannot be suspended: a plugin with more work to do takes several portions in a row."""
+        decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        for _ in range(MAX_PORTIONS):
+            if unfinished_of(decision.status) is None:
+                break
+            decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        return decision
 
 
 def _made_room(decision: Decision) -> str:

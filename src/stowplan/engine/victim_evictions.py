@@ -1,4 +1,4 @@
-"""Evict the victims of all plans: one by one, and a few side by side.
+"""Evict the victims of all plans, a bounded number at a time.
 
 What happens to each is told by its `Eviction` (`eviction_records.py`). Of all plans together `MAX_CONCURRENT_EVICTIONS`
 are at work at a time; the others wait for their turn, and can still be called off.

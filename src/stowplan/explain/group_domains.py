@@ -1,4 +1,4 @@
-"""A group on trial in one domain, as pages and data show it: pods by node, pods by reason, victims."""
+"""A group's trial in one topology domain: pods by node, pods by reason, victims."""
 
 from __future__ import annotations
 

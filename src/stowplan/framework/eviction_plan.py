@@ -1,4 +1,4 @@
-"""Which pods have to leave so that a pod fits on a node, or a pod group in the cluster.
+"""The pods to evict so that a pod fits on a node, or a pod group in the cluster.
 
 A PostFilter decides on a plan and returns it in its `PostFilterResult`, or `PodGroupPostFilterResult` for a group;
 deciding changes nothing. The live scheduler carries the plan out after the decision. Whoever only asks, or schedules in

@@ -1,4 +1,4 @@
-"""What a plugin may ask of the scheduler that runs it.
+"""The handle that plugins get to the scheduler.
 
 One handle a profile, given to every plugin when it is built. What a live scheduler has and an offline one lacks (a
 queue, waiting pods, extenders) is injected; without it the handle answers as a scheduler would in which nothing waits.

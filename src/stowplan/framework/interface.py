@@ -1,4 +1,4 @@
-"""The extension points, as classes a plugin derives from.
+"""The extension points as base classes.
 
 A plugin is a class with a `name`, built with its typed arguments (or None) and a `Handle`; it derives from the class
 of each extension point that it implements. Plugins work at one of two levels:

@@ -1,4 +1,4 @@
-"""Which evictions would break a PodDisruptionBudget.
+"""PodDisruptionBudget violations of evictions.
 
 Upstream: filterPodsWithPDBViolation in pkg/scheduler/framework/plugins/defaultpreemption.
 """

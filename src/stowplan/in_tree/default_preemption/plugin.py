@@ -1,4 +1,4 @@
-"""Make room for a pod, or for a whole pod group, by evicting less important pods.
+"""Evict lower-priority pods to make room for a pod, or for a whole pod group.
 
 The answer is a plan of evictions; the live scheduler carries it out in the background. Until it is through, the pod
 itself is held back; after that it waits for its victims to leave.
