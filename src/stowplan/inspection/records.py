@@ -299,6 +299,8 @@ class GroupDomainRecord(Record, frozen=True, kw_only=True):
     lacking_resources: dict[str, str] = {}
     placed: tuple[GroupPodRecord, ...] = ()
     refused: tuple[GroupRefusalRecord, ...] = ()
+    #: Pods that leave for the group as a whole.
+    victims: tuple[str, ...] = ()
 
 
 class GroupVerdictRecord(Record, frozen=True, kw_only=True):
