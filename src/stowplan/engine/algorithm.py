@@ -198,6 +198,36 @@ class SchedulingAlgorithm:
             return post_filtered(framework, outcome.state, pod, outcome.diagnosis)
         return self._chosen(framework, evaluation, outcome.state, pod, found)
 
+    def filled(self, framework: Framework, pods: Sequence[PodInfo], *, within: Rows | None = None) -> list[Decision]:
+        """Decide for pods that share an evaluation (`signature`) as if each stayed on its node; nobody is placed.
+
+        These are the decisions that `schedule` would make, for as many of the first pods as can be told so: all of
+        them, or those that fit, or none. They share a state.
+        """
+        listed = None if within is None else len(within)
+        nodes = self.cluster.table.count if listed is None else listed
+        if not nodes or self.sampling.stops_early(framework, listed=listed):
+            return []
+        if any(row_tried_first(self.cluster, pod) is not None for pod in pods):
+            return []
+        started = framework.now()
+        evaluation = self.evaluation(framework, pods[0])
+        outcome = evaluation.filter(pods[0], within=within)
+        if outcome.error is not None or outcome.diagnosis is not None:
+            return []
+        filling = evaluation.filling(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
+        if filling is None:
+            return []
+        picks, names, state = filling.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
+        if outcome.seen < nodes:
+            self.sampling.saw(outcome.seen * len(picks), listed=listed)
+        if framework.metrics is not None:
+            framework.metrics.decided_together(len(picks), framework.now() - started, reused=outcome.reused)
+        return [
+            Decision(pod, names[row], state=state, evaluated=outcome.seen, feasible=feasible)
+            for pod, (row, feasible) in zip(pods, picks, strict=False)
+        ]
+
     def searched(
         self, framework: Framework, pod: PodInfo, tried: int | None, within: Rows | None = None
     ) -> tuple[Evaluation, Outcome, Found | Status]:
