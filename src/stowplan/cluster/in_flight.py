@@ -1,4 +1,4 @@
-"""Lookup objects as decisions that are being written make them, whatever the watch tells meanwhile.
+"""Lookup objects with in-flight writes, which take precedence over what the watch reports.
 
 Writing a decision may take several requests about one object, and others may change the object in between; what was
 decided must hold all along, or two decisions take the same thing. So whoever decides holds a copy here, and releases it

@@ -1,4 +1,4 @@
-"""Which pods belong to a pod group, and how many of them have a node.
+"""Members of pod groups, and how many are scheduled.
 
 A group is known by `namespace/name`, whether or not its PodGroup object is there. Nothing is kept here but the groups'
 pods on nodes, which follow every pod that is attached to a node and taken off, in transactions too; the others are

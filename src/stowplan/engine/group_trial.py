@@ -1,4 +1,4 @@
-"""A group of pods on trial: where its pods would go, one after the other, if each stayed where it was put.
+"""Try to place the pods of a group one after the other, on the state each leaves behind.
 
 Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
 `GroupTrial`, a plain value. Each pod sees those before it on their nodes. Victims of preemption stay where they are, so
@@ -34,6 +34,7 @@ from stowplan.framework.placements import (
     whole_cluster,
 )
 from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,12 +45,16 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.attempt import Failure
+    from stowplan.framework.eviction_plan import GroupEvictionPlan
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]
 
 UNSCHEDULABLE = "pod group is unschedulable"
+#: Portions of work that takes long; they hold up other pods.
+MAX_PORTIONS = 60
+
 WAITING = "pod group is waiting for preemption to complete"
 
 
@@ -92,6 +97,8 @@ class GroupTrial:
     pods: list[TriedPod] = field(default_factory=list)
     #: Whether it is rejected only until preemption is through.
     waiting: bool = False
+    #: The evictions that make room for the whole group.
+    plan: GroupEvictionPlan | None = None
     #: What became of it in each placement, where placements were tried; for explanations.
     placements: Sequence[tuple[Placement, GroupTrial]] = ()
 
@@ -113,10 +120,13 @@ class GroupTrials:
         self._placements = placements
         self._equal_pods = EqualPods(algorithm)
 
-    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> GroupTrial:
-        """Try a group's pods, in this order; the cluster is as before in the end."""
+    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod], *, helped: bool = True) -> GroupTrial:
+        """Try a group's pods, in this order; the cluster is as before in the end.
+
+        Without `helped`, no PostFilter plugin is asked.
+        """
         if not self._placements:
-            return self._tried(framework, pods, None)
+            return self._tried(framework, pods, None, helped=helped)
         namespace, _, name = group.partition("/")
         info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
         group_state, parent = CycleState(), whole_cluster(self._state)
@@ -125,7 +135,7 @@ class GroupTrials:
             return GroupTrial(found)
         trials: list[tuple[Placement, GroupTrial]] = []
         for placement in found:
-            trial = self._tried(framework, pods, self._restriction(placement))
+            trial = self._tried(framework, pods, self._restriction(placement), helped=helped)
             if trial.status.code == Code.Error:
                 return trial
             trials.append((placement, trial))
@@ -166,12 +176,14 @@ class GroupTrials:
 
     # -- within one placement -----------------------------------------------------------------------------------------
 
-    def _tried(self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None) -> GroupTrial:
+    def _tried(
+        self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None, *, helped: bool
+    ) -> GroupTrial:
         sampling = self._algorithm.sampling
         with self._state.transaction():
             attempts: list[tuple[TriedPod, PodInfo, CycleState]] = []
             try:
-                trial = self._one_after_the_other(framework, pods, within, attempts)
+                trial = self._one_after_the_other(framework, pods, within, attempts, helped=helped)
             finally:
                 for tried, info, state in reversed(attempts):
                     for problem in run_unreserve(framework, state, info, tried.host):
@@ -188,10 +200,12 @@ class GroupTrials:
         pods: Sequence[QueuedPod],
         within: Rows | None,
         attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
     ) -> GroupTrial:
         trial = GroupTrial(_rejected())
         preempting = False
-        for tried in self._in_turn(framework, pods, within, attempts):
+        for tried in self._in_turn(framework, pods, within, attempts, helped=helped):
             trial.pods.append(tried)
             if not tried.placed:
                 if tried.status.rejected:
@@ -210,6 +224,8 @@ class GroupTrials:
         pods: Sequence[QueuedPod],
         within: Rows | None,
         attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
     ) -> Iterator[TriedPod]:
         """What becomes of each pod; equal ones that follow each other are decided together as far as that goes."""
         first = 0
@@ -225,7 +241,7 @@ class GroupTrials:
                 for decision in together.decisions:
                     self._state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
             for queued in pods[first:end]:
-                yield self._try(framework, queued, within, attempts)
+                yield self._try(framework, queued, within, attempts, helped=helped)
             first = end
 
     def _try(
@@ -234,10 +250,12 @@ class GroupTrials:
         queued: QueuedPod,
         within: Rows | None,
         attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
     ) -> TriedPod:
         (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
-            decision = self._algorithm.schedule(framework, queued.pod, within=within)
+            decision = self._decided(framework, queued, within, helped=helped)
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
         host = decision.node_name or _made_room(decision)
@@ -257,6 +275,15 @@ class GroupTrials:
         tried.host, tried.wait = host, reservation.wait
         attempts.append((tried, info, state))
         return tried
+
+    def _decided(self, framework: Framework, queued: QueuedPod, within: Rows | None, *, helped: bool) -> Decision:
+        """A trial cannot be suspended: a plugin with more work to do takes several portions in a row."""
+        decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        for _ in range(MAX_PORTIONS):
+            if unfinished_of(decision.status) is None:
+                break
+            decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        return decision
 
 
 def _made_room(decision: Decision) -> str:

@@ -1,4 +1,4 @@
-"""The extension points, as classes a plugin derives from.
+"""The extension points as base classes.
 
 A plugin is a class with a `name`, built with its typed arguments (or None) and a `Handle`; it derives from the class
 of each extension point that it implements. Plugins work at one of two levels:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import PodGroup
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo, PodShape
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
-    from stowplan.framework.eviction_plan import EvictionPlan
+    from stowplan.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.explanations.preemption import Preemption
@@ -285,6 +286,29 @@ class PostFilterPlugin(Plugin):
         that scheduling does without.
         """
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupPostFilterResult:
+    """What was decided for a pod group that fits nowhere: Success if it will fit once the plan is carried out."""
+
+    status: Status
+    #: Only with status Success.
+    plan: GroupEvictionPlan | None = None
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Asked for a pod group as a whole, behind the gate WorkloadAwarePreemption; DefaultPreemption is the only one."""
+
+    @abstractmethod
+    def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status]
+    ) -> PodGroupPostFilterResult:
+        """Find pods whose eviction lets the group fit.
+
+        Called in a transaction, so pods may be taken off their nodes and put back; all of it is undone afterwards.
+        `fits` tries the group on the cluster as it is then.
+        """
 
 
 class PreScorePlugin(Plugin):

@@ -1,4 +1,4 @@
-"""A cluster from objects, to ask and to try things on: no API server, no clock, nothing in the background.
+"""`Cluster`: a cluster in memory to query and experiment with; no API server, no clock, no background work.
 
 This is the public Python API. Objects are dicts as Kubernetes serialises them.
 """

@@ -1,4 +1,4 @@
-"""Calls of extenders over HTTP, one after the other."""
+"""Blocking extender calls over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as callers hand them over: dicts as Kubernetes serialises them, Lists of them, typed objects."""
+"""Decode the objects that callers pass in: dicts, Lists, typed objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plugins set aside for pods that were placed inside a transaction: undoing it is Unreserve, last pod first."""
+"""Reservations made inside a transaction; undoing them runs Unreserve, last pod first."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ from stowplan.framework.interface import (
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.requests import Create, Done
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.framework.unfinished import unfinished
 from stowplan.in_tree.common.device_classes import device_classes_read
 from stowplan.in_tree.common.node_selection import matches_selector
 from stowplan.in_tree.dynamic_resources.allocating import Allocating, AllocationError
@@ -175,7 +176,7 @@ class DynamicResources(
     def _answers(self) -> dict[bool, Answers]:
         """Of attempts, and of questions (True)."""
         return {
-            asking: Answers(self.inventory, self.features, filter_timeout=self._filter_timeout)
+            asking: Answers(self.inventory, self.features, filter_timeout=self._filter_timeout, asking=asking)
             for asking in (False, True)
         }
 
@@ -346,13 +347,18 @@ class DynamicResources(
         places = np.flatnonzero(broken & in_question)
         if not len(places):
             return None
-        row = nodes.row(int(places[0]))
-        return error(self._problem_text(pod, self._answers[asking].answer(asked_by(asked), row), row))
+        row, answers = nodes.row(int(places[0])), self._answers[asking]
+        if verdicts[places[0]] == Verdict.UNFINISHED.value:
+            return unfinished(self._timed_out(row), answers.max_portions)
+        return error(self._problem_text(pod, answers.answer(asked_by(asked), row), row))
+
+    def _timed_out(self, row: int) -> str:
+        return f"node {self.handle.cluster.table.names[row]}: timed out trying to allocate devices"
 
     def _problem_text(self, pod: PodInfo, answer: Answer, row: int) -> str:
         problem = answer.problem
         if problem is None:
-            return f"node {self.handle.cluster.table.names[row]}: timed out trying to allocate devices"
+            return self._timed_out(row)
         world = self.inventory.world(row)
         device = pool = ""
         if problem.device is not None:

@@ -1,4 +1,4 @@
-"""Refuse nodes without room for the pod's requests; score by what would be left, or used.
+"""Reject nodes without room for the pod's requests; score by allocation strategy.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/fit.go and its scoring strategies.
 """
