@@ -86,7 +86,6 @@ NEEDED_WITH = {
 #: Gates that are off, and that would switch on what is not built -> what that is.
 UNBUILT = {
     "DRANodeAllocatableResources": _DEVICES,
-    "DRAWorkloadResourceClaims": _DEVICES,
     "NativeHistograms": "histograms have fixed buckets",
 }
 

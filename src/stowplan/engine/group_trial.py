@@ -179,9 +179,10 @@ class GroupTrials:
     def _tried(
         self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None, *, helped: bool
     ) -> GroupTrial:
-        sampling = self._algorithm.sampling
+        sampling, groups = self._algorithm.sampling, self._state.pod_groups
         with self._state.transaction():
             attempts: list[tuple[TriedPod, PodInfo, CycleState]] = []
+            groups.on_trial = frozenset(queued.pod.uid for queued in pods)
             try:
                 trial = self._one_after_the_other(framework, pods, within, attempts, helped=helped)
             finally:
@@ -189,6 +190,7 @@ class GroupTrials:
                     for problem in run_unreserve(framework, state, info, tried.host):
                         self._report(problem)
                     self._state.forget(info)
+                groups.on_trial = frozenset()
             start = sampling.start
         # Searches go on behind the nodes that this one has seen.
         sampling.start = start

@@ -96,6 +96,9 @@ class Plugin(ABC):
     reads_annotations: ClassVar[tuple[str, ...]] = ()
     #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
     reads: Reads = Reads.ANYTHING
+    #: Whether a pod on a node can only take room from equal pods without a node, and only there: these find as many
+    #: nodes whichever they take first. Asked of plugins whose PreFilter did not skip the pod.
+    pods_only_take_room: ClassVar[bool] = False
     #: Title of the plugin's column in tables of scores; "" for its name.
     short_name: ClassVar[str] = ""
 
@@ -302,12 +305,13 @@ class PodGroupPostFilterPlugin(Plugin):
 
     @abstractmethod
     def pod_group_post_filter(
-        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status]
+        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
     ) -> PodGroupPostFilterResult:
         """Find pods whose eviction lets the group fit.
 
         Called in a transaction, so pods may be taken off their nodes and put back; all of it is undone afterwards.
-        `fits` tries the group on the cluster as it is then.
+        `fits` tries the group on the cluster as it is then. `pods_only_take_room`: whether a group that fits beside
+        some pods fits beside fewer of them as well.
         """
 
 
