@@ -1,4 +1,4 @@
-"""What drivers offer: devices in slices, classes of devices, and taints put on devices by rule (`resource.k8s.io`)."""
+"""ResourceSlice, DeviceClass and DeviceTaintRule (`resource.k8s.io`): devices that drivers publish."""
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 

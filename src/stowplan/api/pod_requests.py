@@ -1,4 +1,4 @@
-"""What a pod requests and may use, summed the way kubelet and scheduler agree on.
+"""Pod resource requests and limits, summed as kubelet and kube-scheduler do.
 
 Containers and sidecars run together, so they add up. Ordinary init containers run one after the
 other, each beside the sidecars started before it; the largest such stage is a floor. Pod-level

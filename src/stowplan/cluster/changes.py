@@ -1,4 +1,4 @@
-"""What changed (rows of the node table, or nodes by name), as a log that readers follow from where they last stood."""
+"""Change logs that readers follow from their last position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes as they would be with some pods gone and others come: each row in a world of its own.
+"""Nodes with pods hypothetically added or removed, each node independently of the others.
 
 Preemption asks, for thousands of nodes, "would the pod fit here if these pods left?", and changes only that node's
 own pods in each question. So one overlay serves them all: a copy of the pod columns for the rows in question, which

@@ -1,4 +1,4 @@
-"""A pod as the scheduler sees it: compiled once for all pods that look alike.
+"""A pod compiled for scheduling; equal pods share one shape.
 
 Almost all pods of a cluster come from templates, so what a plugin reads of a pod (requests, ports, affinity terms,
 tolerations, labels, namespace, owner) is the same for thousands of them. A `PodShape` holds those facts, compiled;

@@ -1,4 +1,4 @@
-"""The cluster as the scheduler knows it: one owner, one writer, no locks.
+"""The scheduler's cluster state: one owner, one writer, no locks.
 
 `ClusterState` takes nodes, pods and other objects in any order and keeps every column, counter and index current.
 A pod may name a node that is not there yet: it waits as a ghost and is counted when the node appears; a node that

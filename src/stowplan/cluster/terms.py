@@ -1,4 +1,4 @@
-"""Pods counted once: per distinct term, a column with the number of matching pods on every node.
+"""Per-node counts of matching pods for each distinct term.
 
 What inter-pod affinity and topology spread need of 100,000 existing pods are counts a node. Two matrices hold them,
 one row a distinct term, one column a node, and follow every pod that comes or goes:

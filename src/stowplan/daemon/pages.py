@@ -1,4 +1,4 @@
-"""What a running scheduler tells of its decisions, below /stowplan/ on the secure port; all of it JSON.
+"""JSON pages about decisions, below /stowplan/ on the secure port.
 
     /stowplan/decisions?limit=N         the last decisions of all pods, the newest first
     /stowplan/pending?limit=N           the pods that wait, and where

@@ -1,4 +1,4 @@
-"""One pod's way through the scheduling cycle: where it goes, or why nowhere, and whom preemption would evict.
+"""The scheduling algorithm for one pod: a node, or the reasons and a preemption plan.
 
 `SchedulingAlgorithm` holds one framework per profile and the evaluations that equal pods share. It decides and changes
 nothing; placing the pod is the caller's next step.

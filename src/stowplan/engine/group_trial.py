@@ -1,4 +1,4 @@
-"""A group of pods on trial: where its pods would go, one after the other, if each stayed where it was put.
+"""Try to place the pods of a group one after the other, on the state each leaves behind.
 
 Everything happens in a transaction of the cluster and is undone in the end, success too: what comes of it is a
 `GroupTrial`, a plain value. Each pod sees those before it on their nodes. Victims of preemption stay where they are, so
@@ -33,6 +33,7 @@ from stowplan.framework.placements import (
     whole_cluster,
 )
 from stowplan.framework.status import SUCCESS, Code, Status, error
+from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,12 +44,16 @@ if TYPE_CHECKING:
     from stowplan.cluster.state import ClusterState
     from stowplan.engine.algorithm import SchedulingAlgorithm
     from stowplan.engine.attempt import Failure
+    from stowplan.framework.eviction_plan import GroupEvictionPlan
     from stowplan.framework.runtime import Framework
     from stowplan.queue.queued_pod import QueuedPod
 
     Rows = npt.NDArray[np.intp]
 
 UNSCHEDULABLE = "pod group is unschedulable"
+#: Portions of work that takes long; they hold up other pods.
+MAX_PORTIONS = 60
+
 WAITING = "pod group is waiting for preemption to complete"
 
 
@@ -91,6 +96,8 @@ class GroupTrial:
     pods: list[TriedPod] = field(default_factory=list)
     #: Whether it is rejected only until preemption is through.
     waiting: bool = False
+    #: The evictions that make room for the whole group.
+    plan: GroupEvictionPlan | None = None
     #: What became of it in each placement, where placements were tried; for explanations.
     placements: Sequence[tuple[Placement, GroupTrial]] = ()
 
@@ -111,10 +118,13 @@ class GroupTrials:
         self._report = report
         self._placements = placements
 
-    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> GroupTrial:
-        """Try a group's pods, in this order; the cluster is as before in the end."""
+    def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod], *, helped: bool = True) -> GroupTrial:
+        """Try a group's pods, in this order; the cluster is as before in the end.
+
+        Without `helped`, no PostFilter plugin is asked.
+        """
         if not self._placements:
-            return self._tried(framework, pods, None)
+            return self._tried(framework, pods, None, helped=helped)
         namespace, _, name = group.partition("/")
         info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
         group_state, parent = CycleState(), whole_cluster(self._state)
@@ -123,7 +133,7 @@ class GroupTrials:
             return GroupTrial(found)
         trials: list[tuple[Placement, GroupTrial]] = []
         for placement in found:
-            trial = self._tried(framework, pods, self._restriction(placement))
+            trial = self._tried(framework, pods, self._restriction(placement), helped=helped)
             if trial.status.code == Code.Error:
                 return trial
             trials.append((placement, trial))
@@ -164,17 +174,21 @@ class GroupTrials:
 
     # -- within one placement -----------------------------------------------------------------------------------------
 
-    def _tried(self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None) -> GroupTrial:
-        sampling = self._algorithm.sampling
+    def _tried(
+        self, framework: Framework, pods: Sequence[QueuedPod], within: Rows | None, *, helped: bool
+    ) -> GroupTrial:
+        sampling, groups = self._algorithm.sampling, self._state.pod_groups
         with self._state.transaction():
             attempts: list[tuple[TriedPod, PodInfo, CycleState]] = []
+            groups.on_trial = frozenset(queued.pod.uid for queued in pods)
             try:
-                trial = self._one_after_the_other(framework, pods, within, attempts)
+                trial = self._one_after_the_other(framework, pods, within, attempts, helped=helped)
             finally:
                 for tried, info, state in reversed(attempts):
                     for problem in run_unreserve(framework, state, info, tried.host):
                         self._report(problem)
                     self._state.forget(info)
+                groups.on_trial = frozenset()
             start = sampling.start
         # Searches go on behind the nodes that this one has seen.
         sampling.start = start
@@ -186,11 +200,13 @@ class GroupTrials:
         pods: Sequence[QueuedPod],
         within: Rows | None,
         attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
     ) -> GroupTrial:
         trial = GroupTrial(_rejected())
         preempting = False
         for queued in pods:
-            tried = self._try(framework, queued, within, attempts)
+            tried = self._try(framework, queued, within, attempts, helped=helped)
             trial.pods.append(tried)
             if not tried.placed:
                 if tried.status.rejected:
@@ -209,10 +225,12 @@ class GroupTrials:
         queued: QueuedPod,
         within: Rows | None,
         attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
     ) -> TriedPod:
         (framework.metrics or NO_FRAMEWORK_METRICS).begin_cycle()
         try:
-            decision = self._algorithm.schedule(framework, queued.pod, within=within)
+            decision = self._decided(framework, queued, within, helped=helped)
         except Exception as e:
             return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(e)))
         host = decision.node_name or _made_room(decision)
@@ -232,6 +250,15 @@ class GroupTrials:
         tried.host, tried.wait = host, reservation.wait
         attempts.append((tried, info, state))
         return tried
+
+    def _decided(self, framework: Framework, queued: QueuedPod, within: Rows | None, *, helped: bool) -> Decision:
+        """A trial cannot be suspended: a plugin with more work to do takes several portions in a row."""
+        decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        for _ in range(MAX_PORTIONS):
+            if unfinished_of(decision.status) is None:
+                break
+            decision = self._algorithm.schedule(framework, queued.pod, within=within, helped=helped)
+        return decision
 
 
 def _made_room(decision: Decision) -> str:

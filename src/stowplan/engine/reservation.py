@@ -1,4 +1,4 @@
-"""From a chosen node to a pod that may be bound: assume, Reserve, Permit; or everything given back.
+"""Assume, Reserve and Permit for a chosen node, undone on failure.
 
 Upstream: the second half of schedulingCycle in pkg/scheduler/schedule_one.go.
 """

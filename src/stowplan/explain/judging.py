@@ -1,4 +1,4 @@
-"""How a `Verdict` comes about: the engine is asked, and says what it would do."""
+"""Ask the engine for a `Verdict`."""
 
 from __future__ import annotations
 

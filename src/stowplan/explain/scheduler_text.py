@@ -1,4 +1,4 @@
-"""What a running scheduler knows beside verdicts, as text: where a pod is, its story, the queue, decisions."""
+"""Stories, queue state and decisions of a running scheduler as text."""
 
 from __future__ import annotations
 

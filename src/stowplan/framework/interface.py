@@ -1,4 +1,4 @@
-"""The extension points, as classes a plugin derives from.
+"""The extension points as base classes.
 
 A plugin is a class with a `name`, built with its typed arguments (or None) and a `Handle`; it derives from the class
 of each extension point that it implements. Plugins work at one of two levels:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.meta import ApiStruct
+    from stowplan.api.types import PodGroup
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo, PodShape
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from stowplan.framework.cycle_state import CycleState
     from stowplan.framework.diagnosis import Diagnosis
     from stowplan.framework.events import ClusterEventWithHint
-    from stowplan.framework.eviction_plan import EvictionPlan
+    from stowplan.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
     from stowplan.framework.explanations.explanation import Explanation
     from stowplan.framework.explanations.inspection import Inspection
     from stowplan.framework.explanations.preemption import Preemption
@@ -88,6 +89,9 @@ class Plugin(ABC):
     reads_annotations: ClassVar[tuple[str, ...]] = ()
     #: The framework takes the word of a plugin only as far as it can (`trusted_reads`).
     reads: Reads = Reads.ANYTHING
+    #: Whether a pod on a node can only take room from equal pods without a node, and only there: these find as many
+    #: nodes whichever they take first. Asked of plugins whose PreFilter did not skip the pod.
+    pods_only_take_room: ClassVar[bool] = False
     #: Title of the plugin's column in tables of scores; "" for its name.
     short_name: ClassVar[str] = ""
 
@@ -260,6 +264,30 @@ class PostFilterPlugin(Plugin):
         that scheduling does without.
         """
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupPostFilterResult:
+    """What was decided for a pod group that fits nowhere: Success if it will fit once the plan is carried out."""
+
+    status: Status
+    #: Only with status Success.
+    plan: GroupEvictionPlan | None = None
+
+
+class PodGroupPostFilterPlugin(Plugin):
+    """Asked for a pod group as a whole, behind the gate WorkloadAwarePreemption; DefaultPreemption is the only one."""
+
+    @abstractmethod
+    def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterResult:
+        """Find pods whose eviction lets the group fit.
+
+        Called in a transaction, so pods may be taken off their nodes and put back; all of it is undone afterwards.
+        `fits` tries the group on the cluster as it is then. `pods_only_take_room`: whether a group that fits beside
+        some pods fits beside fewer of them as well.
+        """
 
 
 class PreScorePlugin(Plugin):

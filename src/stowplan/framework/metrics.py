@@ -1,4 +1,4 @@
-"""How long a profile's plugins take and how often they are asked, as metrics.
+"""Plugin durations and evaluation counts.
 
 An extension point is timed each time that it runs; a run begins where the reference's does, and what equal pods share
 (`engine/evaluation`) takes no time when it is shared. Single calls of plugins are timed only in some cycles,

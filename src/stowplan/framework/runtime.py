@@ -1,4 +1,4 @@
-"""One profile's plugins, and how they are called.
+"""A profile's plugins, and how they are called.
 
 The framework runs each extension point in the profile's order and turns what plugins answer into what the reference
 would make of it: which answers end the attempt, what text is put around an error, whose name a status carries. A

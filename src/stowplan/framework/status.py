@@ -1,4 +1,4 @@
-"""What a plugin answers: a code, reasons, and who said so.
+"""Status: a plugin's result code, reasons, and name.
 
 "Does not fit" is a value, not an exception. A `Reason` is a constant with a stable code, upstream's words and
 parameters; the text is rendered last, so messages, explanations and metrics come from one record.

@@ -1,4 +1,4 @@
-"""`stowplan explain --from-scheduler`: ask a running scheduler over its secure port.
+"""`--from-scheduler`: query a running scheduler over its secure port.
 
 Who we are is the kubeconfig's user, or a token in a file; the scheduler asks the cluster whether that user may get the
 path. Whom we trust is not the kubeconfig's business: a scheduler's certificate is seldom signed by the cluster's CA.

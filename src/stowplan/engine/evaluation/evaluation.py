@@ -1,4 +1,4 @@
-"""What every node is worth to a pod, and how that stays true when little has changed.
+"""Cached filter and score results of a pod on all nodes, updated incrementally.
 
 An `Evaluation` runs the profile's filters and scores over all nodes and keeps each plugin's arrays (`Filtering`,
 `Scoring`). Equal pods then share it: when the next one comes, only what its predecessors changed is worked out again:

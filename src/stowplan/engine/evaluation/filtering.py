@@ -1,4 +1,4 @@
-"""What each Filter plugin says of all nodes, and how that stays true when little has changed.
+"""Cached results of each Filter plugin on all nodes, updated incrementally.
 
 The filtering half of an `Evaluation`, which says what changed. `run` asks every plugin about every node; `update` asks
 again only those that the changed rows, or pods on other nodes, touch. Whether that worked out is what `update` returns:

@@ -1,4 +1,4 @@
-"""Answers that depend on what a node's pods sum up to, shared by all pods that ask for the same.
+"""Results that depend on a node's resource sums, shared by all pods with equal requests.
 
 Whether a node has room, and how full it would be, does not hang on a pod's affinity or labels: pods of many templates
 with equal requests get the same answer from such plugins (`Reads.NODE_SUMS`). So each distinct question has one

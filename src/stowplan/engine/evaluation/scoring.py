@@ -1,4 +1,4 @@
-"""What the feasible nodes are worth to a pod: each Score plugin's array, and their sum.
+"""Cached results of each Score plugin on all nodes, and their weighted sum.
 
 The scoring half of an `Evaluation`, which says what changed: the next equal pod's scores are worked out again only
 where that, or another set of feasible nodes, touches them.

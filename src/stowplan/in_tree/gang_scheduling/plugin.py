@@ -38,6 +38,7 @@ PATIENCE = 300.0
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
     name = "GangScheduling"
     declaration = DECLARATION
+    pods_only_take_room = True
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.scheduling_group is None:

@@ -1,4 +1,4 @@
-"""Respect how many volumes of a driver a node can attach.
+"""Reject nodes that cannot attach the pod's CSI volumes.
 
 The limits, and how many volumes are attached, are columns of `AttachedVolumes`; a pod adds its volumes to those, except
 where another pod has them attached already. What a pod's volumes are hangs on its claims, and pods of a StatefulSet

@@ -1,4 +1,4 @@
-"""Limit (DoNotSchedule) or reduce (ScheduleAnyway) how unevenly matching pods lie over topology domains.
+"""Enforce (DoNotSchedule) or prefer (ScheduleAnyway) even spreading over topology domains.
 
 The matching pods of every node are a count column (`MatchCounts`); a cycle sums it up by domain with one bincount a
 constraint. Which nodes count, and their domains, depend on node objects alone and are kept until one changes.

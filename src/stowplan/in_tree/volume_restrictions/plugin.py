@@ -1,4 +1,4 @@
-"""Keep a disk, or a claim that wants to be alone, from being mounted twice.
+"""Reject nodes where a disk or ReadWriteOncePod claim is already in use.
 
 Two rules in one plugin. Inline disks (GCE PD, AWS EBS, iSCSI, RBD) must not be mounted on one node in ways that
 exclude each other; the cluster's disk index says where a disk is. A claim with access mode ReadWriteOncePod serves one
