@@ -48,8 +48,8 @@ _SUCCESS, _ERROR = Code.Success, Code.Error
 NO_NODES = "no nodes available to schedule pods"
 POST_FILTERS_SKIPPED = "All PostFilter plugins are skipped"
 
-#: Evaluations kept a profile; each holds a few arrays with a row a node.
-_KEPT_EVALUATIONS = 64
+#: Evaluations that are kept: so many at least, and more where nodes are few, as each holds arrays with a row a node.
+_LEAST_EVALUATIONS, _MAX_ROWS = 64, 1 << 18
 
 
 # Not frozen: one is made for each attempt, and a frozen one takes four times as long to make.
@@ -390,7 +390,7 @@ class SchedulingAlgorithm:
         found = self._evaluations.get(key)
         if found is None:
             found = self._evaluations[key] = Evaluation(framework, self._sums[framework.profile_name])
-            if len(self._evaluations) > _KEPT_EVALUATIONS:
+            if len(self._evaluations) > max(_LEAST_EVALUATIONS, _MAX_ROWS // max(1, self.cluster.table.n)):
                 self._evaluations.popitem(last=False)
         else:
             self._evaluations.move_to_end(key)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.cluster.pod_info import PodInfo
-    from stowplan.engine.evaluation.node_sums import NodeSums
+    from stowplan.engine.evaluation.node_sums import NodeSums, ScoredColumn
     from stowplan.framework.interface import PreScorePlugin, ScorePlugin
     from stowplan.framework.runtime import Framework
 
@@ -76,6 +76,8 @@ class Scoring:
         self._framework = framework
         self._metrics = None if asking else framework.metrics
         self._sums = sums
+        #: Of those that have one of `sums`, by plugin: pods of one signature ask the same.
+        self._columns: dict[str, ScoredColumn] = {}
         self._cluster = framework.handle.cluster
         #: The evaluation's, of the pod that is being scored.
         self._state = CycleState()
@@ -263,10 +265,10 @@ class Scoring:
 
     def _patch_row(self, part: Score, pod: PodInfo, row: int) -> Status | None:
         """The same of a single row and a plugin whose scores count as they are: one number, where arrays would cost."""
-        column = self._sums.scored(part.plugin, self._state, pod)
-        if isinstance(column, Status):
-            return column
-        raw = column.item(row)
+        values = self._column(part.plugin, pod).values(self._state, pod)
+        if isinstance(values, Status):
+            return values
+        raw = values.item(row)
         weighted = raw * part.weight
         part.raw[row] = raw
         self._totals[row] += weighted - part.weighted.item(row)
@@ -275,9 +277,15 @@ class Scoring:
 
     def _score_rows(self, plugin: ScorePlugin, pod: PodInfo, rows: npt.NDArray[np.intp]) -> Ints | Status:
         if plugin.reads is Reads.NODE_SUMS:
-            column = self._sums.scored(plugin, self._state, pod)
-            return column if isinstance(column, Status) else column.take(rows)
+            values = self._column(plugin, pod).values(self._state, pod)
+            return values if isinstance(values, Status) else values.take(rows)
         return self._framework.run_score(plugin, self._state, pod, Nodes(self._cluster, rows))
+
+    def _column(self, plugin: ScorePlugin, pod: PodInfo) -> ScoredColumn:
+        column = self._columns.get(plugin.name)
+        if column is None:
+            column = self._columns[plugin.name] = self._sums.scored(plugin, pod)
+        return column
 
     def _renormalize(self, part: Score, pod: PodInfo, feasible: Mask) -> Status | None:
         normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, feasible)
