@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import stowplan
 from stowplan.engine.victim_evictions import MAX_CONCURRENT_EVICTIONS
+from stowplan.framework.interface import PermitPlugin
 from stowplan.framework.requests import Delete
 from stowplan.framework.status import Code
 from stowplan.live_testing import Latency, live_cluster
@@ -354,11 +355,54 @@ def world_of(nodes, groups, pods, wanted, allowed):
     }
 
 
-@settings(max_examples=150, deadline=None)
-@given(worlds())
-def test_victims_are_those_of_the_plain_rule(world):
+class Unknown(PermitPlugin):
+    """Of whom nothing is known, so that victims are spared one by one."""
+
+    name = "Unknown"
+
+    def permit(self, state, pod, node_name):
+        return None, 0.0
+
+
+ONE_BY_ONE = {
+    "plugins": [Unknown],
+    "config": {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Unknown"}]}}}],
+    },
+}
+
+
+def trials_of(cluster):
+    """How often the group is tried while it is asked about, and the victims."""
+    trials, tried = cluster.engine._trials, []
+    run = trials.run
+    trials.run = lambda *args, **options: tried.append(options) or run(*args, **options)
+    with cluster.engine.asking_about_group("default/g") as question:
+        found = question.judgement()
+    return len(tried), len(found.domains[0].victims)
+
+
+@pytest.mark.parametrize(("options", "most"), [({}, 40), (ONE_BY_ONE, 202)])
+def test_few_trials_are_enough_for_equal_pods(options, most):
+    objects = [
+        *(node(f"n{i}", 20) for i in range(10)),
+        *(running(f"low{i}", f"n{i % 10}", priority=1) for i in range(200)),
+        a_group(gang=4, priority=10),
+        *(member(f"p{i}") for i in range(4)),
+    ]
+    trials, victims = trials_of(stowplan.Cluster(objects, feature_gates=GATES, **options))
+    assert victims == 4
+    assert trials <= most
+
+
+@pytest.mark.parametrize("options", [pytest.param({}, id="many at once"), pytest.param(ONE_BY_ONE, id="one by one")])
+@settings(max_examples=120, deadline=None)
+@given(world=worlds())
+def test_victims_are_those_of_the_plain_rule(options, world):
     nodes, _, pods, (count, cpu, _), _ = world
-    cluster = stowplan.Cluster(world_of(*world), feature_gates=GATES)
+    cluster = stowplan.Cluster(world_of(*world), feature_gates=GATES, **options)
     before = cluster.engine.state.dump()
     with cluster.engine.asking_about_group("default/new") as question:
         found = question.judgement()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.api.types import PodGroup
 from stowplan.cluster.pod_info import group_key
-from stowplan.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult
+from stowplan.framework.interface import PodGroupPostFilterPlugin, PodGroupPostFilterResult, Reads
 from stowplan.framework.status import Code, Status, error, raised, unschedulable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class GroupPreemption:
         """Look for pods to evict if the trial of these pods found no room for the group; it says what came of it."""
         if trial.status.code != Code.Unschedulable:
             return
-        found = self._found(framework, group, pods)
+        found = self._found(framework, group, pods, trial)
         if isinstance(found, Status):
             if found.code == Code.Error:
                 trial.status, trial.waiting = found, False
@@ -51,7 +51,9 @@ class GroupPreemption:
             return
         trial.waiting, trial.plan = True, found.plan
 
-    def _found(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> PodGroupPostFilterResult | Status:
+    def _found(
+        self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
+    ) -> PodGroupPostFilterResult | Status:
         plugin = framework.plugins.get(PLUGIN)
         if not isinstance(plugin, PodGroupPostFilterPlugin):
             return unschedulable(NO_PLUGIN)
@@ -63,11 +65,17 @@ class GroupPreemption:
         if constraints is not None and constraints.topology:
             return unschedulable(PLACED_GROUP)
 
-        result = self._asked(plugin, found, framework, pods)
+        result = self._asked(plugin, found, framework, pods, only_take_room=_only_take_room(framework, trial))
         return result if result.status.code == Code.Success else result.status
 
     def _asked(
-        self, plugin: PodGroupPostFilterPlugin, group: PodGroup, framework: Framework, pods: Sequence[QueuedPod]
+        self,
+        plugin: PodGroupPostFilterPlugin,
+        group: PodGroup,
+        framework: Framework,
+        pods: Sequence[QueuedPod],
+        *,
+        only_take_room: bool,
     ) -> PodGroupPostFilterResult:
         key = group_key(pods[0].pod.pod)
 
@@ -77,10 +85,30 @@ class GroupPreemption:
         sampling = self._algorithm.sampling
         with self._state.transaction():
             try:
-                result = plugin.pod_group_post_filter(group, [queued.pod for queued in pods], fits)
+                infos = [queued.pod for queued in pods]
+                result = plugin.pod_group_post_filter(group, infos, fits, pods_only_take_room=only_take_room)
             except Exception as e:
                 result = PodGroupPostFilterResult(raised(e))
             start = sampling.start
         # As after a trial.
         sampling.start = start
         return result
+
+
+def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:
+    """Whether pods on nodes can only keep the group out: its pods are equal, and others only take room from them.
+
+    The trial was made with all pods on their nodes: a plugin that skipped the group's pods then skips them with fewer.
+    """
+    signatures = {framework.signature(tried.queued.pod) for tried in trial.pods}
+    states = [tried.decision.state for tried in trial.pods]
+    if len(signatures) != 1 or None in signatures:
+        return False
+    skipped = set.intersection(*(set() if state is None else state.skip_filter for state in states))
+    in_reserve = {*framework.reserve, *framework.permit}
+    return all(
+        plugin.name in skipped
+        or plugin.pods_only_take_room
+        or (plugin.reads is Reads.NODES and plugin not in in_reserve)
+        for plugin in {*framework.filter, *in_reserve}
+    )

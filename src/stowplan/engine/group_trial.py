@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.cluster.pod_info import PodInfo
 from stowplan.engine.algorithm import Decision
+from stowplan.engine.equal_pods import EqualPods
 from stowplan.engine.reservation import reserve
 from stowplan.engine.scheduling_cycle import failure_of
 from stowplan.framework.binding import run_unreserve
@@ -36,7 +37,7 @@ from stowplan.framework.status import SUCCESS, Code, Status, error
 from stowplan.framework.unfinished import unfinished_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -117,6 +118,7 @@ class GroupTrials:
         self._state = state
         self._report = report
         self._placements = placements
+        self._equal_pods = EqualPods(algorithm)
 
     def run(self, framework: Framework, group: str, pods: Sequence[QueuedPod], *, helped: bool = True) -> GroupTrial:
         """Try a group's pods, in this order; the cluster is as before in the end.
@@ -205,8 +207,7 @@ class GroupTrials:
     ) -> GroupTrial:
         trial = GroupTrial(_rejected())
         preempting = False
-        for queued in pods:
-            tried = self._try(framework, queued, within, attempts, helped=helped)
+        for tried in self._in_turn(framework, pods, within, attempts, helped=helped):
             trial.pods.append(tried)
             if not tried.placed:
                 if tried.status.rejected:
@@ -218,6 +219,32 @@ class GroupTrials:
             if tried.wait is None:
                 trial.status, trial.waiting = (_rejected(WAITING) if preempting else SUCCESS), preempting
         return trial
+
+    def _in_turn(
+        self,
+        framework: Framework,
+        pods: Sequence[QueuedPod],
+        within: Rows | None,
+        attempts: list[tuple[TriedPod, PodInfo, CycleState]],
+        *,
+        helped: bool,
+    ) -> Iterator[TriedPod]:
+        """What becomes of each pod; equal ones that follow each other are decided together as far as that goes."""
+        first = 0
+        while first < len(pods):
+            end = self._equal_pods.end(framework, pods, first)
+            together = self._equal_pods.decided(framework, [queued.pod for queued in pods[first:end]], within)
+            for i, decision in enumerate(together.decisions):
+                wait = together.wait if i < together.waiting else None
+                yield TriedPod(queued=pods[first + i], decision=decision, host=decision.node_name, wait=wait)
+            first += len(together.decisions)
+            if first < len(pods):
+                # Who comes next is to see them on their nodes. They set nothing aside there.
+                for decision in together.decisions:
+                    self._state.assume(PodInfo(decision.pod.pod, decision.pod.shape), decision.node_name)
+            for queued in pods[first:end]:
+                yield self._try(framework, queued, within, attempts, helped=helped)
+            first = end
 
     def _try(
         self,

@@ -5,6 +5,9 @@ units of lower priority than the group are taken off; if the group fits then, th
 important first, and those beside which the group still fits are spared. Whoever has a disruption budget that does not
 allow it is put back before the others.
 
+Each step is a trial of the whole group. Where a pod on a node can only take room, many units are put back at once: if
+the group fits beside all of them, it fits beside each.
+
 Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go; docs/behaviour.md, Preemption for pod groups.
 """
 
@@ -51,11 +54,12 @@ class Unit:
 
 
 def victims_of(
-    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status]
+    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, at_once: bool
 ) -> tuple[PodInfo, ...] | Status:
     """The pods whose eviction lets the group fit, most important first; or why there are none.
 
-    The caller undoes what happens to the cluster. `fits` tries the group on the cluster as it is.
+    The caller undoes what happens to the cluster. `fits` tries the group on the cluster as it is. `at_once`: whether
+    it can only fit better with fewer pods on nodes.
     """
     if any(info.pod.spec.preemption_policy == "Never" for info in pods):
         return unschedulable(NEVER)
@@ -74,7 +78,7 @@ def victims_of(
         *(unit for unit, violates in zip(units, violating, strict=True) if violates),
         *(unit for unit, violates in zip(units, violating, strict=True) if not violates),
     ]
-    victims = {unit for unit in in_turn if not _spared(cluster, unit, fits)}
+    victims = _not_spared(cluster, in_turn, fits, at_once=at_once)
     return tuple(info for unit in units if unit in victims for info in unit.pods)
 
 
@@ -100,13 +104,31 @@ def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
     return list(units.values())
 
 
-def _spared(cluster: ClusterState, unit: Unit, fits: Callable[[], Status]) -> bool:
-    """Whether the group fits beside the unit, which stays on its nodes then."""
-    _put_back(cluster, unit)
-    if fits().code == Code.Success:
-        return True
-    _take_off(cluster, unit)
-    return False
+def _not_spared(
+    cluster: ClusterState, units: Sequence[Unit], fits: Callable[[], Status], *, at_once: bool
+) -> set[Unit]:
+    """Put the units back in this order, those beside which the group fits; return the others.
+
+    With `at_once`, how many are tried together grows with success and shrinks with failure.
+    """
+    victims: set[Unit] = set()
+    # It does not fit beside all of them.
+    begin, step = 0, max(1, len(units) // 2) if at_once else 1
+    while begin < len(units):
+        batch = units[begin : begin + step]
+        for unit in batch:
+            _put_back(cluster, unit)
+        if fits().code == Code.Success:
+            begin += len(batch)
+            step *= 2 if at_once else 1
+            continue
+        for unit in batch:
+            _take_off(cluster, unit)
+        if len(batch) == 1:
+            victims.add(batch[0])
+            begin += 1
+        step = max(1, len(batch) // 2)
+    return victims
 
 
 def _take_off(cluster: ClusterState, unit: Unit) -> None:

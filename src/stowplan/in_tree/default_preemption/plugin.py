@@ -127,9 +127,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return PostFilterResult(unschedulable(f"preemption: {run.message}"), "", outcome)
 
     def pod_group_post_filter(
-        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status]
+        self, group: PodGroup, pods: Sequence[PodInfo], fits: Callable[[], Status], *, pods_only_take_room: bool
     ) -> PodGroupPostFilterResult:
-        found = victims_of(self.handle.cluster, group, pods, fits)
+        found = victims_of(self.handle.cluster, group, pods, fits, at_once=pods_only_take_room)
         if isinstance(found, Status):
             return PodGroupPostFilterResult(found)
         plan = GroupEvictionPlan(group=group, pods=tuple(pods), victims=found, plugin=self.name)

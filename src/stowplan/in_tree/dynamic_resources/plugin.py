@@ -586,6 +586,9 @@ class DynamicResources(
 
     # -- Reserve ------------------------------------------------------------------------------------------------------
 
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        return not self._needs_devices(shape)
+
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         if not self._needs_devices(pod.shape):
             return None
