@@ -73,7 +73,6 @@ class FeatureGates(msgspec.Struct, frozen=True):
 
 DEFAULT_FEATURES = FeatureGates(MappingProxyType({**dict.fromkeys(_ON, True), **dict.fromkeys(_OFF, False)}))
 
-_DEVICES = "this alpha part of the allocation of devices is not built"
 
 #: Gate -> the gates that must be on with it, of those that are off by default.
 NEEDED_WITH = {
@@ -85,7 +84,6 @@ NEEDED_WITH = {
 
 #: Gates that are off, and that would switch on what is not built -> what that is.
 UNBUILT = {
-    "DRANodeAllocatableResources": _DEVICES,
     "NativeHistograms": "histograms have fixed buckets",
 }
 

@@ -189,6 +189,7 @@ class Engine:
         self.tried_again = False
         self.metrics = metrics
         self.state = ClusterState()
+        self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
         self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
         self.stories = Stories(now=self.now) if settings.stories else NoStories()
         self.waiting_pods = WaitingPods(now=self.now, outside=self)

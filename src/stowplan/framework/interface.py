@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from stowplan.api.meta import ApiStruct
-    from stowplan.api.types import PodGroup
+    from stowplan.api.types import Pod, PodGroup
     from stowplan.cluster.node_info import NodeInfo
     from stowplan.cluster.object_dependencies import ObjectDependency
     from stowplan.cluster.pod_info import PodInfo, PodShape
@@ -357,6 +357,13 @@ class NodeScorePlugin(ScorePlugin):
 
 
 class ReservePlugin(Plugin):
+    #: Whether pods are assumed as `assumed` says.
+    changes_assumed_pods = False
+
+    def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
+        """The pod as it is counted on its node, before Reserve; asked for with `changes_assumed_pods` only."""
+        return pod.pod
+
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
 

@@ -157,6 +157,8 @@ class Framework:
         self.pre_score = self._at("preScore", PreScorePlugin)
         self.score = self._at("score", ScorePlugin)
         self.reserve = self._at("reserve", ReservePlugin)
+        #: Those that change pods when they are assumed.
+        self.assuming = tuple(plugin for plugin in self.reserve if plugin.changes_assumed_pods)
         self.permit = self._at("permit", PermitPlugin)
         self.pre_bind = self._at("preBind", PreBindPlugin)
         self.bind = self._at("bind", BindPlugin)

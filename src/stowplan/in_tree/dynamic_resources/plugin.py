@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.api.device_claims import DeviceClaim
 from stowplan.api.types import DeviceClass, DeviceTaintRule, PodGroup, ResourceClaim, ResourceSlice
 from stowplan.cluster.object_dependencies import ObjectDependency
 from stowplan.cluster.pod_info import group_key
@@ -61,6 +62,17 @@ from stowplan.in_tree.dynamic_resources.extended_resources import (
 from stowplan.in_tree.dynamic_resources.group_claims import as_consumer, is_reserved, reserved_for_group
 from stowplan.in_tree.dynamic_resources.hints import events
 from stowplan.in_tree.dynamic_resources.inventory import Inventory
+from stowplan.in_tree.dynamic_resources.node_allocatable import (
+    USED_BY_ANOTHER,
+    USED_BY_SEVERAL,
+    AskedClaim,
+    MappingError,
+    footprint,
+    shortages,
+    taking,
+    users_of,
+    with_statuses,
+)
 from stowplan.in_tree.dynamic_resources.writing import (
     FINALIZER,
     ClaimWriter,
@@ -79,6 +91,8 @@ if TYPE_CHECKING:
 
     from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
     from stowplan.api.devices import DeviceClass as Class
+    from stowplan.api.pod import NodeAllocatableResourceClaimStatus
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.config.features import FeatureGates
     from stowplan.framework.cycle_state import CycleState
@@ -92,6 +106,7 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.allocator.search import Answer
     from stowplan.in_tree.dynamic_resources.demand import CompiledClaim
     from stowplan.in_tree.dynamic_resources.extended_resources import Variant
+    from stowplan.in_tree.dynamic_resources.node_allocatable import Footprint
 
     Mask = npt.NDArray[np.bool_]
 
@@ -139,6 +154,8 @@ class _Reserved:
     #: For extended resources: what the last claim asks for, and its name once it is stored.
     extended: Variant | None = None
     stored: str = ""
+    #: Whether the pod's status says what it takes of its node.
+    takes: bool = False
 
 
 class DynamicResources(
@@ -167,6 +184,8 @@ class DynamicResources(
         self._enabled = gates.enabled("DynamicResourceAllocation")
         self.features = features_of(gates)
         settings = args if args is not None else DynamicResourcesArgs().completed(gates)
+        if self.features.node_allocatable:
+            self.reads, self.changes_assumed_pods = Reads.NODE_PODS, True
         self._filter_timeout = _seconds(settings.filter_timeout)
         self._readiness = Readiness(
             enabled=self.features.binding_conditions,
@@ -226,7 +245,11 @@ class DynamicResources(
         if not self._needs_devices(pod.shape):
             return {}
         try:
-            return {"claims": self.demands.of(pod)}
+            found: dict[str, Any] = {"claims": self.demands.of(pod)}
+            if self.features.node_allocatable:
+                # Reasons name them.
+                found["names"] = tuple(claim_key(claim) for claim in self.demands.claims(pod))
+            return found
         except RefusedError as e:
             return {"refused": str(e.reason)}
         except ValueError as e:
@@ -260,6 +283,9 @@ class DynamicResources(
                 entries.append(Entry(mask, Code.UnschedulableAndUnresolvable, reason))
                 refused = refused | mask
 
+        if self.features.node_allocatable:
+            for mask, reason in self._used_by_others(pod, nodes):
+                refuse(mask, reason)
         if demand.extended is not None:
             if demand.extended.stale:
                 refuse(~refused, STALE_CLAIM)
@@ -278,6 +304,14 @@ class DynamicResources(
                 return failed
             refuse(verdicts == Verdict.NONE.value, NOT_ALLOCATABLE)
             refuse(verdicts == Verdict.INVALID_POOL.value, INVALID_POOLS)
+            if self.features.node_allocatable:
+                try:
+                    short = self._shortages(pod, asked, nodes, within & ~refused, asking=state.asking)
+                except MappingError as e:
+                    return error(str(e))
+                for entry in short:
+                    entries.append(entry)
+                    refused = refused | entry.mask
         refuse(self._unavailable(demand, nodes), UNAVAILABLE)
         return Rejections(refused, entries) if entries else None
 
@@ -377,6 +411,64 @@ class DynamicResources(
         waiting = [claim_key(claim) for claim in self.demands.waiting(pod)]
         waiting.append(f"{pod.namespace}/{IN_MEMORY}")
         return problem.template.format(claim=waiting[problem.claim], device=device, pool=pool)
+
+    # -- devices that stand for resources of their node ---------------------------------------------------------------
+
+    def _used_by_others(self, pod: PodInfo, nodes: Nodes) -> Iterator[tuple[Mask, Reason]]:
+        """Where other pods take of the node by claims that the pod has, too."""
+        for claim in self._allocated_claims(pod):
+            for node_name, uids in users_of(claim, self.handle.cluster).items():
+                if uids != {pod.uid}:
+                    row = nodes.table.row_of.get(node_name, -1)
+                    rows = np.arange(len(nodes)) if nodes.rows is None else nodes.rows
+                    reason = USED_BY_SEVERAL if len(uids) > 1 else USED_BY_ANOTHER
+                    yield rows == row, reason.of(claim=claim.metadata.name)
+
+    def _shortages(
+        self, pod: PodInfo, asked: tuple[CompiledClaim, ...], nodes: Nodes, mask: Mask, *, asking: bool
+    ) -> list[Entry]:
+        """Where too little is left of the node for what the pod takes with its devices; raises MappingError."""
+        places = np.flatnonzero(mask)
+        codes = self.inventory.codes[places if nodes.rows is None else nodes.rows[places]]
+        found = []
+        for code in np.unique(codes).tolist():
+            of_code = places[codes == code]
+            taken = self._footprint(pod, asked, nodes.row(int(of_code[0])), asking=asking)
+            if taken is not None:
+                found += shortages(nodes, _marked(of_code, len(nodes)), taken)
+        return found
+
+    def _footprint(self, pod: PodInfo, asked: tuple[CompiledClaim, ...], row: int, *, asking: bool) -> Footprint | None:
+        """What the pod takes with what was found for it; raises MappingError."""
+        answer = self._answers[asking].answer(asked_by(asked), row)
+        claims = self.demands.waiting_by_entry(pod)
+        if len(answer.picks) > len(claims):
+            claims.append(AskedClaim(in_memory_claim(pod, DeviceClaim()), ""))
+        return footprint(pod, claims, answer.picks, self.inventory.world(row))
+
+    def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
+        """With what it takes of its node by claims, so that it is counted there."""
+        statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+        row = self.handle.cluster.table.row_of.get(node_name)
+        if row is not None and self._needs_devices(pod.shape):
+            try:
+                for asked in self._asked_on(pod, row):
+                    self.inventory.refresh()
+                    taken = self._footprint(pod, asked, row, asking=state.asking)
+                    statuses = taken.statuses if taken is not None else ()
+            except (RefusedError, MappingError):
+                # Reserve says so.
+                return pod.pod
+        if statuses == pod.pod.status.node_allocatable_resource_claim_statuses:
+            return pod.pod
+        return with_statuses(pod.pod, statuses)
+
+    def _asked_on(self, pod: PodInfo, row: int) -> Iterator[tuple[CompiledClaim, ...]]:
+        """What has to be allocated on one node; raises RefusedError."""
+        view = Nodes(self.handle.cluster, np.array([row], np.intp))
+        for asked, _ in self._asked(pod, self.demands.of(pod), view, np.ones(1, np.bool_)):
+            if not any(claim.problem for claim in asked):
+                yield asked
 
     def _unavailable(self, demand: Demand, nodes: Nodes) -> Mask:
         """Where devices that claims have already cannot be used."""
@@ -580,6 +672,8 @@ class DynamicResources(
         if reserved is None:
             return
         state.delete(_RESERVED)
+        if reserved.takes and not state.asking:
+            self.handle.carry_out(taking(pod, ()))
         for claim in reserved.claims:
             self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim), pod.uid)
             if state.asking:
@@ -623,6 +717,12 @@ class DynamicResources(
             outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)
             if not isinstance(outcome, Done):
                 return error(f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.error}")
+        statuses = pod.pod.status.node_allocatable_resource_claim_statuses
+        if self.features.node_allocatable and statuses:
+            outcome = yield taking(pod, statuses)
+            if not isinstance(outcome, Done):
+                return error(f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses: {outcome.error}")
+            reserved.takes = True
         awaited = [claim for claim in reserved.claims if awaits_conditions(claim)]
         if not self._readiness.enabled or not awaited:
             return None
@@ -715,6 +815,7 @@ def features_of(gates: FeatureGates) -> Features:
         extended_resources=gates.enabled("DRAExtendedResource"),
         group_sharing=gates.enabled("GenericWorkload"),
         group_claims=gates.enabled("DRAWorkloadResourceClaims"),
+        node_allocatable=gates.enabled("DRANodeAllocatableResources"),
     )
 
 
