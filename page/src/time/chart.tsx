@@ -1,4 +1,5 @@
 /** A line over time, with the moment that is shown: utilisation, pending pods. */
+import { span } from "../parts/format";
 import type { TimeRecord } from "../protocol";
 
 const WIDTH = 1000;
@@ -22,7 +23,7 @@ export function Chart({ name, unit, time, values, at, onPick }: Props) {
   // Steps: a value holds until the next one.
   const path = values.map((value, i) => `${i ? `H${round(x(i))}V` : `M0 `}${round(y(value ?? 0))}`).join("");
   const now = values[at] ?? 0;
-  const told = unit === "ratio" ? `${(100 * now).toFixed(1)} %` : now.toLocaleString("en");
+  const told = unit === "ratio" ? `${(100 * now).toFixed(1)} %` : unit === "seconds" ? waited(now) : now.toLocaleString("en");
   const pick = (event: MouseEvent & { currentTarget: SVGSVGElement }) => {
     const box = event.currentTarget.getBoundingClientRect();
     const wanted = first + (span * (event.clientX - box.left)) / box.width;
@@ -42,6 +43,10 @@ export function Chart({ name, unit, time, values, at, onPick }: Props) {
       </svg>
     </figure>
   );
+}
+
+function waited(seconds: number): string {
+  return seconds < 10 ? `${Math.round(10 * seconds) / 10}s` : span(seconds);
 }
 
 function round(value: number): number {

@@ -13,7 +13,14 @@ import { Chart, indexAt } from "./chart";
 import { Course } from "./course";
 
 const SPEEDS = [0.5, 1, 5, 20, 100, 500];
-const NAMES: Record<string, string> = { cpu: "CPU requested", memory: "Memory requested", pods: "Pods with a node", pending: "Pending pods" };
+const NAMES: Record<string, string> = {
+  cpu: "CPU requested",
+  memory: "Memory requested",
+  pods: "Pods with a node",
+  pending: "Pending pods",
+  waitHalf: "Half of the pods waited at most",
+  wait95: "95 of 100 waited at most",
+};
 const ZONE = "topology.kubernetes.io/zone";
 const ALL = () => true;
 
@@ -21,7 +28,7 @@ export function TimeView({ source, address }: ViewProps) {
   const track = address.query.get("track") ?? source.about.tracks?.[0] ?? "recorded";
   const asked = useAsked(() => Promise.all([source.time(track), source.frames(track)]), [source, track]);
   return (
-    <Answer asked={asked} what="the course: the recording is played again">
+    <Answer asked={asked} what="the course: it is played again">
       {([time, frames]) => (time.series.time.length ? <Player time={time} frames={frames} address={address} /> : <p class="empty">Nothing was recorded.</p>)}
     </Answer>
   );
@@ -81,6 +88,7 @@ function Player({ time, frames, address }: { time: TimeRecord; frames: FramesRec
           {count(course.model.nodes.size, "node")}, {count(course.model.pods.size - course.model.pending.size, "pod")} stowed, {course.model.pending.size} pending
         </span>
       </div>
+      {time.note && <p class="note">{time.note}</p>}
       <div class="scrubber">
         <input type="range" min={0} max={course.last} value={at} aria-label="Moment" aria-valuetext={now} onInput={(event) => go(event.currentTarget.valueAsNumber)} />
         <div class="marks" aria-hidden="true">

@@ -1,4 +1,4 @@
-"""What every Kubernetes object shares: metadata, label selectors, references.
+"""Types shared by all Kubernetes objects: metadata, label selectors, references.
 
 Only fields the scheduler reads are declared; unknown ones are dropped on decoding. Attribute
 names are the JSON names in snake case. Absent and empty are told apart (`None` against a value)

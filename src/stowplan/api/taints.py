@@ -1,4 +1,4 @@
-"""Which tolerations tolerate which taints.
+"""Match tolerations against taints.
 
 Upstream: ToleratesTaint in k8s.io/api/core/v1, and k8s.io/component-helpers/scheduling/corev1.
 """

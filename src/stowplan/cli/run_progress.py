@@ -1,4 +1,4 @@
-"""How many runs are done, on stderr where it is a terminal."""
+"""Progress of runs, on stderr where it is a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What configurations make of one scenario: every measure of each, and its difference from the first."""
+"""Measures of each configuration on one scenario, and differences from the first."""
 
 from __future__ import annotations
 

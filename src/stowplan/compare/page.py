@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that stands alone: configurations side by side, with their intervals as a picture."""
+"""A comparison as one self-contained HTML file, with intervals drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configuration on a recording: everything is decided anew, and this is what is measured of it.
+"""Measure a configuration on a recording that it decides anew.
 
 A recording says when pods and nodes came and went. What would have followed from other decisions it cannot say: a pod
 goes when it went then, however long it has run now, and nobody makes anew what is evicted now. So nothing is measured

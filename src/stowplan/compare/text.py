@@ -1,4 +1,4 @@
-"""A comparison as a page of text."""
+"""A comparison as text."""
 
 from __future__ import annotations
 

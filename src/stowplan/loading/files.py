@@ -1,5 +1,7 @@
-"""A cluster's objects from files, as an API server would store them: what is absent is filled in, what is written by
-hand is checked, and workloads have the pods that they ask for."""
+"""Load a cluster's objects from files as an API server would store them.
+
+Defaults are applied, manifests written by hand are validated, and workloads get the pods that they ask for.
+"""
 
 from __future__ import annotations
 

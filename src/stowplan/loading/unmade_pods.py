@@ -1,4 +1,4 @@
-"""Pods that controllers would make of the workloads in manifests, where nobody has made them yet.
+"""Pods that controllers would create for the workloads in manifests.
 
 A file that people write has a Deployment, and no pod. What they ask is where its pods would go: as many are made as
 the workload asks for, and wait. A workload that was read from a cluster has its pods there, or none for a reason; and

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stowplan.inspection.records import Record
+from stowplan.page.plan import NodeRow, PlanChange, PodRow
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable
+    from collections.abc import Collection, Hashable, Iterable, Iterator
 
-    from stowplan.page.plan import NodeRow, Plan, PlanChange, PodRow
+    from stowplan.page.plan import Plan
 
 
 class NodesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -134,3 +135,45 @@ def _pods(rows: Collection[PodRow]) -> PodsRecord:
         label_sets=labels.dicts(),
         amount_sets=amounts.dicts(),
     )
+
+
+# -- read again -------------------------------------------------------------------------------------------------------
+
+
+def change_of(message: DeltaMessage) -> PlanChange:
+    """The change that `delta` made a message of."""
+    return PlanChange(
+        {row.name: row for row in _node_rows(message.nodes)},
+        {row.key: row for row in _pod_rows(message.pods)},
+        message.gone_nodes,
+        message.gone_pods,
+    )
+
+
+def _node_rows(block: NodesRecord) -> Iterator[NodeRow]:
+    labels, amounts = _sorted_items(block.label_sets), _sorted_items(block.amount_sets)
+    taints = [tuple((key, value, effect) for key, value, effect in taint_set) for taint_set in block.taint_sets]
+    columns = zip(block.name, block.labels, block.taints, block.unschedulable, block.allocatable, strict=True)
+    for name, label, taint, unschedulable, allocatable in columns:
+        yield NodeRow(name, labels[label], taints[taint], unschedulable, amounts[allocatable])
+
+
+def _pod_rows(block: PodsRecord) -> Iterator[PodRow]:
+    labels, amounts = _sorted_items(block.label_sets), _sorted_items(block.amount_sets)
+    for i, key in enumerate(block.key):
+        yield PodRow(
+            key,
+            block.uid[i],
+            block.node_names[block.node[i]],
+            block.node_names[block.nominated_node[i]],
+            block.workloads[block.workload[i]],
+            labels[block.labels[i]],
+            amounts[block.requests[i]],
+            block.priority[i],
+            block.created[i],
+            block.terminating[i],
+        )
+
+
+def _sorted_items(found: Iterable[dict[str, Any]]) -> list[Any]:
+    return [tuple(sorted(one.items())) for one in found]

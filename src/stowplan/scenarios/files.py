@@ -1,4 +1,4 @@
-"""A file with a description of something: one YAML or JSON document, whose problems are told with line and field."""
+"""Read a file with one YAML or JSON document; report problems with line and field."""
 
 from __future__ import annotations
 

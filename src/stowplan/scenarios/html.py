@@ -1,4 +1,4 @@
-"""Pages of HTML that stand alone: no scripts, nothing loaded, light or dark as the reader has it, also on a phone."""
+"""Self-contained HTML pages: no scripts, nothing loaded, light and dark, readable on a phone."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from stowplan.page.course_file import NAME as COURSE
 from stowplan.scenarios.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from stowplan.scenarios.records import DecisionRow, SampleRow, SummaryRecord
 
 DECISIONS, SERIES, SUMMARY, REPORT = "decisions.jsonl", "series.jsonl", "summary.json", "report.html"
-_FILES = (DECISIONS, SERIES, SUMMARY, REPORT, "decisions.parquet", "series.parquet")
+_FILES = (DECISIONS, SERIES, SUMMARY, REPORT, COURSE, "decisions.parquet", "series.parquet")
 #: Rows of a Parquet file that are written together, and bytes of a file of lines.
 _ROWS, _BYTES = 50_000, 1 << 16
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stowplan.scenarios.records import SampleRow, SummaryRecord
     from stowplan.scenarios.series import Sampler
-    from stowplan.scenarios.waits import Waits
+    from stowplan.timing.waits import Waits
 
 #: Of a heat map.
 _ROWS, _COLUMNS = 48, 96

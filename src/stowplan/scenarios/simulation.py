@@ -11,6 +11,7 @@ pods at the same times.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -31,7 +32,10 @@ from stowplan.extenders.calls import Calls
 from stowplan.framework.registry import installed_plugins, load_plugin
 from stowplan.framework.requests import Create
 from stowplan.in_tree.registry import in_tree_registry
-from stowplan.offline import post_to_extender
+from stowplan.offline.extender_calls import post_to_extender
+from stowplan.page.configuration import configuration_record
+from stowplan.page.course_file import NAME as COURSE
+from stowplan.page.course_file import CourseHeader, CourseWriter
 from stowplan.scenarios.autoscaler import Autoscaler
 from stowplan.scenarios.budgets import BudgetKeeper
 from stowplan.scenarios.errors import ScenarioError
@@ -58,7 +62,7 @@ from stowplan.what_if.pods import Fate, fate_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from stowplan.config.declaration import Declarations
@@ -140,7 +144,8 @@ def simulate_scenario(
     if not decisions or not simulation.scenario.output.decisions:
         sink = Nowhere()
     try:
-        result = simulation.run(sink, progress)
+        with nullcontext() if out is None or sink is not out else simulation.writing_course(out.path):
+            result = simulation.run(sink, progress)
     except BaseException:
         if out is not None:
             out.abandon()
@@ -171,8 +176,10 @@ class Simulation:
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
         for plugin in dict.fromkeys((*installed_plugins(), *named, *plugins)):
             self._registry.register(plugin)
+        self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
         self.config = self._configuration(config)
         self._stopped = False
+        self._course: CourseWriter | None = None
 
     def _configuration(self, given: Any) -> Configuration:
         if isinstance(given, Configuration):
@@ -181,8 +188,7 @@ class Simulation:
         if source is None:
             own = self.scenario.scheduler.config
             source = str(self._folder / own) if isinstance(own, str) else own
-        gates = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
-        return load_config(source, plugins=self._registry.declarations, features=gates)
+        return load_config(source, plugins=self._registry.declarations, features=self._features)
 
     @property
     def declarations(self) -> Declarations:
@@ -194,6 +200,24 @@ class Simulation:
         self._stopped = True
         if hasattr(self, "_time"):
             self._time.halted = True
+
+    @contextmanager
+    def writing_course(self, folder: Path) -> Iterator[None]:
+        """While it runs, write what `stowplan ui --simulation` plays into this folder. Raise ScenarioError."""
+        declarations = self._registry.declarations
+        header = CourseHeader(
+            title=self.scenario.name,
+            scheduler_name=self.config.profiles[0].scheduler_name,
+            configuration=configuration_record(self.config, declarations, self._features),
+        )
+        try:
+            self._course = CourseWriter(folder / COURSE, header, duration=self.scenario.duration)
+            try:
+                yield
+            finally:
+                self._course.close()
+        except OSError as error:
+            raise ScenarioError(f"{error.filename or folder / COURSE}: {error.strerror or error}") from error
 
     # -- putting it together ------------------------------------------------------------------------------------------
 
@@ -210,7 +234,7 @@ class Simulation:
             meter=StoppedClock(),
             random=Random(self.seed),
             settings=EngineSettings(stories=False, events=False),
-            features=DEFAULT_FEATURES.with_gates(scenario.scheduler.feature_gates),
+            features=self._features,
             api=VirtualApi(),
             extenders=extenders_without_binders(self.config),
             listener=ledger,
@@ -297,11 +321,15 @@ class Simulation:
     def run(self, sink: Sink, progress: Callable[[Progress, Simulation], object] | None = None) -> SimulationResult:
         self._build(sink)
         self._begin()
+        if self._course is not None:
+            self._course.begin(self.engine.state, self.ledger.waits)
         expected = self._expected()
         quiet_since, seen = 0.0, -1
         duration = self.scenario.duration
 
         def tell() -> None:
+            if self._course is not None:
+                self._course.moment(self._time.now)
             if progress is not None:
                 progress(Progress(self._passed, duration, self.ledger.arrived, expected), self)
 
@@ -350,6 +378,8 @@ class Simulation:
         return None if None in sizes else sum(cast("list[int]", sizes))
 
     def _finish(self) -> SimulationResult:
+        if self._course is not None:
+            self._course.end(self._time.now)
         self.fleet.account()
         self.ledger.finish()
         self._time.close()

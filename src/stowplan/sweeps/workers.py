@@ -1,4 +1,4 @@
-"""Where runs run: the standard library's `Executor` is the port, and this is what stands behind it.
+"""Executors for sweeps: processes, or Dask.
 
 Processes of this machine by default. Where that is not enough there are engines for it; Dask's client offers the same
 interface, so a cluster of any size is one more class here and no engine of our own.

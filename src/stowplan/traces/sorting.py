@@ -1,4 +1,4 @@
-"""Rows in the order of their keys, in bounded memory: sorted runs on disk that are merged."""
+"""External merge sort of rows in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Configurations searched for: trials on one part of a scenario, and a judgement on the rest."""
+"""Search for a scheduler configuration: trials on one part of a scenario, judged on the rest."""

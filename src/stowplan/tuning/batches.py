@@ -1,4 +1,4 @@
-"""Configurations simulated with several seeds each, by whoever runs them; each is told once all its seeds are done."""
+"""Simulate configurations with several seeds each; yield each when all its seeds are done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a point of the search space to the KubeSchedulerConfiguration that it stands for.
+"""Make the KubeSchedulerConfiguration for a point of the search space.
 
 The base is a configuration as it is in effect, with every default spelled out, so the result says all that it means and
 loads wherever the base does. A weight is set where the profile enables the plugin: at `score` if that names it, else at

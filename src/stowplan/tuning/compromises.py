@@ -1,4 +1,4 @@
-"""The front of good compromises: trials of which none is worse than another in everything that counts."""
+"""The Pareto front of two measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a search from being made."""
+"""The error of a search."""
 
 from __future__ import annotations
 

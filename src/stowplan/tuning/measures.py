@@ -1,4 +1,4 @@
-"""What is measured of a part of a simulation, from one time on to its end.
+"""Measures of a part of a simulation, from one time to its end.
 
 Counted are the pods that came in that part. One that is still without a node at the end has waited until then, and
 counts with that: a configuration does not look better for leaving pods pending. Shares, nodes and cost are of the

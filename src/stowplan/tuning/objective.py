@@ -1,4 +1,4 @@
-"""What a search makes as small as it can: a blend of measures, or a function of the user's.
+"""The objective of a search, which is minimised: a blend of measures, or a user's function.
 
 A blend adds up, by weight, how much each measure is worse than the baseline's, in percent of that; so measures of
 different units go together, the baseline itself has 0, and less is better. Measures of which more is better, such as

@@ -1,4 +1,4 @@
-"""What a search has found, as one HTML file that stands alone: the front of good compromises, and the judgement."""
+"""The report of a search as one HTML file: the front of good compromises, and the judgement."""
 
 from __future__ import annotations
 

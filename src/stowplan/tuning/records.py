@@ -1,4 +1,4 @@
-"""What a search has found, as plain data that is the same for the same search."""
+"""Records of a search: plain data, the same for the same search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a search: its journal, the report in three forms, and the configuration that it has found."""
+"""The result folder of a search: journal, report and configuration."""
 
 from __future__ import annotations
 

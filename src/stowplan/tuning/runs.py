@@ -1,4 +1,4 @@
-"""One simulation of a search, as it goes to a worker and comes back."""
+"""A simulation of a search: the job for a worker, and what it measures."""
 
 from __future__ import annotations
 

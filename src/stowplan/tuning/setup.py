@@ -1,4 +1,4 @@
-"""What a search starts from: scenario, baseline, search space and objective, all checked before anything is run."""
+"""The inputs of a search: scenario, baseline, search space and objective, checked before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be tuned, as a small YAML file says it; without one, a default that suits most clusters.
+"""The search space: which parameters may be tuned, from a small YAML file or by default.
 
     profiles:
     - name: default-scheduler

@@ -1,4 +1,4 @@
-"""The search itself, which is Optuna's: what was tried, what came of it, and what to try next.
+"""The Optuna study: which trials were made, their results, and what to try next.
 
 Every trial is kept in Optuna's storage as soon as it is done, so a search that ends for any reason goes on from there.
 Trials come in batches of a fixed size, whatever runs them, and each draws on chance of its own, which the seed and its

@@ -1,4 +1,4 @@
-"""What a search has found, as a page of text."""
+"""The report of a search as text."""
 
 from __future__ import annotations
 

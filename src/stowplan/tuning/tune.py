@@ -1,4 +1,4 @@
-"""A configuration searched for on one part of a scenario, and judged on the rest.
+"""Search for a configuration on one part of a scenario, and judge it on the rest.
 
     found = tune_scenario("week.yaml", objective="waits=1,cost=0.5", trials=40, folder=Path("tuned"))
     found.record.verdict                     # better, not better, not judged

@@ -1,4 +1,4 @@
-"""Claims for devices of pods in questions: pods that leave let go of theirs, and each new pod has its own.
+"""Device claims in what-if questions: freed by pods that leave, created for new copies.
 
 What a controller does on a cluster happens here at once. A claim that was made for a pod goes with it; of a claim that
 others made, its last user gives the devices back. A pod that is made anew, or a copy, gets claims that ask for what

@@ -1,4 +1,4 @@
-"""What would help most of the pods that wait: every change tried on all of them together.
+"""Suggestions for many pending pods, each tried on all of them together.
 
 What is suggested for one pod is carried out for all that are refused like it, or on the nodes, and then the scheduler
 places whom it can: the answer is how many that is. Beside those stand more nodes of the kinds that there are, as many

@@ -1,4 +1,4 @@
-"""Pods that lost their node look for another; whoever they push away does, too.
+"""Reschedule pods that lost their node, and those they preempt.
 
 Pods without a node are placed by the scheduler, in the queue's order. One that is placed may evict lesser ones; those
 are made anew in turn, until everybody has found a node or none.

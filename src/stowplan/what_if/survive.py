@@ -1,4 +1,4 @@
-"""What would not come back if nodes were lost: each node, or each zone, rack or whatever a label tells, in turn.
+"""Predict the loss of nodes, zones or racks, one at a time.
 
 A loss is at once and asks no budget: the nodes are gone, their pods are made anew and look for another node. Each is
 tried on the cluster as it is.
