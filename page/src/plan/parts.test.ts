@@ -9,8 +9,7 @@ import type { NodeItem, PodItem } from "./model";
 import { fitted } from "./pen";
 import { parseSelector } from "./selector";
 import { Course } from "../time/course";
-import { indexAt } from "../time/chart";
-import type { NodesBlock, PodsBlock, TimeRecord } from "../protocol";
+import type { NodesBlock, PodsBlock } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
   key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", labels: {}, requests: { cpu },
@@ -114,12 +113,6 @@ test("a course goes on and back", () => {
   const course = new Course({ kind: "Frames", track: "t", start: { kind: "snapshot", version: 1, nodes: noNodes, pods: { ...podsAt(""), key: [], uid: [] } }, frames });
   const seen = [2, 0, 3, 1, 99].map((at) => (course.go(at), course.model.pods.get("d/p")?.node));
   assert.deepEqual(seen, ["b", undefined, "c", "a", "c"]);
-});
-
-test("a time is the last look before it", () => {
-  const record = { series: { time: [10, 20, 30], columns: [] } } as unknown as TimeRecord;
-  const index = (seconds: number) => indexAt(record, new Date(1000 * seconds).toISOString());
-  assert.deepEqual([5, 10, 19.9, 20, 35].map(index), [0, 0, 0, 1, 2]);
 });
 
 test("a kind keeps its colour when others come and outnumber it", () => {

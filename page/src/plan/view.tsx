@@ -1,7 +1,7 @@
 /** The plan: nodes as bays grouped by a label, pods as boxes in them, the quay below, and what is chosen beside it. */
 import { useCallback, useMemo, useRef, useState } from "preact/hooks";
 import { amount, byName, count, grouped, percent } from "../parts/format";
-import { save, saveText } from "../parts/save";
+import { PictureButtons } from "../parts/pictures";
 import { Swatch } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
 import { amend, nodeHref } from "../shell/address";
@@ -75,12 +75,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
           </button>
           {!asTable && (
             <>
-              <button type="button" onClick={() => saveText(`${name}.svg`, canvas.current!.svg(sum), "image/svg+xml")}>
-                SVG
-              </button>
-              <button type="button" onClick={() => png(canvas.current!.svg(sum), canvas.current!.size, `${name}.png`)}>
-                PNG
-              </button>
+              <PictureButtons file={name} draw={() => canvas.current!.drawn(sum)} />
               <button type="button" aria-label="Zoom in" onClick={() => canvas.current!.zoom(1.35)}>
                 +
               </button>
@@ -309,17 +304,4 @@ function NodesTable({ plan, version, settings, file, shown, selected }: NodesTab
     { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },
   ];
   return <Table caption="Nodes and what is requested of them" columns={columns} rows={rows} rowKey={(node) => node.name} file={file} selected={selected} />;
-}
-
-/** The same picture as the SVG, at twice its size. */
-function png(svg: string, size: { width: number; height: number }, name: string): void {
-  const image = new Image();
-  image.onload = () => {
-    const target = document.createElement("canvas");
-    target.width = 2 * size.width;
-    target.height = 2 * size.height;
-    target.getContext("2d")!.drawImage(image, 0, 0, target.width, target.height);
-    target.toBlob((blob) => blob && save(name, blob), "image/png");
-  };
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
 }
