@@ -12,7 +12,7 @@ import { Course } from "../time/course";
 import type { NodesBlock, PodsBlock } from "../protocol";
 
 const pod = (name: string, cpu: number): PodItem => ({
-  key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", labels: {}, requests: { cpu },
+  key: `ns/${name}`, namespace: "ns", name, uid: name, node: "a", nominatedNode: "", workload: "", family: "ns/pods of their own", labels: {}, requests: { cpu },
   priority: 0, created: 0, terminating: false,
 });
 const nodeOf = (name: string, zone: string): NodeItem => ({ name, labels: zone ? { zone } : {}, taints: [], allocatable: { cpu: 4000 }, unschedulable: false });
@@ -116,7 +116,7 @@ test("a course goes on and back", () => {
 });
 
 test("a kind keeps its colour when others come and outnumber it", () => {
-  const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}` }));
+  const of = (workload: string, count: number) => Array.from({ length: count }, (_, i) => ({ ...pod(`${workload}${i}`, 1), workload: `Job/${workload}`, family: `ns/Job/${workload}` }));
   const first = new Colours("workload", [...of("a", 3), ...of("b", 2)], 0);
   const later = new Colours("workload", [...of("c", 9), ...of("b", 2), ...of("d", 1)], 0, first);
   const paint = (colours: Colours, name: string) => colours.legend.find((entry) => entry.name === `ns/Job/${name}`)!.paint.light;

@@ -8,7 +8,7 @@ import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import type { Canvas } from "./canvas";
 import { useNodesVersion, useVersion } from "./changes";
-import { type ColourBy, Colours, COLOURS_BY, workloadOf } from "./colours";
+import { type ColourBy, Colours, COLOURS_BY } from "./colours";
 import { used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
 import { Panel } from "./panel";
@@ -44,7 +44,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const colours = useMemo(() => (before.current = new Colours(settings.colour, plan.pods.values(), Date.now(), before.current)), [plan, settings.colour, kinds]);
   const matches = useMemo(() => parseSelector(filter), [filter]);
   const shown = useCallback(
-    (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || workloadOf(item) === workload || item.namespace === workload),
+    (item: PodItem) => (typeof matches === "string" || matches(item.labels)) && (!workload || item.family === workload || item.namespace === workload),
     [matches, workload],
   );
   const queue = useQueue(source, plan, version);
@@ -163,7 +163,7 @@ function useKinds(plan: PlanModel, version: number, by: ColourBy): string {
   return useMemo(() => {
     if (by === "age") return String(Math.floor(version / 10));
     const kinds = new Set<string>();
-    for (const pod of plan.pods.values()) kinds.add(by === "workload" ? workloadOf(pod) : by === "namespace" ? pod.namespace : String(pod.priority));
+    for (const pod of plan.pods.values()) kinds.add(by === "workload" ? pod.family : by === "namespace" ? pod.namespace : String(pod.priority));
     return kinds.size > 500 ? String(kinds.size) : [...kinds].sort().join(" ");
   }, [plan, version, by]);
 }
@@ -192,7 +192,7 @@ function totalsOf(plan: PlanModel, resource: string): { stowed: number; asked: n
   let [stowed, asked, whole] = [0, 0, 0];
   for (const node of plan.nodes.values()) {
     const pods = plan.podsOn(node.name);
-    stowed += pods.size;
+    stowed += pods.length;
     asked += used(pods, resource);
     whole += node.allocatable[resource] ?? 0;
   }
@@ -206,7 +206,7 @@ function short(label: string): string {
 function spoken(plan: PlanModel, node: string, resource: string): string {
   const pods = plan.podsOn(node);
   const whole = plan.nodes.get(node)?.allocatable[resource] ?? 0;
-  return `${node}: ${count(pods.size, "pod")}, ${percent(used(pods, resource), whole)} of its ${resource} requested`;
+  return `${node}: ${count(pods.length, "pod")}, ${percent(used(pods, resource), whole)} of its ${resource} requested`;
 }
 
 interface ChoiceProps {
@@ -297,7 +297,7 @@ function NodesTable({ plan, version, settings, file, shown, selected }: NodesTab
   const columns: Column<NodeItem>[] = [
     { title: "Node", value: (node) => node.name, show: (node) => <a href={nodeHref(node.name)}>{node.name}</a> },
     ...(group ? [{ title: short(group), value: (node: NodeItem) => node.labels[group] ?? "" }] : []),
-    { title: "Pods", value: (node) => [...plan.podsOn(node.name)].filter(shown).length },
+    { title: "Pods", value: (node) => plan.podsOn(node.name).filter(shown).length },
     { title: `${resource} requested`, value: asked, show: (node) => amount(resource, asked(node)) },
     { title: `${resource} allocatable`, value: (node) => node.allocatable[resource] ?? 0, show: (node) => amount(resource, node.allocatable[resource] ?? 0) },
     { title: "Requested %", value: (node) => Math.round((100 * asked(node)) / (node.allocatable[resource] || Infinity)) },
