@@ -226,6 +226,7 @@ export interface GroupDomain {
   lackingResources?: Strings;
   placed?: GroupPod[];
   refused?: { reason: string; message: string; plugins?: string[]; pods: number; names: string[] }[];
+  victims?: string[];
 }
 
 export interface GroupVerdict {

@@ -27,7 +27,7 @@ from stowplan.cluster.objects import ObjectStore
 from stowplan.cluster.pending_pods import PendingPods
 from stowplan.cluster.placements import PlacementLog, Placements
 from stowplan.cluster.pod_groups import PodGroups
-from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, is_copy, shape_key, template_key
+from stowplan.cluster.pod_info import PodInfo, PodShape, PodTemplate, claims_key, is_copy, shape_key, template_key
 from stowplan.cluster.pod_table import PodTable
 from stowplan.cluster.ports import UsedPorts
 from stowplan.cluster.terms import HeldCounts, MatchCounts
@@ -35,6 +35,8 @@ from stowplan.cluster.transaction import Transaction, Transactions
 from stowplan.cluster.volumes import MountedVolumes, volume_uses
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import numpy.typing as npt
 
     from stowplan.api.types import Node, Pod
@@ -77,6 +79,8 @@ class ClusterState:
         self.claim_users: Counter[str] = Counter()
         self._placed: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
+        #: Whether pods take what their claims say, too (DRANodeAllocatableResources); set before the first pod.
+        self.counts_claims = False
         self._ghosts: dict[str, list[PodInfo]] = {}
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}
@@ -191,6 +195,9 @@ class ClusterState:
 
     def _shape_of(self, pod: Pod) -> PodShape:
         of_template = template_key(pod)
+        by_claims = self.counts_claims and bool(pod.status.node_allocatable_resource_claim_statuses)
+        if by_claims:
+            of_template += claims_key(pod)
         key = shape_key(pod, of_template)
         shape = self._shapes.get(key)
         if shape is None:
@@ -198,6 +205,7 @@ class ClusterState:
             if template is None:
                 template = self._templates[of_template] = PodTemplate(of_template)
             shape = PodShape(pod, key, -1, template)
+            shape.counts_claims = by_claims
             self._shapes[key] = shape
             self._rest(shape)
         return shape
@@ -239,6 +247,10 @@ class ClusterState:
             self.pods.version,
             self.nominator.version,
         )
+
+    @property
+    def assumed_uids(self) -> Collection[str]:
+        return self._assumed
 
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.api.types import Pod, PodStatus
+from stowplan.api.types import Pod, PodGroup, PodStatus
 from stowplan.cluster.dumped import DumpedPlacements
 from stowplan.engine.written_objects import as_written, kind_named, read_object, with_name
 from stowplan.queue.dumped import DumpedQueue
@@ -90,7 +90,9 @@ class DumpedStatus(msgspec.Struct, frozen=True, kw_only=True):
 class DumpedPreemption(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that was carried out, and whose victims are still to be seen to leave."""
 
+    #: Of a group, one of its pods.
     preemptor: Pod
+    group: PodGroup | None = None
     node: str
     plugin: str
     #: UIDs.

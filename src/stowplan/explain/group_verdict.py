@@ -146,4 +146,5 @@ class GroupVerdict(GroupJudgement):
             lacking_resources={} if domain.works else self.lacking_resources(domain),
             placed=tuple(GroupPodRecord(pod=p.pod.key, node=p.node, victims=p.victims) for p in domain.placed),
             refused=refusals_of(domain),
+            victims=domain.victims,
         )

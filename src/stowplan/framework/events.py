@@ -126,6 +126,8 @@ UNSCHEDULABLE_TIMEOUT = ClusterEvent(ANY, Action.All, "UnschedulableTimeout")
 
 #: The pod's profile is another one now.
 PROFILE_SWAPPED = ClusterEvent(ANY, Action.All, "ProfileSwapped")
+#: Work that was shared with an equal pod is done.
+EQUAL_POD_DECIDED = ClusterEvent(ANY, Action.All, "EqualPodDecided")
 
 #: Causes of moves that are no cluster events.
 SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"

@@ -58,7 +58,7 @@ class Scheduling:
     def begin(self, engine: Engine, ask: Callable[[Ask], Outcome]) -> None:
         self._engine = engine
         self._store = StateStore(engine.state, self._names)
-        self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0)
+        self._time = VirtualTime(engine, self._store, ask=ask, binds_volumes_after=0.0, pauses=0.0)
 
     def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """One after the other; pods of a group go together, when the first of them does."""

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.api.types import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from stowplan.api.device_claims import DeviceClaim
+from stowplan.api.types import DeviceClass, DeviceTaintRule, PodGroup, ResourceClaim, ResourceSlice
 from stowplan.cluster.object_dependencies import ObjectDependency
+from stowplan.cluster.pod_info import group_key
 from stowplan.cluster.view import Nodes
 from stowplan.framework.interface import (
     EnqueueExtensions,
@@ -38,8 +40,10 @@ from stowplan.framework.interface import (
 from stowplan.framework.rejections import Entry, Rejections
 from stowplan.framework.requests import Create, Done
 from stowplan.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
+from stowplan.framework.unfinished import unfinished
 from stowplan.in_tree.common.device_classes import device_classes_read
 from stowplan.in_tree.common.node_selection import matches_selector
+from stowplan.in_tree.common.resource_claims import ClaimError, group_name
 from stowplan.in_tree.dynamic_resources.allocating import Allocating, AllocationError
 from stowplan.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Features
 from stowplan.in_tree.dynamic_resources.allocator.search import Verdict
@@ -55,8 +59,20 @@ from stowplan.in_tree.dynamic_resources.extended_resources import (
     stored_claim,
     variant,
 )
+from stowplan.in_tree.dynamic_resources.group_claims import as_consumer, is_reserved, reserved_for_group
 from stowplan.in_tree.dynamic_resources.hints import events
 from stowplan.in_tree.dynamic_resources.inventory import Inventory
+from stowplan.in_tree.dynamic_resources.node_allocatable import (
+    USED_BY_ANOTHER,
+    USED_BY_SEVERAL,
+    AskedClaim,
+    MappingError,
+    footprint,
+    shortages,
+    taking,
+    users_of,
+    with_statuses,
+)
 from stowplan.in_tree.dynamic_resources.writing import (
     FINALIZER,
     ClaimWriter,
@@ -73,8 +89,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from stowplan.api.device_claims import AllocationResult
+    from stowplan.api.device_claims import AllocationResult, ResourceClaimConsumerReference
     from stowplan.api.devices import DeviceClass as Class
+    from stowplan.api.pod import NodeAllocatableResourceClaimStatus
+    from stowplan.api.types import Pod
     from stowplan.cluster.pod_info import PodInfo, PodShape
     from stowplan.config.features import FeatureGates
     from stowplan.framework.cycle_state import CycleState
@@ -88,6 +106,7 @@ if TYPE_CHECKING:
     from stowplan.in_tree.dynamic_resources.allocator.search import Answer
     from stowplan.in_tree.dynamic_resources.demand import CompiledClaim
     from stowplan.in_tree.dynamic_resources.extended_resources import Variant
+    from stowplan.in_tree.dynamic_resources.node_allocatable import Footprint
 
     Mask = npt.NDArray[np.bool_]
 
@@ -101,6 +120,7 @@ STALE_CLAIM = Reason("StaleExtendedResourceClaim", "cannot schedule extended res
 NOTHING_TO_DEALLOCATE = Reason("NothingToDeallocate", "no new claims to deallocate")
 DEALLOCATED = Reason("ResourceClaimDeallocated", "deallocation of ResourceClaim completed")
 DISCARDED = Reason("ResourceClaimDeleted", "deletion of ResourceClaim completed")
+UNRESERVED = Reason("ResourceClaimUnreserved", "ResourceClaim unreserved for PodGroup")
 STILL_UNSCHEDULABLE = Reason("StillUnschedulable", "still not schedulable")
 DISABLED = Reason("PluginDisabled", "plugin disabled")
 
@@ -127,9 +147,15 @@ class _Reserved:
     claims: list[ResourceClaim] = field(default_factory=list)
     #: Claim -> what it is to get.
     allocations: dict[str, AllocationResult] = field(default_factory=dict)
+    #: Claim -> for whom it is to be reserved.
+    consumers: dict[str, ResourceClaimConsumerReference] = field(default_factory=dict)
+    #: Claims whose allocation another pod of the group is to write.
+    shared: set[str] = field(default_factory=set)
     #: For extended resources: what the last claim asks for, and its name once it is stored.
     extended: Variant | None = None
     stored: str = ""
+    #: Whether the pod's status says what it takes of its node.
+    takes: bool = False
 
 
 class DynamicResources(
@@ -158,6 +184,8 @@ class DynamicResources(
         self._enabled = gates.enabled("DynamicResourceAllocation")
         self.features = features_of(gates)
         settings = args if args is not None else DynamicResourcesArgs().completed(gates)
+        if self.features.node_allocatable:
+            self.reads, self.changes_assumed_pods = Reads.NODE_PODS, True
         self._filter_timeout = _seconds(settings.filter_timeout)
         self._readiness = Readiness(
             enabled=self.features.binding_conditions,
@@ -175,7 +203,7 @@ class DynamicResources(
     def _answers(self) -> dict[bool, Answers]:
         """Of attempts, and of questions (True)."""
         return {
-            asking: Answers(self.inventory, self.features, filter_timeout=self._filter_timeout)
+            asking: Answers(self.inventory, self.features, filter_timeout=self._filter_timeout, asking=asking)
             for asking in (False, True)
         }
 
@@ -217,7 +245,11 @@ class DynamicResources(
         if not self._needs_devices(pod.shape):
             return {}
         try:
-            return {"claims": self.demands.of(pod)}
+            found: dict[str, Any] = {"claims": self.demands.of(pod)}
+            if self.features.node_allocatable:
+                # Reasons name them.
+                found["names"] = tuple(claim_key(claim) for claim in self.demands.claims(pod))
+            return found
         except RefusedError as e:
             return {"refused": str(e.reason)}
         except ValueError as e:
@@ -251,6 +283,9 @@ class DynamicResources(
                 entries.append(Entry(mask, Code.UnschedulableAndUnresolvable, reason))
                 refused = refused | mask
 
+        if self.features.node_allocatable:
+            for mask, reason in self._used_by_others(pod, nodes):
+                refuse(mask, reason)
         if demand.extended is not None:
             if demand.extended.stale:
                 refuse(~refused, STALE_CLAIM)
@@ -269,6 +304,14 @@ class DynamicResources(
                 return failed
             refuse(verdicts == Verdict.NONE.value, NOT_ALLOCATABLE)
             refuse(verdicts == Verdict.INVALID_POOL.value, INVALID_POOLS)
+            if self.features.node_allocatable:
+                try:
+                    short = self._shortages(pod, asked, nodes, within & ~refused, asking=state.asking)
+                except MappingError as e:
+                    return error(str(e))
+                for entry in short:
+                    entries.append(entry)
+                    refused = refused | entry.mask
         refuse(self._unavailable(demand, nodes), UNAVAILABLE)
         return Rejections(refused, entries) if entries else None
 
@@ -346,13 +389,18 @@ class DynamicResources(
         places = np.flatnonzero(broken & in_question)
         if not len(places):
             return None
-        row = nodes.row(int(places[0]))
-        return error(self._problem_text(pod, self._answers[asking].answer(asked_by(asked), row), row))
+        row, answers = nodes.row(int(places[0])), self._answers[asking]
+        if verdicts[places[0]] == Verdict.UNFINISHED.value:
+            return unfinished(self._timed_out(row), answers.max_portions)
+        return error(self._problem_text(pod, answers.answer(asked_by(asked), row), row))
+
+    def _timed_out(self, row: int) -> str:
+        return f"node {self.handle.cluster.table.names[row]}: timed out trying to allocate devices"
 
     def _problem_text(self, pod: PodInfo, answer: Answer, row: int) -> str:
         problem = answer.problem
         if problem is None:
-            return f"node {self.handle.cluster.table.names[row]}: timed out trying to allocate devices"
+            return self._timed_out(row)
         world = self.inventory.world(row)
         device = pool = ""
         if problem.device is not None:
@@ -360,9 +408,67 @@ class DynamicResources(
             device = f"{view.driver}/{view.name}/{pooled.name}"
         if problem.pool is not None:
             pool = f"{world.pools[problem.pool][0].driver}/{world.pools[problem.pool][0].name}"
-        waiting = [claim_key(c) for c in self.demands.claims(pod) if c.status.allocation is None]
+        waiting = [claim_key(claim) for claim in self.demands.waiting(pod)]
         waiting.append(f"{pod.namespace}/{IN_MEMORY}")
         return problem.template.format(claim=waiting[problem.claim], device=device, pool=pool)
+
+    # -- devices that stand for resources of their node ---------------------------------------------------------------
+
+    def _used_by_others(self, pod: PodInfo, nodes: Nodes) -> Iterator[tuple[Mask, Reason]]:
+        """Where other pods take of the node by claims that the pod has, too."""
+        for claim in self._allocated_claims(pod):
+            for node_name, uids in users_of(claim, self.handle.cluster).items():
+                if uids != {pod.uid}:
+                    row = nodes.table.row_of.get(node_name, -1)
+                    rows = np.arange(len(nodes)) if nodes.rows is None else nodes.rows
+                    reason = USED_BY_SEVERAL if len(uids) > 1 else USED_BY_ANOTHER
+                    yield rows == row, reason.of(claim=claim.metadata.name)
+
+    def _shortages(
+        self, pod: PodInfo, asked: tuple[CompiledClaim, ...], nodes: Nodes, mask: Mask, *, asking: bool
+    ) -> list[Entry]:
+        """Where too little is left of the node for what the pod takes with its devices; raises MappingError."""
+        places = np.flatnonzero(mask)
+        codes = self.inventory.codes[places if nodes.rows is None else nodes.rows[places]]
+        found = []
+        for code in np.unique(codes).tolist():
+            of_code = places[codes == code]
+            taken = self._footprint(pod, asked, nodes.row(int(of_code[0])), asking=asking)
+            if taken is not None:
+                found += shortages(nodes, _marked(of_code, len(nodes)), taken)
+        return found
+
+    def _footprint(self, pod: PodInfo, asked: tuple[CompiledClaim, ...], row: int, *, asking: bool) -> Footprint | None:
+        """What the pod takes with what was found for it; raises MappingError."""
+        answer = self._answers[asking].answer(asked_by(asked), row)
+        claims = self.demands.waiting_by_entry(pod)
+        if len(answer.picks) > len(claims):
+            claims.append(AskedClaim(in_memory_claim(pod, DeviceClaim()), ""))
+        return footprint(pod, claims, answer.picks, self.inventory.world(row))
+
+    def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
+        """With what it takes of its node by claims, so that it is counted there."""
+        statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+        row = self.handle.cluster.table.row_of.get(node_name)
+        if row is not None and self._needs_devices(pod.shape):
+            try:
+                for asked in self._asked_on(pod, row):
+                    self.inventory.refresh()
+                    taken = self._footprint(pod, asked, row, asking=state.asking)
+                    statuses = taken.statuses if taken is not None else ()
+            except (RefusedError, MappingError):
+                # Reserve says so.
+                return pod.pod
+        if statuses == pod.pod.status.node_allocatable_resource_claim_statuses:
+            return pod.pod
+        return with_statuses(pod.pod, statuses)
+
+    def _asked_on(self, pod: PodInfo, row: int) -> Iterator[tuple[CompiledClaim, ...]]:
+        """What has to be allocated on one node; raises RefusedError."""
+        view = Nodes(self.handle.cluster, np.array([row], np.intp))
+        for asked, _ in self._asked(pod, self.demands.of(pod), view, np.ones(1, np.bool_)):
+            if not any(claim.problem for claim in asked):
+                yield asked
 
     def _unavailable(self, demand: Demand, nodes: Nodes) -> Mask:
         """Where devices that claims have already cannot be used."""
@@ -397,6 +503,8 @@ class DynamicResources(
                 for request in discarding(left):
                     self.handle.carry_out(request)
             return PostFilterResult(unschedulable(DISCARDED))
+        if self.features.group_claims and (answer := self._unreserve_group(state, pod)) is not None:
+            return PostFilterResult(answer)
         return PostFilterResult(unschedulable(STILL_UNSCHEDULABLE))
 
     def _in_the_way(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[ResourceClaim]:
@@ -407,13 +515,34 @@ class DynamicResources(
         if not masks:
             return
         refused = np.logical_or.reduce(masks)
-        claims = [c for c in self.demands.claims(pod) if c.status.allocation is not None]
+        waiting = self.demands.waiting(pod)
+        claims = [claim for claim in self.demands.claims(pod) if claim not in waiting]
         for claim, of_claim in zip(claims, self.demands.of(pod).allocated, strict=True):
             view = Nodes(self.handle.cluster)
+            if claim.status.allocation is None:
+                # Another pod of the group is about to have it.
+                continue
             if of_claim.unusable or (
                 of_claim.where is not None and (refused & ~matches_selector(view, of_claim.where)).any()
             ):
                 yield claim
+
+    def _unreserve_group(self, state: CycleState, pod: PodInfo) -> Status | None:
+        """Take back one claim of a group that has no pod on a node yet; None if there is none."""
+        cluster, key = self.handle.cluster, group_key(pod.pod)
+        if not key or cluster.pod_groups.scheduled(key, but_for_trial=True):
+            return None
+        group = cluster.objects.get(PodGroup, key)
+        if group is None:
+            return error(f'podgroup.scheduling.k8s.io "{group_name(pod)}" not found')
+        try:
+            for claim in reserved_for_group(pod, group, cluster):
+                if not state.asking:
+                    self.handle.carry_out(unreserving(claim, group.metadata.uid))
+                return unresolvable(UNRESERVED)
+        except ClaimError as e:
+            return error(str(e))
+        return None
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
@@ -457,6 +586,9 @@ class DynamicResources(
 
     # -- Reserve ------------------------------------------------------------------------------------------------------
 
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        return not self._needs_devices(shape)
+
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         if not self._needs_devices(pod.shape):
             return None
@@ -464,19 +596,21 @@ class DynamicResources(
         state.write(_RESERVED, reserved)
         try:
             reserved.claims = self.demands.claims(pod)
+            reserved.consumers = self.demands.consumers(pod)
             demand = self.demands.of(pod)
         except RefusedError as e:
             return unresolvable(e.reason)
         row = self.handle.cluster.table.row_of.get(node_name)
         if row is None:
             return error(f'node "{node_name}" not found')
+        self._share(reserved, pod)
         view = Nodes(self.handle.cluster, np.array([row], np.intp))
         # Equal pods were judged as one, and what was known then need not hold any more: this pod's claims count, now.
         for asked, _ in self._asked(pod, demand, view, np.ones(1, np.bool_)):
             problem = next((claim.problem for claim in asked if claim.problem), "")
             if problem:
                 return error(problem)
-            waiting = [claim for claim in reserved.claims if claim.status.allocation is None]
+            waiting = self.demands.waiting(pod)
             if len(asked) > len(waiting):
                 reserved.extended = self._variant_on(pod, demand, view)
                 made_up = in_memory_claim(pod, reserved.extended.devices)
@@ -498,10 +632,23 @@ class DynamicResources(
         assert demand.extended is not None
         return variant(pod, {name: c for name, c in demand.extended.classes if self._lacking(view, name)[0]})
 
+    def _share(self, reserved: _Reserved, pod: PodInfo) -> None:
+        """Take part in what another pod of the group is about to have."""
+        for claim in reserved.claims:
+            allocation = None if claim.status.allocation is not None else self.demands.shared(pod, claim)
+            if allocation is not None:
+                reserved.allocations[claim_key(claim)] = allocation
+                reserved.shared.add(claim_key(claim))
+        # Not before all are found: who takes part is no other pod any more.
+        for key in sorted(reserved.shared):
+            self.handle.cluster.in_flight.share(ResourceClaim, key, pod.uid)
+
     def _hold(self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult) -> None:
         metadata = replace(claim.metadata, finalizers=tuple(dict.fromkeys((*claim.metadata.finalizers, FINALIZER))))
         status = replace(claim.status, allocation=allocation)
-        self.handle.cluster.in_flight.hold(_flight_key(pod, claim), replace(claim, metadata=metadata, status=status))
+        self.handle.cluster.in_flight.hold(
+            _flight_key(pod, claim), replace(claim, metadata=metadata, status=status), pod.uid
+        )
 
     def _allocate(
         self, reserved: _Reserved, waiting: list[ResourceClaim], asked: tuple[Claim, ...], answer: Answer, row: int
@@ -525,14 +672,16 @@ class DynamicResources(
         if reserved is None:
             return
         state.delete(_RESERVED)
+        if reserved.takes and not state.asking:
+            self.handle.carry_out(taking(pod, ()))
         for claim in reserved.claims:
-            self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim))
+            self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim), pod.uid)
             if state.asking:
                 continue
             if reserved.stored == claim.metadata.name:
                 for request in discarding(claim):
                     self.handle.carry_out(request)
-            elif claim.status.allocation is not None and _is_reserved(claim, pod):
+            elif claim.status.allocation is not None and is_reserved(claim, pod, of_groups=False):
                 self.handle.carry_out(unreserving(claim, pod.uid))
 
     # -- PreBind ------------------------------------------------------------------------------------------------------
@@ -550,16 +699,17 @@ class DynamicResources(
         cluster = self.handle.cluster
         writer = ClaimWriter(cluster, self._readiness, pod=pod)
         for i, claim in enumerate(reserved.claims):
-            if _is_reserved(claim, pod):
+            if is_reserved(claim, pod, of_groups=self.features.group_claims):
                 continue
             allocation = reserved.allocations.get(claim_key(claim))
             try:
                 if claim.metadata.name == IN_MEMORY:
                     assert allocation is not None
                     claim = yield from self._store(reserved, i, pod, allocation)
-                written = yield from writer.write(claim, allocation)
+                consumer = reserved.consumers.get(claim_key(claim)) or as_consumer(pod)
+                written = yield from self._written(reserved, writer, claim, allocation, consumer)
             except WriteError as e:
-                cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim))
+                cluster.in_flight.release(ResourceClaim, _flight_key(pod, claim), pod.uid)
                 return error(str(e))
             reserved.claims[i] = written
             cluster.in_flight.wrote(written, created=written.metadata.name == reserved.stored)
@@ -567,6 +717,12 @@ class DynamicResources(
             outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)
             if not isinstance(outcome, Done):
                 return error(f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.error}")
+        statuses = pod.pod.status.node_allocatable_resource_claim_statuses
+        if self.features.node_allocatable and statuses:
+            outcome = yield taking(pod, statuses)
+            if not isinstance(outcome, Done):
+                return error(f"updating pod {pod.key} NodeAllocatableResourceClaimStatuses: {outcome.error}")
+            reserved.takes = True
         awaited = [claim for claim in reserved.claims if awaits_conditions(claim)]
         if not self._readiness.enabled or not awaited:
             return None
@@ -582,6 +738,22 @@ class DynamicResources(
         if self.handle.metrics is not None:
             observe_wait(self.handle.metrics.scheduler, self.handle.profile_name, reserved.claims, waited)
         return error(str(waited.problem)) if waited.problem is not None else None
+
+    def _written(
+        self,
+        reserved: _Reserved,
+        writer: ClaimWriter,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        consumer: ResourceClaimConsumerReference,
+    ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
+        """Allocate and reserve a claim, unless another pod of the group allocates it; raises WriteError."""
+        if claim_key(claim) in reserved.shared:
+            claim, is_writer = yield from writer.turn(claim)
+            if not is_writer:
+                known = any(user.uid == consumer.uid for user in claim.status.reserved_for)
+                return claim if known else (yield from writer.join(claim, consumer))
+        return (yield from writer.write(claim, allocation, consumer))
 
     def _store(
         self, reserved: _Reserved, place: int, pod: PodInfo, allocation: AllocationResult
@@ -602,7 +774,7 @@ class DynamicResources(
         reserved.claims[place], reserved.stored = claim, claim.metadata.name
         # First held under its own name, then released under the other: its devices are never free in between.
         self._hold(pod, claim, allocation)
-        self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, made_up))
+        self.handle.cluster.in_flight.release(ResourceClaim, _flight_key(pod, made_up), pod.uid)
         return claim
 
     def explanation(self, inspection: Inspection) -> Explanation:
@@ -641,11 +813,10 @@ def features_of(gates: FeatureGates) -> Features:
         and gates.enabled("DRAResourceClaimDeviceStatus"),
         list_attributes=gates.enabled("DRAListTypeAttributes"),
         extended_resources=gates.enabled("DRAExtendedResource"),
+        group_sharing=gates.enabled("GenericWorkload"),
+        group_claims=gates.enabled("DRAWorkloadResourceClaims"),
+        node_allocatable=gates.enabled("DRANodeAllocatableResources"),
     )
-
-
-def _is_reserved(claim: ResourceClaim, pod: PodInfo) -> bool:
-    return any(user.uid == pod.uid for user in claim.status.reserved_for)
 
 
 def _seconds(duration: Any) -> float:

@@ -66,6 +66,7 @@ class NodeResourcesFit(
     declaration = DECLARATION
     short_name = "fit"
     reads = Reads.NODE_SUMS
+    pods_only_take_room = True
     in_range = True
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:

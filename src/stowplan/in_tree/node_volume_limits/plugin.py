@@ -38,7 +38,7 @@ from stowplan.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.in_tree.node_volume_limits.hints import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -112,6 +112,9 @@ class NodeVolumeLimits(
 
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         return True
+
+    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+        return state.get(_STATE) is None and all(shape.volume_uses == () for shape in shapes)
 
     def signs_nothing(self, shape: PodShape) -> bool:
         return shape.volume_uses == ()

@@ -212,6 +212,9 @@ class VolumeBinding(
 
     # -- Reserve ------------------------------------------------------------------------------------------------------
 
+    def reserves_nothing(self, shape: PodShape) -> bool:
+        return not shape.has_claims
+
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         reserved = Reserved()
         state.write(_RESERVED, reserved)
