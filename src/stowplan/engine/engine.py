@@ -602,6 +602,11 @@ class Engine:
         """Whether pods of a group are tried together."""
         return self._groups is not None
 
+    @property
+    def preempts_for_groups(self) -> bool:
+        """Whether a group preempts as a whole."""
+        return self._group_preemption is not None
+
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def framework_for(self, pod: PodInfo) -> Framework | None:

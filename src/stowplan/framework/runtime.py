@@ -10,6 +10,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 # mypy: disable-error-code="type-abstract"
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import isgenerator, isgeneratorfunction
 from itertools import count
@@ -71,7 +72,7 @@ from stowplan.framework.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -457,6 +458,16 @@ class Framework:
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
         return result
+
+    @contextmanager
+    def unmeasured(self) -> Iterator[None]:
+        """Count and time nothing, as what is asked within only answers a question."""
+        before, of_plugins = self.metrics, self.handle.metrics
+        self.metrics = self.handle.metrics = None
+        try:
+            yield
+        finally:
+            self.metrics, self.handle.metrics = before, of_plugins
 
     def now(self) -> float:
         """By the stopwatch of the metrics; 0.0 where nobody measures."""
