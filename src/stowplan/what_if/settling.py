@@ -50,7 +50,7 @@ class Settling:
                 return
             before = self._placed([pod.pod for pod in ours])
             ours.sort(key=lambda pod: -pod.priority)
-            self._note(self._cluster.schedule([pod.key for pod in ours]))
+            self._note(self._cluster.places([pod.key for pod in ours]))
             keys = self._evicted(before)
 
     def settle_all(self) -> None:
