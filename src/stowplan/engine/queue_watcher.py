@@ -11,9 +11,10 @@ from stowplan.queue.queued_pod import Place
 from stowplan.queue.scheduling_queue import QUEUE_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from stowplan.inspection.stories import Stories
+    from stowplan.queue.in_flight import Happened
     from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
@@ -37,6 +38,9 @@ class QueueWatcher(QueueObserver):
                 # The queue itself logs more of these.
                 return
         verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+
+    def woken(self, pods: Sequence[QueuedPod], happened: Happened) -> None:
+        self._stories.woken(pods, happened.event.label, happened.old if happened.new is None else happened.new)
 
     def problem(self, text: str) -> None:
         self._report(text)

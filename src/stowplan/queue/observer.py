@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stowplan.queue.in_flight import Happened
     from stowplan.queue.queued_pod import Place, QueuedPod
 
 
@@ -16,6 +19,9 @@ class QueueObserver:
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         """A pod moved to a place."""
+
+    def woken(self, pods: Sequence[QueuedPod], happened: Happened) -> None:
+        """An event brought pods back that plugins had refused; who refused them is still known."""
 
     def problem(self, text: str) -> None:
         """A plugin failed, or a pod is in two places; the queue goes on."""
