@@ -293,6 +293,9 @@ export interface GroupStateRecord {
   condition?: Condition;
   waiting?: QueuedPod[];
   haveNode?: Strings;
+  /** What would be decided now, and what was left out of that. */
+  verdict?: GroupVerdict;
+  note?: string;
   story?: StoryRecord;
   leader?: string;
 }
