@@ -177,7 +177,7 @@ function Figures({ record }: { record: WhatIfRecord }) {
     ["Pods with a node, but for DaemonSets", before.pods, after.pods],
     ["Pending", before.pending.length, after.pending.length],
   ];
-  return <Compared lines={lines} caption={`Before and after: ${record.changes.join("; ")}`} file="what-if-figures" />;
+  return <Compared lines={lines} caption={`Before and after: ${record.changes.join("; ")}`} file="what-if-figures" of="Figures" />;
 }
 
 /** Why pods wait, before and after. */
@@ -188,19 +188,19 @@ function Reasons({ record }: { record: WhatIfRecord }) {
   return (
     <section class="card">
       <h2>Why pods wait</h2>
-      <Compared lines={lines} caption="Pods that wait by reason, before and after" file="what-if-reasons" />
+      <Compared lines={lines} caption="Pods that wait by reason, before and after" file="what-if-reasons" of="Reasons" />
     </section>
   );
 }
 
-function Compared({ lines, caption, file }: { lines: Line[]; caption: string; file: string }) {
+function Compared({ lines, caption, file, of }: { lines: Line[]; caption: string; file: string; of: string }) {
   return (
     <table class="figures">
       <caption class="visually-hidden">{caption}</caption>
       <thead>
         <tr>
           <th scope="col">
-            <CsvButton file={file} of={caption} rows={() => [["What", "before", "after"], ...lines]} />
+            <CsvButton file={file} of={of} rows={() => [["What", "before", "after"], ...lines]} />
           </th>
           {["before", "after", "difference"].map((title) => (
             <th key={title} scope="col" class="number">

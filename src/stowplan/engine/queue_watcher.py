@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stowplan.framework.events import SCHEDULE_ATTEMPT_FAILURE
 from stowplan.klog import get_logger
@@ -13,8 +13,8 @@ from stowplan.queue.scheduling_queue import QUEUE_NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from stowplan.framework.events import ClusterEvent
     from stowplan.inspection.stories import Stories
-    from stowplan.queue.in_flight import Happened
     from stowplan.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
@@ -39,8 +39,8 @@ class QueueWatcher(QueueObserver):
                 return
         verbose.info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
 
-    def woken(self, pods: Sequence[QueuedPod], happened: Happened) -> None:
-        self._stories.woken(pods, happened.event.label, happened.old if happened.new is None else happened.new)
+    def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
+        self._stories.woken(pods, event.label, changed)
 
     def problem(self, text: str) -> None:
         self._report(text)
