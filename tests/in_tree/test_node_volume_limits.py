@@ -491,6 +491,27 @@ def test_the_columns_follow_every_change(bench, walk):
     assert settled(both.world.plugin._columns) == settled(afresh._columns), "as if built from nothing"
 
 
+@examples(120)
+@given(steps)
+def test_verdicts_that_hold_are_those_of_now(bench, walk):
+    """What `filter_holds` spares a cycle: equal pods find the nodes as they would be judged anew."""
+    both, kept = Both(bench), {}
+    plugin, state = both.world.plugin, both.world.state
+    for what, index, variant in walk:
+        both.step(what, index, variant)
+        for place, probe in enumerate(PROBES):
+            info = both.world.pod(probe)
+            stamp = plugin.sign_pod(info), state.table.generation
+            now = both.world.refusals(probe)
+            cycle, known, then = kept.get(place, (None, None, None))
+            if known == stamp and plugin.filter_holds(cycle, info):
+                assert then == now, (what, index, variant)
+            else:
+                cycle = CycleState()
+                assert plugin.pre_filter(cycle, info, both.world.nodes()) is None
+                kept[place] = cycle, stamp, both.world.refusals_in(cycle, info, both.world.nodes())
+
+
 def settled(columns):
     """All that the columns hold, without what is empty."""
     rows = {row: (r.uses, dict(r.mounted), dict(r.counts)) for row, r in columns._rows.items() if r.uses or r.counts}

@@ -137,8 +137,8 @@ def compile_node_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm:
     errors: list[str] = []
     for index, expression in enumerate(term.match_expressions):
         errors += _expression_errors(expression, f"{child(path, 'matchExpressions')}[{index}]")
-    for index, field in enumerate(term.match_fields):
-        errors += _field_errors(field, f"{child(path, 'matchFields')}[{index}]")
+    for index, expression in enumerate(term.match_fields):
+        errors += _field_errors(expression, f"{child(path, 'matchFields')}[{index}]")
     if errors:
         return NodeTerm(errors=tuple(errors))
     return NodeTerm(expressions=_requirements(term.match_expressions), fields=_requirements(term.match_fields))

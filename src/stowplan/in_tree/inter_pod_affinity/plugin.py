@@ -517,6 +517,7 @@ class _PodTerms:
 
 _NO_TERMS = _PodTerms(PodTerm(()), matches_itself=True, anti_affinity=[], preferred=[])
 
+
 def _stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
     if low == high:
         return np.zeros(len(raw), np.int64)
