@@ -298,6 +298,22 @@ def test_drivers_that_pods_must_not_come_without(bench, csi_driver, nodes, refus
     assert bench(NodeVolumeLimits, *objects).refusals(using("new", "a")) == {}
 
 
+@pytest.mark.parametrize(
+    ("count", "full"),
+    [
+        pytest.param(None, False, id="no count"),
+        pytest.param(-1, True, id="negative"),
+        pytest.param(0, True, id="none at all"),
+        pytest.param((1 << 31) - 1, False, id="the largest"),
+    ],
+)
+def test_counts_of_a_csi_node_as_they_should_not_be(bench, count, full):
+    world = bench(NodeVolumeLimits, a_node("n"), *A, limits(d=count))
+    assert world.refusals(using("new", "a")) == ({"n": TOO_MANY} if full else {})
+    world.put(limits(d=1))
+    assert world.refusals(using("new", "a")) == {}
+
+
 def test_pods_that_bring_as_much_share_their_work(bench):
     world = bench(NodeVolumeLimits, a_node("n"), *A, *B, *C, *PENDING, limits(d=2))
     signed = {claim: world.plugin.sign_pod(world.pod(using("q", claim))) for claim in ("a", "b", "p", "gone")}
